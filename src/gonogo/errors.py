@@ -1,0 +1,13 @@
+"""Errors that are the user's to cure: shown as one line, never as a traceback."""
+
+from __future__ import annotations
+
+from gonogo.finding import Text
+
+
+class UserError(Exception):
+    """Unusable input. ``text`` names the file, the value and the way out, in both languages; the exit status is 2."""
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(text.en)
+        self.text = text

@@ -1,0 +1,216 @@
+"""The record of a rehearsal: what each virtual rank did, as facts, with no judgement.
+
+A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; the parent reads them into a
+:class:`RehearsalRecord`, which hazards look at and from which the report is made. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Owner = Literal["user", "library", "torch"]
+Outcome = Literal["completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"]
+Phase = Literal["load", "init", "forward", "backward", "step", "evaluate", "save", "exit"]
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame of a Python stack. ``owner`` is whose code it is: the user's, a library's (site-packages), or torch's."""
+
+    path: str
+    line: int
+    function: str
+    text: str = ""
+    owner: Owner = "library"
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """A tensor argument of an operator. ``name`` is the argument's name in the operator's schema."""
+
+    name: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    parameter: str | None = None
+    """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
+    kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An exception that ended the program. ``frames`` go from the outermost call to the innermost."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+    phase: Phase
+    step: int
+    operator: str | None = None
+    """The ATen operator being run, e.g. ``aten.mul_.Tensor``."""
+    operands: tuple[Operand, ...] = ()
+    module: str | None = None
+    """Path of the innermost module whose forward (or backward) was running, e.g. ``model.layers.3.self_attn``."""
+    module_class: str | None = None
+    traceback: str = ""
+    """The traceback as Python prints it, for the reader and for hazards that read logs."""
+
+    def innermost(self, owner: Owner) -> Frame | None:
+        """The innermost frame of that owner, or None."""
+        return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
+
+
+class ModuleBytes(msgspec.Struct, frozen=True):
+    """Bytes live at the peak that were allocated while this module ran (or that are its parameters)."""
+
+    module: str
+    bytes: int
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """The first allocation that the device could not have served."""
+
+    device: str
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    capacity_bytes: int
+    """What the caching allocator may reserve: the device's memory less the stated allowance."""
+    phase: Phase
+    step: int
+    operator: str | None = None
+    module: str | None = None
+    frames: tuple[Frame, ...] = ()
+    by_category: dict[str, int] = {}
+
+
+class DeviceMemory(msgspec.Struct, frozen=True):
+    """One device's memory over the whole program."""
+
+    device: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    allowance_bytes: int
+    """What context, libraries and communicators take beside the caching allocator."""
+    total_bytes: int
+    peak_phase: Phase
+    peak_step: int
+    by_category: dict[str, int]
+    """Bytes by category at the moment of the peak; keys are :data:`CATEGORIES`."""
+    top_modules: tuple[ModuleBytes, ...] = ()
+    shortage: Shortage | None = None
+
+
+class HostMemory(msgspec.Struct, frozen=True):
+    """Host memory of one rank: what its CPU tensors would have taken."""
+
+    peak_bytes: int
+    peak_pinned_bytes: int
+    peak_phase: Phase
+    peak_step: int
+    by_category: dict[str, int]
+
+
+class CollectiveTotal(msgspec.Struct, frozen=True):
+    """How often a collective ran, and how many bytes this rank put in."""
+
+    operator: str
+    count: int
+    bytes: int
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """Something that could not be known without real values, and what was taken instead."""
+
+    what: str
+    where: str
+    """``file:line`` of the innermost frame of the program."""
+    count: int = 1
+
+
+class TensorPlace(msgspec.Struct, frozen=True):
+    """Where a parameter or buffer was when training began."""
+
+    name: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_buffer: bool = False
+
+
+class Unsupported(msgspec.Struct, frozen=True):
+    """Something that can't be rehearsed (a compiled extension, a Triton kernel): its name and place."""
+
+    what: str
+    where: str
+    why: str
+
+
+class RankRecord(msgspec.Struct):
+    """All that one rank's worker saw."""
+
+    rank: int
+    local_rank: int
+    device: str
+    outcome: Outcome
+    seconds: float = 0.0
+    steps: int = 0
+    """Optimizer steps completed."""
+    operators: int = 0
+    phases: list[Phase] = []
+    """Phases reached, in order of first entry."""
+    expected_phases: list[Phase] = []
+    """Phases that the program's settings say a real run would reach (``evaluate`` where an evaluation is configured ...)."""
+    last_activity: str = ""
+    """What it was doing last (phase, step, module), for a worker that timed out or was killed."""
+    failure: Failure | None = None
+    devices: list[DeviceMemory] = []
+    host: HostMemory | None = None
+    collectives: list[CollectiveTotal] = []
+    assumptions: list[Assumption] = []
+    unsupported: list[Unsupported] = []
+    unused_parameters: list[str] = []
+    """Trainable parameters that took part in no forward."""
+    parameters_without_gradient: list[str] = []
+    """Trainable parameters that took part in a forward, and got no gradient in any step."""
+    left_on_cpu: list[TensorPlace] = []
+    """Parameters and buffers of the trained model that were on the CPU though the others were on the device."""
+    parameter_count: int = 0
+    deepspeed_config: dict[str, object] | None = None
+    """The config as the engine resolved it, or None where no engine was made."""
+    device_map: dict[str, object] | None = None
+    """What ``from_pretrained`` spread the model by, or None."""
+    versions: dict[str, str] = {}
+    """Versions of the stack as imported in the worker."""
+    events: list[str] = []
+    """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
+    rss_bytes: int = 0
+    """Peak resident memory of the worker itself: what the rehearsal cost."""
+
+
+class AcceleratorFacts(msgspec.Struct, frozen=True):
+    """The accelerator that was rehearsed on."""
+
+    name: str
+    device_type: str
+    total_bytes: int
+    allowance_bytes: int
+
+
+class RehearsalRecord(msgspec.Struct):
+    """A rehearsal: the world, and the ranks that were run in it."""
+
+    command: list[str]
+    cwd: str
+    world_size: int
+    nodes: int
+    ranks_per_node: int
+    accelerator: AcceleratorFacts
+    steps: int
+    host_memory_bytes: int | None
+    """A node's host memory, or None where it was not stated."""
+    seconds: float = 0.0
+    ranks: list[RankRecord] = []
+    launcher: str = "python"
+    skipped: list[tuple[str, str]] = []
+    """(what, why) that the parent left out, e.g. a version that could not be laid over."""

@@ -1,0 +1,141 @@
+"""The one data model: what gonogo finds, how sure it is, and the verdict that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Text:
+    """A sentence that a user reads, in English and Chinese.
+
+    Both languages take the same ``{name}`` placeholders; :meth:`format` fills both at once, and a
+    placeholder's value may itself be a :class:`Text`.
+    """
+
+    en: str
+    zh: str
+
+    def format(self, **values: object) -> Text:
+        """Fill the placeholders of both languages. Raises KeyError for a missing value."""
+        en = {name: value.en if isinstance(value, Text) else value for name, value in values.items()}
+        zh = {name: value.zh if isinstance(value, Text) else value for name, value in values.items()}
+        return Text(self.en.format(**en), self.zh.format(**zh))
+
+    def in_language(self, language: str) -> str:
+        """The sentence in ``"en"`` or ``"zh"``."""
+        return self.zh if language == "zh" else self.en
+
+
+class Certainty(str, Enum):
+    """How sure a finding is. Only a ``certain`` error makes NO-GO."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Severity(str, Enum):
+    """What happens to the run: it fails (error), may fail or wastes (warning), or is merely remarked on (note)."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Applicability(str, Enum):
+    """How a fix may be applied: by the tool alone, by the tool when asked for, or only by a person."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    MANUAL = "manual"
+
+
+class Verdict(str, Enum):
+    """The answer of a command, each with its exit status."""
+
+    GO = "GO"
+    NO_GO = "NO-GO"
+    CANNOT_TELL = "CANNOT-TELL"
+
+    @property
+    def exit_status(self) -> int:
+        """0 GO, 1 NO-GO, 3 CANNOT-TELL (2 and 70 belong to the command line itself)."""
+        return {Verdict.GO: 0, Verdict.NO_GO: 1, Verdict.CANNOT_TELL: 3}[self]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A place in a file; ``line`` and ``column`` count from 1, ``label`` says what stands there."""
+
+    path: str
+    line: int
+    column: int = 1
+    text: str = ""
+    label: Text | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to cure a finding. ``diff`` is a unified diff, or empty where the fix is no edit of a file."""
+
+    title: Text
+    applicability: Applicability = Applicability.MANUAL
+    diff: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One hazard met. ``spans[0]`` is the primary place; ``cure`` is a list of steps, best first."""
+
+    hazard: str
+    certainty: Certainty
+    severity: Severity
+    title: Text
+    cause: Text
+    cure: tuple[Text, ...] = ()
+    spans: tuple[Span, ...] = ()
+    ranks: tuple[int, ...] = ()
+    module: str | None = None
+    parameter: str | None = None
+    fixes: tuple[Fix, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not checked, and why. A check that did not run is never a pass."""
+
+    what: Text
+    why: Text
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command answers. ``rehearsal`` is the JSON object that DESIGN.md's contract names, or None."""
+
+    command: str
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    covered: tuple[Text, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    rehearsal: dict[str, Any] | None = None
+    notes: tuple[Text, ...] = field(default=())
+
+
+_ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
+_ORDER_OF_SEVERITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def best_first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Findings in the order of the contract: errors before warnings, surer before less sure, else as they came."""
+    return tuple(sorted(findings, key=lambda f: (_ORDER_OF_SEVERITY[f.severity], _ORDER_OF_CERTAINTY[f.certainty])))
+
+
+def verdict_of(findings: tuple[Finding, ...], *, complete: bool) -> Verdict:
+    """NO-GO where an error is certain; else CANNOT-TELL where not all that was asked for was covered; else GO."""
+    if any(f.severity is Severity.ERROR and f.certainty is Certainty.CERTAIN for f in findings):
+        return Verdict.NO_GO
+    return Verdict.GO if complete else Verdict.CANNOT_TELL

@@ -1,0 +1,60 @@
+"""The Hazard base class, and how hazards are found: by walking ``gonogo.hazards``, with no register."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from typing import ClassVar
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text, best_first
+
+
+class Hazard:
+    """One known way in which a distributed fine-tune fails; one subclass a file.
+
+    The subclass's docstring is its English page and :attr:`page_zh` its Chinese one, under the same fixed
+    headings. A subclass overrides only the handlers (``in_…``) that apply to it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[Text]
+    sources: ClassVar[tuple[str, ...]]
+    page_zh: ClassVar[str]
+    fallback: ClassVar[bool] = False
+    """A fallback is asked only where no other hazard has explained a failed rank."""
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Findings in a rehearsal's record."""
+        yield from ()
+
+
+@cache
+def all_hazards() -> tuple[Hazard, ...]:
+    """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
+    package = importlib.import_module("gonogo.hazards")
+    found: dict[str, Hazard] = {}
+    for module_info in pkgutil.walk_packages(package.__path__, "gonogo.hazards."):
+        module = importlib.import_module(module_info.name)
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
+                if value.name in found:
+                    raise ValueError(f"two hazards are named {value.name!r}")
+                found[value.name] = value()
+    return tuple(found[name] for name in sorted(found))
+
+
+def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
+    """What all hazards find in a rehearsal, best first; fallbacks speak only for ranks that nothing else explains."""
+    hazards = all_hazards()
+    findings = [f for hazard in hazards if not hazard.fallback for f in hazard.in_rehearsal(record)]
+    explained = {rank for f in findings if f.severity.value == "error" for rank in f.ranks}
+    for hazard in hazards:
+        if hazard.fallback:
+            for finding in hazard.in_rehearsal(record):
+                if not set(finding.ranks) <= explained:
+                    findings.append(finding)
+                    explained |= set(finding.ranks)
+    return best_first(findings)

@@ -1,0 +1,1 @@
+"""Every known way to fail, one file each, in folders by theme."""

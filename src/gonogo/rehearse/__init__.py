@@ -1,0 +1,1 @@
+"""Ranks started on virtual accelerators, and their records put together."""

@@ -1,0 +1,44 @@
+"""What a worker is told: the program, its place in the world, the machine, and where the record goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gonogo.evidence.hardware import Accelerator
+
+
+class WorkerPlan(msgspec.Struct, frozen=True):
+    """Written as JSON by the parent; read by ``python -m gonogo.virtual PLAN``."""
+
+    program_kind: Literal["script", "module"]
+    """``script``: a path to run as ``python PATH``; ``module``: a name to run as ``python -m NAME``."""
+    program: str
+    arguments: tuple[str, ...]
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    accelerator: Accelerator
+    host_bytes: int | None
+    steps: int
+    scratch: str
+    """A folder of this worker's own: what the program writes lands below it (see ``virtual/filesystem.py``)."""
+    record: str
+    """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
+    progress: str
+    """A file to which a :class:`Progress` JSON line is appended about twice a second."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a worker is doing now, for the live display."""
+
+    rank: int
+    phase: str
+    step: int
+    operators: int
+    device_bytes: int
+    host_bytes: int
+    activity: str
+    """Module or call being run, e.g. ``model.layers.3`` or ``from_pretrained``."""
