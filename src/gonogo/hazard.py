@@ -9,7 +9,16 @@ from functools import cache
 from typing import ClassVar
 
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text, best_first
+from gonogo.finding import Certainty, Finding, Severity, Span, Text, best_first
+
+HEADINGS = (
+    Text("What happens", "现象"),
+    Text("Why", "原因"),
+    Text("Cure", "解决办法"),
+    Text("When it is safe", "何时安全"),
+    Text("Sources", "来源"),
+)
+"""The headings of a hazard's page, in order; each stands on a line of its own as ``## heading``."""
 
 
 class Hazard:
@@ -25,10 +34,40 @@ class Hazard:
     page_zh: ClassVar[str]
     fallback: ClassVar[bool] = False
     """A fallback is asked only where no other hazard has explained a failed rank."""
+    explains_failure: ClassVar[bool] = True
+    """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """Findings in a rehearsal's record."""
         yield from ()
+
+    def finding(
+        self,
+        cause: Text,
+        *,
+        title: Text | None = None,
+        certainty: Certainty = Certainty.CERTAIN,
+        severity: Severity = Severity.ERROR,
+        cure: tuple[Text, ...] = (),
+        spans: tuple[Span, ...] = (),
+        ranks: tuple[int, ...] = (),
+        module: str | None = None,
+        parameter: str | None = None,
+    ) -> Finding:
+        """A finding of this hazard, with its name, its sources and, unless another is given, its title."""
+        return Finding(
+            hazard=self.name,
+            certainty=certainty,
+            severity=severity,
+            title=title or self.title,
+            cause=cause,
+            cure=cure,
+            spans=spans,
+            ranks=ranks,
+            module=module,
+            parameter=parameter,
+            sources=self.sources,
+        )
 
 
 @cache
@@ -49,8 +88,14 @@ def all_hazards() -> tuple[Hazard, ...]:
 def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
     """What all hazards find in a rehearsal, best first; fallbacks speak only for ranks that nothing else explains."""
     hazards = all_hazards()
-    findings = [f for hazard in hazards if not hazard.fallback for f in hazard.in_rehearsal(record)]
-    explained = {rank for f in findings if f.severity.value == "error" for rank in f.ranks}
+    findings: list[Finding] = []
+    explained: set[int] = set()
+    for hazard in hazards:
+        if not hazard.fallback:
+            found = list(hazard.in_rehearsal(record))
+            findings += found
+            if hazard.explains_failure:
+                explained |= {rank for f in found if f.severity is Severity.ERROR for rank in f.ranks}
     for hazard in hazards:
         if hazard.fallback:
             for finding in hazard.in_rehearsal(record):

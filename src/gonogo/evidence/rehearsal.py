@@ -54,6 +54,8 @@ class Failure(msgspec.Struct, frozen=True):
     module_class: str | None = None
     traceback: str = ""
     """The traceback as Python prints it, for the reader and for hazards that read logs."""
+    origin: tuple[Frame, ...] = ()
+    """Where the forward made the autograd node that failed in backward (outermost call first); empty for other failures."""
 
     def innermost(self, owner: Owner) -> Frame | None:
         """The innermost frame of that owner, or None."""
@@ -180,6 +182,8 @@ class RankRecord(msgspec.Struct):
     """The config as the engine resolved it, or None where no engine was made."""
     device_map: dict[str, object] | None = None
     """What ``from_pretrained`` spread the model by, or None."""
+    device_map_frames: list[Frame] = []
+    """The stack of the call that set :attr:`device_map`, outermost call first."""
     versions: dict[str, str] = {}
     """Versions of the stack as imported in the worker."""
     events: list[str] = []
