@@ -11,13 +11,15 @@ from typing import Literal
 import msgspec
 
 Owner = Literal["user", "library", "torch"]
-Outcome = Literal["completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"]
+Outcome = Literal[
+    "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
+]
 Phase = Literal["load", "init", "forward", "backward", "step", "evaluate", "save", "exit"]
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One frame of a Python stack. ``owner`` is whose code it is: the user's, a library's (site-packages), or torch's."""
+    """One frame of a Python stack. ``owner`` is whose code it is: the user's, a library's, or torch's."""
 
     path: str
     line: int
@@ -55,7 +57,7 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str = ""
     """The traceback as Python prints it, for the reader and for hazards that read logs."""
     origin: tuple[Frame, ...] = ()
-    """Where the forward made the autograd node that failed in backward (outermost call first); empty for other failures."""
+    """Where the forward made the autograd node that failed in backward, outermost call first; else empty."""
 
     def innermost(self, owner: Owner) -> Frame | None:
         """The innermost frame of that owner, or None."""
@@ -162,7 +164,7 @@ class RankRecord(msgspec.Struct):
     phases: list[Phase] = []
     """Phases reached, in order of first entry."""
     expected_phases: list[Phase] = []
-    """Phases that the program's settings say a real run would reach (``evaluate`` where an evaluation is configured ...)."""
+    """Phases that the program's settings say a real run would reach (``evaluate`` where one is configured ...)."""
     last_activity: str = ""
     """What it was doing last (phase, step, module), for a worker that timed out or was killed."""
     failure: Failure | None = None
