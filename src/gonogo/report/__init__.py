@@ -1,1 +1,68 @@
 """One renderer a format; knows only gonogo.finding."""
+
+from __future__ import annotations
+
+import io
+from typing import TextIO
+
+from gonogo.errors import UserError
+from gonogo.finding import Report, Text
+
+FORMATS = ("text", "json", "markdown")
+WIDTH_OF_A_FILE = 100
+
+
+def known_format(name: str) -> str:
+    """The name, if there is a renderer for it. Raises UserError that names those there are."""
+    if name not in FORMATS:
+        raise UserError(
+            Text(
+                en="--format {name}: this version writes {known}",
+                zh="--format {name}：本版本支持 {known}",
+            ).format(name=repr(name), known=", ".join(FORMATS))
+        )
+    return name
+
+
+def render(report: Report, format_name: str, language: str) -> str:
+    """The report in a format, as plain text without colour. Raises UserError for an unknown format."""
+    known_format(format_name)
+    if format_name == "json":
+        from gonogo.report.json_ import to_json
+
+        return to_json(report, language)
+    if format_name == "markdown":
+        from gonogo.report.markdown import to_markdown
+
+        return to_markdown(report, language)
+    buffer = io.StringIO()
+    _print_text(report, buffer, language, width=WIDTH_OF_A_FILE)
+    return buffer.getvalue()
+
+
+def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
+    """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
+    if format_name == "text":
+        _print_text(report, stream, language, width=None if stream.isatty() else WIDTH_OF_A_FILE)
+    else:
+        stream.write(render(report, format_name, language))
+    stream.flush()
+
+
+def _print_text(report: Report, stream: TextIO, language: str, width: int | None) -> None:
+    from rich.console import Console
+
+    from gonogo.report.text import print_report
+
+    terminal = stream.isatty()
+    console = Console(
+        file=stream,
+        width=width,
+        color_system="auto" if terminal else None,
+        force_terminal=terminal,
+        force_jupyter=False,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    print_report(report, console, language)

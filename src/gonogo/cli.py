@@ -1,0 +1,144 @@
+"""The commands; each parses, calls one function, renders.
+
+Nothing heavy is imported here: ``gonogo --version`` and ``--help`` have to be instant, so a command imports what it
+needs when it runs.
+
+Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT-TELL; 70 a fault of gonogo itself;
+130 interrupted by Ctrl-C (what was known by then has been printed).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo import __version__
+from gonogo.errors import UserError
+from gonogo.exit_status import INTERRUPTED, exit_statuses
+from gonogo.finding import Text
+from gonogo.language import chosen_language, language_of_locale
+
+app = typer.Typer(
+    name="gonogo",
+    help="Will this multi-GPU fine-tune run? GO, NO-GO or CANNOT-TELL, before a GPU is rented.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gonogo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gonogo(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Will this multi-GPU fine-tune run? GO, NO-GO or CANNOT-TELL, before a GPU is rented.
+
+    多卡微调能不能跑起来？租 GPU 之前先问 gonogo。(--lang zh: 中文报告)
+    """
+
+
+Format = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How the report is written.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stdout.")]
+Lang = Annotated[
+    str | None,
+    typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
+]
+
+
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 GO, 1 NO-GO, 2 unusable input, 3 CANNOT-TELL, 70 a fault of gonogo, 130 Ctrl-C.",
+)
+def rehearse(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[COUNTx]TYPE",
+            help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
+        ),
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")] = None,
+    host_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
+    ] = None,
+    ranks: Annotated[str, typer.Option(metavar="0|0,3|all", help="Which ranks to run.")] = "0",
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")] = 2,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
+    ] = 600.0,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Versions the run will have: requirements, pip freeze, or JSON."),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Run a training program, as it is, on virtual accelerators: no GPU, no weights.
+
+    For instance: gonogo rehearse --gpus 8xH100-80G --host-memory 1T -- bash launch.sh
+
+    COMMAND is deepspeed …, torchrun …, accelerate launch …, python train.py …, or a shell script that ends in one.
+
+    不用 GPU、不用权重，把训练程序原样排练一遍。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to rehearse: put it after --, as in: gonogo rehearse -- bash launch.sh",
+                    "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
+                )
+            )
+        from gonogo.rehearse.answer import answer, was_interrupted
+        from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.run import rehearse as run_rehearsal
+
+        request = RehearsalRequest(
+            command=command,
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            ranks=ranks,
+            steps=steps,
+            timeout=timeout,
+            environment=environment,
+            with_packages=tuple(with_ or ()),
+            keep=keep,
+        )
+        record = run_rehearsal(request, None)
+        report = answer(record)
+        publish(report, format_, output, language)
+        raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
+
+
+def main() -> None:
+    """The entry point of the command ``gonogo``."""
+    with exit_statuses(language_of_locale(os.environ)):
+        app(prog_name="gonogo")

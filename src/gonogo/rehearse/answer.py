@@ -1,0 +1,122 @@
+"""From the record of a rehearsal to the report: what hazards find, the verdict, what was covered and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
+from gonogo.finding import Report, Severity, Skipped, Text, verdict_of
+from gonogo.hazard import findings_in_rehearsal
+from gonogo.rehearse.summary import rehearsal_object
+
+_PHASES: dict[Phase, Text] = {
+    "load": Text("load", "加载"),
+    "init": Text("init", "初始化"),
+    "forward": Text("forward", "前向"),
+    "backward": Text("backward", "反向"),
+    "step": Text("optimizer step", "参数更新"),
+    "evaluate": Text("evaluate", "评估"),
+    "save": Text("save", "保存"),
+    "exit": Text("exit", "退出"),
+}
+
+_ENDED = {
+    "raised": Text("the program raised an exception before it", "程序在此之前抛出了异常"),
+    "out-of-memory": Text("the program ran out of memory before it", "程序在此之前已耗尽显存或内存"),
+    "diverged": Text("the ranks had taken different ways before it", "各 rank 在此之前已走上不同分支"),
+    "unsupported": Text(
+        "the program reached something before it that can't be rehearsed", "程序在此之前遇到了无法排练的内容"
+    ),
+    "timed-out": Text("the time allowed (--timeout) was over before it", "在此之前已超过 --timeout 规定的时间"),
+    "killed": Text("the worker was killed before it", "工作进程在此之前被终止"),
+    "interrupted": Text("the rehearsal was interrupted before it", "排练在此之前被中断"),
+    "completed": Text("the program ended without it", "程序没有执行到它就结束了"),
+}
+
+
+def answer(record: RehearsalRecord) -> Report:
+    """The report of a rehearsal.
+
+    NO-GO where a hazard is certain of an error. CANNOT-TELL where not every rank asked for completed, where a phase
+    that a real run would reach was not reached, where something could not be rehearsed, or where a rank failed in a
+    way that no hazard explains. Else GO.
+    """
+    findings = findings_in_rehearsal(record)
+    return Report(
+        command="rehearse",
+        verdict=verdict_of(findings, complete=_is_complete(record)),
+        findings=findings,
+        covered=tuple(_covered(rank) for rank in record.ranks if rank.phases),
+        skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks})),
+        rehearsal=rehearsal_object(record),
+    )
+
+
+def was_interrupted(record: RehearsalRecord) -> bool:
+    """Whether Ctrl-C ended the rehearsal."""
+    return any(rank.outcome == "interrupted" for rank in record.ranks)
+
+
+def _missing(rank: RankRecord) -> list[Phase]:
+    return [phase for phase in rank.expected_phases if phase not in rank.phases]
+
+
+def _is_complete(record: RehearsalRecord) -> bool:
+    return bool(record.ranks) and all(
+        rank.outcome == "completed" and not _missing(rank) and not rank.unsupported for rank in record.ranks
+    )
+
+
+def _names(phases: list[Phase]) -> Text:
+    return Text(", ".join(_PHASES[phase].en for phase in phases), "、".join(_PHASES[phase].zh for phase in phases))
+
+
+def _covered(rank: RankRecord) -> Text:
+    return Text(
+        en="rank {rank}: {phases}; {steps} optimizer steps, {operators:,} operators",
+        zh="rank {rank}：{phases}；{steps} 次参数更新，{operators:,} 个算子",
+    ).format(rank=rank.rank, phases=_names(rank.phases), steps=rank.steps, operators=rank.operators)
+
+
+def _skipped(record: RehearsalRecord, explained: set[int]) -> Iterator[Skipped]:
+    for rank in record.ranks:
+        yield from _skipped_by(rank, explained)
+    run = {rank.rank for rank in record.ranks}
+    if others := [rank for rank in range(record.world_size) if rank not in run]:
+        yield Skipped(
+            Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个").format(
+                count=len(others), world=record.world_size
+            ),
+            Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个"),
+        )
+    for what, why in record.skipped:
+        yield Skipped(Text(what, what), Text(why, why))
+
+
+def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
+    here = Text("rank {rank}: {what}", "rank {rank}：{what}")
+    for unsupported in rank.unsupported:
+        what = f"{unsupported.what} ({unsupported.where})"
+        yield Skipped(here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why))
+    if missing := _missing(rank):
+        why = _ENDED[rank.outcome]
+        if rank.last_activity and rank.outcome != "completed":
+            why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
+                why=why, activity=rank.last_activity
+            )
+        yield Skipped(here.format(rank=rank.rank, what=_names(missing)), why)
+    if rank.failure and rank.rank not in explained:
+        frame = rank.failure.innermost("user") or rank.failure.innermost("library")
+        yield Skipped(
+            here.format(rank=rank.rank, what=Text("a verdict", "结论")),
+            Text(
+                "it ended with {type} at {place}, which no known hazard explains: {message}",
+                "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
+            ).format(
+                type=rank.failure.type,
+                place=f"{frame.path}:{frame.line}" if frame else "?",
+                message=rank.failure.message,
+            ),
+        )
+    elif rank.outcome != "completed" and not rank.failure and not missing and rank.rank not in explained:
+        yield Skipped(here.format(rank=rank.rank, what=Text("a verdict", "结论")), _ENDED[rank.outcome])

@@ -1,0 +1,68 @@
+"""The report as JSON: schema ``gonogo.report/1``. Keys may be added to it, none is taken away."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from gonogo.finding import Finding, Report
+
+SCHEMA = "gonogo.report/1"
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def to_json(report: Report, language: str) -> str:
+    """The report as a JSON document with a newline at its end; sentences are in the language asked for.
+
+    Strings are as they were met; what a terminal would obey is written as ``\\uXXXX``.
+    """
+    document = json.dumps(report_object(report, language), ensure_ascii=False, indent=2)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", document) + "\n"
+
+
+def report_object(report: Report, language: str) -> dict[str, Any]:
+    """The report as plain dicts and lists, as the contract names them."""
+    return {
+        "schema": SCHEMA,
+        "command": report.command,
+        "verdict": report.verdict.value,
+        "findings": [_finding_object(finding, language) for finding in report.findings],
+        "covered": [text.in_language(language) for text in report.covered],
+        "skipped": [
+            {"what": skipped.what.in_language(language), "why": skipped.why.in_language(language)}
+            for skipped in report.skipped
+        ],
+        "notes": [text.in_language(language) for text in report.notes],
+        **({"rehearsal": report.rehearsal} if report.rehearsal is not None else {}),
+    }
+
+
+def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
+    return {
+        "hazard": finding.hazard,
+        "certainty": finding.certainty.value,
+        "severity": finding.severity.value,
+        "title": finding.title.in_language(language),
+        "cause": finding.cause.in_language(language),
+        "cure": [step.in_language(language) for step in finding.cure],
+        "spans": [
+            {
+                "path": span.path,
+                "line": span.line,
+                "column": span.column,
+                "text": span.text,
+                "label": span.label.in_language(language) if span.label else None,
+            }
+            for span in finding.spans
+        ],
+        "rank": finding.ranks[0] if finding.ranks else None,
+        "ranks": list(finding.ranks),
+        "module": finding.module,
+        "parameter": finding.parameter,
+        "fixes": [
+            {"title": fix.title.in_language(language), "applicability": fix.applicability.value, "diff": fix.diff}
+            for fix in finding.fixes
+        ],
+        "sources": list(finding.sources),
+    }

@@ -1,0 +1,96 @@
+"""The report as GitHub-flavoured Markdown, to paste into an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.finding import Finding, Report
+from gonogo.report.rehearsal import Table, summary, tables
+from gonogo.report.untrusted import clean, clean_line
+from gonogo.report.words import joined_ranks, word
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
+
+
+def to_markdown(report: Report, language: str) -> str:
+    """The report as Markdown. Text from outside is escaped, or stands in code that it can't close."""
+    return "\n".join(_lines(report, language)) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text as it reads, with whatever Markdown or HTML would obey escaped."""
+    return _SPECIAL.sub(r"\\\1", clean_line(text))
+
+
+def _code(text: str) -> str:
+    """Text as inline code; its fence is longer than any run of backticks in it."""
+    line = clean_line(text)
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}" if line else ""
+
+
+def _block(text: str, language: str) -> Iterator[str]:
+    body = clean(text).rstrip("\n")
+    fence = "`" * max(3, max((len(run) for run in re.findall("`+", body)), default=0) + 1)
+    yield from ("", f"{fence}{language}", body, fence, "")
+
+
+def _lines(report: Report, language: str) -> Iterator[str]:
+    yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
+    if report.rehearsal is not None:
+        yield from ("", _plain(summary(report.rehearsal, language)))
+    for note in report.notes:
+        yield from ("", _plain(note.in_language(language)))
+    for finding in report.findings:
+        yield from _finding_lines(finding, language)
+    if report.rehearsal is not None:
+        for table in tables(report.rehearsal, language):
+            yield from _table_lines(table)
+    if report.covered:
+        yield from ("", f"### {word('covered', language)}", "")
+        yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)
+    if report.skipped:
+        yield from ("", f"### {word('skipped', language)}", "")
+        for skipped in report.skipped:
+            yield f"- **{_plain(skipped.what.in_language(language))}**: {_plain(skipped.why.in_language(language))}"
+
+
+def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
+    severity = word(finding.severity.value, language)
+    yield from ("", f"### {severity}: {_plain(finding.title.in_language(language))}", "")
+    facts = [_code(finding.hazard), word(finding.certainty.value, language)]
+    if finding.ranks:
+        facts.append(f"{word('rank', language)} {joined_ranks(finding.ranks)}")
+    if finding.module:
+        facts.append(f"{word('module', language)} {_code(finding.module)}")
+    if finding.parameter:
+        facts.append(f"{word('parameter', language)} {_code(finding.parameter)}")
+    yield ", ".join(facts)
+    if finding.spans:
+        yield ""
+    for span in finding.spans:
+        parts = [_code(f"{span.path}:{span.line}:{span.column}"), _code(span.text)]
+        if span.label:
+            parts.append(_plain(span.label.in_language(language)))
+        yield f"- {' '.join(part for part in parts if part)}"
+    yield from ("", f"**{word('cause', language)}**: {_plain(finding.cause.in_language(language))}", "")
+    yield from (f"- **{word('help', language)}**: {_plain(step.in_language(language))}" for step in finding.cure)
+    for fix in finding.fixes:
+        how = word(fix.applicability.value, language)
+        yield from ("", f"**{word('fix', language)}** ({how}): {_plain(fix.title.in_language(language))}")
+        if fix.diff:
+            yield from _block(fix.diff, "diff")
+    if finding.sources:
+        yield from ("", f"{word('source', language)}: {', '.join(clean_line(source) for source in finding.sources)}")
+
+
+def _table_lines(table: Table) -> Iterator[str]:
+    yield from ("", f"### {_plain(table.title)}", "")
+    yield f"| {' | '.join(_plain(column) for column in table.columns)} |"
+    yield f"| {' | '.join('---:' if n in table.numeric else '---' for n in range(len(table.columns)))} |"
+    for row in table.rows:
+        yield f"| {' | '.join(_plain(cell) for cell in row)} |"
+    if table.note:
+        yield from ("", _plain(table.note))

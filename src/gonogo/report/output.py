@@ -1,0 +1,69 @@
+"""Where a report goes: stdout, or a file that is either the old one or the whole new one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from gonogo.errors import UserError
+from gonogo.finding import Report, Text
+from gonogo.report import print_to, render
+
+_CANNOT_WRITE = Text("--output {path}: {why}", "--output {path}：{why}")
+
+
+def check_writable(output: Path | None) -> None:
+    """Raise UserError where the report could not be written in the end, before the work is done for nothing."""
+    if output is None:
+        return
+    why = None
+    if output.is_dir():
+        why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
+    elif not output.parent.is_dir():
+        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=output.parent)
+    elif not os.access(output.parent, os.W_OK):
+        why = Text("the folder {folder} is not writable", "目录 {folder} 不可写").format(folder=output.parent)
+    if why is not None:
+        raise UserError(_CANNOT_WRITE.format(path=output, why=why))
+
+
+def publish(report: Report, format_name: str, output: Path | None, language: str) -> None:
+    """Write the report to the file, or print it on stdout. Raises UserError where the file cannot be written."""
+    if output is not None:
+        _write_atomically(output, render(report, format_name, language))
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no Chinese still gets the figures
+    try:
+        print_to(sys.stdout, report, format_name, language)
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python flushes stdout once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,204 @@
+"""The tables of a rehearsal, made from :attr:`Report.rehearsal`; a renderer only draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import joined_ranks, size, word
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
+ASSUMPTIONS_SHOWN = 5
+MODULES_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to draw: all cells are clean text; the columns in ``numeric`` go to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    note: str = ""
+
+
+def summary(rehearsal: dict[str, Any], language: str) -> str:
+    """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
+    ranks = joined_ranks([rank["rank"] for rank in rehearsal.get("ranks", [])])
+    nodes = rehearsal.get("nodes", 1)
+    parts = [
+        f"{rehearsal.get('world_size', 0)} x {clean_line(str(rehearsal.get('accelerator', '')))}",
+        *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
+        (f"排练 rank {ranks}" if language == "zh" else f"rehearsed rank {ranks}") if ranks else "",
+        f"{rehearsal.get('steps', 0)} 步" if language == "zh" else f"{rehearsal.get('steps', 0)} steps",
+        f"{rehearsal.get('seconds', 0.0):.1f} s",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def tables(rehearsal: dict[str, Any], language: str) -> list[Table]:
+    """All tables that the rehearsal has rows for, in the order of reading."""
+    found = [
+        _failures(rehearsal, language),
+        _operands(rehearsal, language),
+        _memory(rehearsal, language),
+        _categories(rehearsal, language),
+        _modules(rehearsal, language),
+        _host(rehearsal, language),
+        _collectives(rehearsal, language),
+        _assumptions(rehearsal, language),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    """Rows of (rank, cells) with the ranks of equal cells on one line: eight ranks alike are one row, ``0-7``."""
+    ranks_of: dict[tuple[str, ...], list[int]] = {}
+    for rank, cells in rows:
+        ranks_of.setdefault(cells, []).append(rank)
+    return tuple((joined_ranks(ranks), *cells) for cells, ranks in ranks_of.items())
+
+
+def _devices(rehearsal: dict[str, Any]) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
+    for rank in rehearsal.get("ranks", []):
+        for device in rank.get("devices", []):
+            yield rank, device
+
+
+def _device_name(device: dict[str, Any]) -> str:
+    return clean_line(str(device.get("device", "")))
+
+
+def _device_columns(rehearsal: dict[str, Any], language: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether the device has a column of its own: only where some rank uses more than one."""
+    shown = any(len(rank.get("devices", [])) > 1 for rank in rehearsal.get("ranks", []))
+    return shown, ((word("device", language),) if shown else ())
+
+
+def _when(phase: str, step: int, language: str) -> str:
+    return (
+        f"{word(phase, language)} ({'第 ' if language == 'zh' else 'step '}{step}{' 步' if language == 'zh' else ''})"
+    )
+
+
+def _memory(rehearsal: dict[str, Any], language: str) -> Table:
+    shown, column = _device_columns(rehearsal, language)
+    rows = []
+    for rank, device in _devices(rehearsal):
+        cells = (
+            size(device["peak_allocated_bytes"]),
+            size(device["peak_reserved_bytes"]),
+            size(device["allowance_bytes"]),
+            size(device["total_bytes"]),
+            _when(device["peak_phase"], device["peak_step"], language),
+            word(rank["outcome"], language),
+        )
+        rows.append((rank["rank"], (*((_device_name(device),) if shown else ()), *cells)))
+    names = ("allocated", "reserved", "allowance", "total", "peak_at", "outcome")
+    columns = (word("rank", language), *column, *(word(name, language) for name in names))
+    first = 1 + len(column)
+    return Table(word("memory", language), columns, _merged(rows), frozenset(range(first, first + 4)))
+
+
+def _categories(rehearsal: dict[str, Any], language: str) -> Table:
+    shown, column = _device_columns(rehearsal, language)
+    rows = []
+    for rank, device in _devices(rehearsal):
+        held = device.get("by_category", {})
+        cells = tuple(size(held.get(category, 0)) for category in CATEGORIES)
+        rows.append((rank["rank"], (*((_device_name(device),) if shown else ()), *cells)))
+    columns = (word("rank", language), *column, *(word(category, language) for category in CATEGORIES))
+    first = 1 + len(column)
+    return Table(word("categories", language), columns, _merged(rows), frozenset(range(first, first + len(CATEGORIES))))
+
+
+def _modules(rehearsal: dict[str, Any], language: str) -> Table:
+    """The modules of the fullest device only: with one table a rank, the screen would be full of the same."""
+    fullest = max(_devices(rehearsal), key=lambda pair: pair[1]["peak_allocated_bytes"], default=None)
+    if fullest is None:
+        return Table("", (), ())
+    rank, device = fullest
+    held = device.get("top_modules", [])[:MODULES_SHOWN]
+    rows = tuple((clean_line(str(entry["module"])) or "-", size(entry["bytes"])) for entry in held)
+    title = f"{word('modules', language)} ({word('rank', language)} {rank['rank']}, {_device_name(device)})"
+    return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
+
+
+def _host(rehearsal: dict[str, Any], language: str) -> Table:
+    rows: list[tuple[str, ...]] = []
+    per_rank = [
+        (rank["rank"], (size(rank["host_peak_bytes"]), size(rank["host_pinned_peak_bytes"]), ""))
+        for rank in rehearsal.get("ranks", [])
+        if rank.get("host_peak_bytes") is not None
+    ]
+    rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in _merged(per_rank)]
+    node = rehearsal.get("host_per_node")
+    note = ""
+    if node and per_rank:
+        available = size(node.get("capacity_bytes"), language)
+        rows.append((word("per_node", language), size(node["peak_bytes"]), size(node["pinned_bytes"]), available))
+        note = word("estimated", language) if node.get("estimated") else ""
+    columns = ("", word("peak", language), word("pinned", language), word("available", language))
+    return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3}), note)
+
+
+def _collectives(rehearsal: dict[str, Any], language: str) -> Table:
+    rows = []
+    for rank in rehearsal.get("ranks", []):
+        rows += [
+            (rank["rank"], (clean_line(str(entry["operator"])), f"{entry['count']:,}", size(entry["bytes"])))
+            for entry in rank.get("collectives", {}).get("by_operator", [])
+        ]
+    columns = tuple(word(name, language) for name in ("rank", "operator", "times", "bytes"))
+    return Table(word("collectives", language), columns, _merged(rows), frozenset({2, 3}))
+
+
+def _assumptions(rehearsal: dict[str, Any], language: str) -> Table:
+    counts: dict[tuple[str, str], int] = {}
+    for rank in rehearsal.get("ranks", []):
+        for entry in rank.get("assumptions", []):
+            key = (clean_line(str(entry["what"])), clean_line(str(entry["where"])))
+            counts[key] = counts.get(key, 0) + entry["count"]
+    often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:ASSUMPTIONS_SHOWN])
+    more = len(often_first) - len(rows)
+    note = (
+        (f"另有 {more} 条，见 --format json" if language == "zh" else f"and {more} more, in --format json")
+        if more
+        else ""
+    )
+    columns = tuple(word(name, language) for name in ("what", "where", "times"))
+    return Table(word("assumptions", language), columns, rows, frozenset({2}), note)
+
+
+def _failures(rehearsal: dict[str, Any], language: str) -> Table:
+    """The exceptions that ended ranks; ranks that failed alike are one row."""
+    rows: list[tuple[int, tuple[str, ...]]] = []
+    for rank in rehearsal.get("ranks", []):
+        if failure := rank.get("failure"):
+            frame = failure.get("user_frame") or failure.get("library_frame")
+            parts = (
+                f"{frame['path']}:{frame['line']}" if frame else "",
+                _when(failure["phase"], failure["step"], language),
+                f"{word('module', language)} {failure['module']}" if failure.get("module") else "",
+                failure.get("operator") or "",
+            )
+            where = clean_line(", ".join(part for part in parts if part))
+            rows.append((rank["rank"], (clean_line(f"{failure['type']}: {failure['message']}"), where)))
+    columns = tuple(word(name, language) for name in ("rank", "what", "where"))
+    return Table(word("failure", language), columns, _merged(rows))
+
+
+def _operands(rehearsal: dict[str, Any], language: str) -> Table:
+    """The tensors that the operators which raised were given."""
+    rows: list[tuple[int, tuple[str, ...]]] = []
+    for rank in rehearsal.get("ranks", []):
+        for operand in (rank.get("failure") or {}).get("operands", []):
+            owner = f"{operand['kind']} {operand.get('parameter') or ''}".strip()
+            cells = (operand["name"], operand["device"], operand["dtype"], str(operand["shape"]), owner)
+            rows.append((rank["rank"], tuple(clean_line(str(cell)) for cell in cells)))
+    columns = tuple(word(name, language) for name in ("rank", "operand", "device", "dtype", "shape", "owner"))
+    return Table(word("operands", language), columns, _merged(rows))

@@ -1,0 +1,29 @@
+"""Text from outside (exception messages, source lines, paths) made safe to print.
+
+A log or a source file may carry terminal escape sequences; printed as they are, they could recolour, retitle or
+rewrite the reader's terminal, or make a line of code look like another (bidirectional overrides).
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …: titles, links
+    r"|\x1b[ -/]*[0-~]?"  # the short ones
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    r"""The text without escape sequences, control characters (but ``\n``), direction overrides and lone surrogates.
+
+    Tabs become spaces.
+    """
+    return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n"))).expandtabs(4)
+
+
+def clean_line(text: str) -> str:
+    """:func:`clean`, on one line: what a table's cell or a heading can hold."""
+    return " ".join(clean(text).split())

@@ -1,0 +1,113 @@
+"""The report's own words, in both languages, and how sizes and counts are written."""
+
+from __future__ import annotations
+
+from gonogo.finding import Text
+
+WORDS: dict[str, Text] = {
+    "error": Text("error", "错误"),
+    "warning": Text("warning", "警告"),
+    "note": Text("note", "提示"),
+    "certain": Text("certain", "确定"),
+    "likely": Text("likely", "很可能"),
+    "possible": Text("possible", "可能"),
+    "certainty": Text("certainty", "把握"),
+    "cause": Text("cause", "原因"),
+    "help": Text("help", "解决办法"),
+    "fix": Text("fix", "修改"),
+    "safe": Text("safe", "可自动应用"),
+    "unsafe": Text("apply only when asked", "需确认后应用"),
+    "manual": Text("by hand", "需手工修改"),
+    "source": Text("source", "来源"),
+    "rank": Text("rank", "rank"),
+    "ranks": Text("ranks", "rank"),
+    "module": Text("module", "模块"),
+    "parameter": Text("parameter", "参数"),
+    "operator": Text("operator", "算子"),
+    "operand": Text("operand", "操作数"),
+    "operands": Text("What its operator was given", "该算子的输入"),
+    "device": Text("device", "设备"),
+    "dtype": Text("dtype", "数据类型"),
+    "shape": Text("shape", "形状"),
+    "owner": Text("is", "对应张量"),
+    "where": Text("where", "位置"),
+    "what": Text("what", "内容"),
+    "outcome": Text("outcome", "结果"),
+    "findings": Text("Findings", "发现的问题"),
+    "covered": Text("Covered", "已检查"),
+    "skipped": Text("Not covered", "未检查"),
+    "assumptions": Text("Assumptions (values that a rehearsal cannot know)", "假设（排练中无法得知的值）"),
+    "times": Text("times", "次数"),
+    "memory": Text("Accelerator memory, peak", "加速卡显存峰值"),
+    "categories": Text("What holds it at that peak", "峰值时的显存构成"),
+    "modules": Text("Modules that hold most at that peak", "峰值时占用最多的模块"),
+    "host": Text("Host memory, peak", "主机内存峰值"),
+    "allocated": Text("allocated", "已分配"),
+    "reserved": Text("reserved", "已预留"),
+    "allowance": Text("context etc.", "上下文等"),
+    "total": Text("of", "总量"),
+    "peak_at": Text("reached in", "出现于"),
+    "parameters": Text("parameters", "参数"),
+    "gradients": Text("gradients", "梯度"),
+    "optimizer": Text("optimizer", "优化器"),
+    "activations": Text("activations", "激活"),
+    "communication": Text("communication", "通信"),
+    "temporary": Text("temporary", "临时"),
+    "bytes": Text("size", "大小"),
+    "peak": Text("peak", "峰值"),
+    "pinned": Text("of it pinned", "其中锁页"),
+    "available": Text("available", "可用"),
+    "per_rank": Text("rank", "rank"),
+    "per_node": Text("node", "节点"),
+    "unknown": Text("not stated", "未给出"),
+    "estimated": Text("estimated from the ranks that were run", "由已排练的 rank 推算"),
+    "failure": Text("What ended the program", "程序因何中止"),
+    "traceback": Text("traceback", "调用栈"),
+    "diff": Text("diff", "改动"),
+    "collectives": Text("Collectives", "集合通信"),
+    "completed": Text("completed", "完成"),
+    "raised": Text("raised", "抛出异常"),
+    "out-of-memory": Text("out of memory", "显存不足"),
+    "diverged": Text("diverged", "各 rank 分歧"),
+    "unsupported": Text("unsupported", "无法排练"),
+    "timed-out": Text("timed out", "超时"),
+    "killed": Text("killed", "被终止"),
+    "interrupted": Text("interrupted", "被中断"),
+    "load": Text("load", "加载"),
+    "init": Text("init", "初始化"),
+    "forward": Text("forward", "前向"),
+    "backward": Text("backward", "反向"),
+    "step": Text("step", "更新"),
+    "evaluate": Text("evaluate", "评估"),
+    "save": Text("save", "保存"),
+    "exit": Text("exit", "退出"),
+}
+
+GIB = 1024**3
+MIB = 1024**2
+
+
+def word(name: str, language: str) -> str:
+    """The report's word of that name; a name it has no word for is its own."""
+    text = WORDS.get(name)
+    return text.in_language(language) if text else name
+
+
+def size(count: int | None, language: str = "en") -> str:
+    """Bytes in GiB with one decimal; in MiB where that would read 0.0; ``not stated`` for None."""
+    if count is None:
+        return word("unknown", language)
+    if count >= 0.05 * GIB:
+        return f"{count / GIB:,.1f} GiB"
+    return f"{count / MIB:.1f} MiB" if count else "0"
+
+
+def joined_ranks(ranks: list[int] | tuple[int, ...]) -> str:
+    """Ranks as a person writes them: ``0-3, 6``."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
