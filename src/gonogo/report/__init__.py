@@ -37,13 +37,13 @@ def render(report: Report, format_name: str, language: str) -> str:
         return to_markdown(report, language)
     buffer = io.StringIO()
     _print_text(report, buffer, language, width=WIDTH_OF_A_FILE)
-    return buffer.getvalue()
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
     """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
-    if format_name == "text":
-        _print_text(report, stream, language, width=None if stream.isatty() else WIDTH_OF_A_FILE)
+    if format_name == "text" and stream.isatty():
+        _print_text(report, stream, language, width=None)
     else:
         stream.write(render(report, format_name, language))
     stream.flush()

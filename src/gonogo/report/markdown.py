@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Report
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import joined_ranks, word
+from gonogo.report.words import colon, of_ranks, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -34,7 +34,7 @@ def _code(text: str) -> str:
 def _block(text: str, language: str) -> Iterator[str]:
     body = clean(text).rstrip("\n")
     fence = "`" * max(3, max((len(run) for run in re.findall("`+", body)), default=0) + 1)
-    yield from ("", f"{fence}{language}", body, fence, "")
+    yield from ("", f"{fence}{language}", body, fence)
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
@@ -54,15 +54,16 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.skipped:
         yield from ("", f"### {word('skipped', language)}", "")
         for skipped in report.skipped:
-            yield f"- **{_plain(skipped.what.in_language(language))}**: {_plain(skipped.why.in_language(language))}"
+            what, why = skipped.what.in_language(language), skipped.why.in_language(language)
+            yield f"- **{_plain(what)}**{colon(language)}{_plain(why)}"
 
 
 def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     severity = word(finding.severity.value, language)
-    yield from ("", f"### {severity}: {_plain(finding.title.in_language(language))}", "")
+    yield from ("", f"### {severity}{colon(language)}{_plain(finding.title.in_language(language))}", "")
     facts = [_code(finding.hazard), word(finding.certainty.value, language)]
     if finding.ranks:
-        facts.append(f"{word('rank', language)} {joined_ranks(finding.ranks)}")
+        facts.append(of_ranks(finding.ranks))
     if finding.module:
         facts.append(f"{word('module', language)} {_code(finding.module)}")
     if finding.parameter:
@@ -75,15 +76,23 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
         if span.label:
             parts.append(_plain(span.label.in_language(language)))
         yield f"- {' '.join(part for part in parts if part)}"
-    yield from ("", f"**{word('cause', language)}**: {_plain(finding.cause.in_language(language))}", "")
-    yield from (f"- **{word('help', language)}**: {_plain(step.in_language(language))}" for step in finding.cure)
+    yield from ("", f"**{word('cause', language)}**{colon(language)}{_plain(finding.cause.in_language(language))}", "")
+    yield from (
+        f"- **{word('help', language)}**{colon(language)}{_plain(step.in_language(language))}" for step in finding.cure
+    )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)
-        yield from ("", f"**{word('fix', language)}** ({how}): {_plain(fix.title.in_language(language))}")
+        yield from (
+            "",
+            f"**{word('fix', language)}** ({how}){colon(language)}{_plain(fix.title.in_language(language))}",
+        )
         if fix.diff:
             yield from _block(fix.diff, "diff")
     if finding.sources:
-        yield from ("", f"{word('source', language)}: {', '.join(clean_line(source) for source in finding.sources)}")
+        yield from (
+            "",
+            f"{word('source', language)}{colon(language)}{', '.join(clean_line(source) for source in finding.sources)}",
+        )
 
 
 def _table_lines(table: Table) -> Iterator[str]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import joined_ranks, size, word
+from gonogo.report.words import joined_ranks, of_ranks, size, word
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
 ASSUMPTIONS_SHOWN = 5
 MODULES_SHOWN = 10
+MESSAGE_SHOWN = 400
+"""Characters of an exception's message; all of it is in the JSON."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,12 @@ class Table:
 
 def summary(rehearsal: dict[str, Any], language: str) -> str:
     """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
-    ranks = joined_ranks([rank["rank"] for rank in rehearsal.get("ranks", [])])
+    ranks = [rank["rank"] for rank in rehearsal.get("ranks", [])]
     nodes = rehearsal.get("nodes", 1)
     parts = [
         f"{rehearsal.get('world_size', 0)} x {clean_line(str(rehearsal.get('accelerator', '')))}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
-        (f"排练 rank {ranks}" if language == "zh" else f"rehearsed rank {ranks}") if ranks else "",
+        f"{of_ranks(ranks)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.get('steps', 0)} 步" if language == "zh" else f"{rehearsal.get('steps', 0)} steps",
         f"{rehearsal.get('seconds', 0.0):.1f} s",
     ]
@@ -187,7 +189,8 @@ def _failures(rehearsal: dict[str, Any], language: str) -> Table:
                 failure.get("operator") or "",
             )
             where = clean_line(", ".join(part for part in parts if part))
-            rows.append((rank["rank"], (clean_line(f"{failure['type']}: {failure['message']}"), where)))
+            what = clean_line(f"{failure['type']}: {failure['message']}")
+            rows.append((rank["rank"], (what if len(what) <= MESSAGE_SHOWN else f"{what[:MESSAGE_SHOWN]} …", where)))
     columns = tuple(word(name, language) for name in ("rank", "what", "where"))
     return Table(word("failure", language), columns, _merged(rows))
 

@@ -13,7 +13,7 @@ from rich.text import Text as Styled
 from gonogo.finding import Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import joined_ranks, word
+from gonogo.report.words import colon, of_ranks, word
 
 _OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
 _OF_SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
@@ -34,6 +34,9 @@ def print_report(report: Report, console: Console, language: str) -> None:
             console.print()
             _print_table(table, console)
     _print_coverage(report, console, language)
+    if report.rehearsal is not None:  # the first line has gone out of sight
+        console.print()
+        console.print(_banner(report).append(f"  {_counts(report, language)}"))
 
 
 def _say(text: Text, language: str) -> str:
@@ -41,61 +44,69 @@ def _say(text: Text, language: str) -> str:
 
 
 def _print_verdict(report: Report, console: Console, language: str) -> None:
-    line = Styled(f" {report.verdict.value} ", style=f"{_OF_VERDICT[report.verdict]} reverse")
-    line.append(f"  gonogo {clean_line(report.command)}", style="not reverse bold")
-    console.print(line)
-    counts = []
-    for severity in Severity:
-        count = sum(finding.severity is severity for finding in report.findings)
-        if count:
-            plural = "s" if language == "en" and count > 1 else ""
-            counts.append(f"{count} {word(severity.value, language)}{plural}")
-    if counts:
-        console.print(Styled(", ".join(counts)))
+    console.print(_banner(report).append(f"  gonogo {clean_line(report.command)}", style="bold"))
+    if counts := _counts(report, language):
+        console.print(Styled(counts))
     if report.rehearsal is not None:
         console.print(Styled(summary(report.rehearsal, language)))
     for note in report.notes:
         console.print(Styled(_say(note, language)))
 
 
+def _banner(report: Report) -> Styled:
+    return Styled.assemble((f" {report.verdict.value} ", f"{_OF_VERDICT[report.verdict]} reverse"))
+
+
+def _counts(report: Report, language: str) -> str:
+    counts = []
+    for severity in Severity:
+        if count := sum(finding.severity is severity for finding in report.findings):
+            name = word(severity.value, language)
+            counts.append(f"{count} 个{name}" if language == "zh" else f"{count} {name}{'s' if count > 1 else ''}")
+    return ("，" if language == "zh" else ", ").join(counts)
+
+
 def _print_finding(finding: Finding, console: Console, language: str) -> None:
     style = _OF_SEVERITY[finding.severity]
-    head = Styled(f"{word(finding.severity.value, language)}[{clean_line(finding.hazard)}]", style=style)
-    head.append(f": {clean_line(finding.title.in_language(language))}", style="bold")
-    console.print(head)
+    head = Styled.assemble((f"{word(finding.severity.value, language)}[{clean_line(finding.hazard)}]", style))
+    console.print(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", style="bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
     for number, span in enumerate(finding.spans):
         _print_span(span, console, language, gutter, primary=number == 0, style=style)
-    facts = [f"{word('certainty', language)}: {word(finding.certainty.value, language)}"]
+    facts = [word(finding.certainty.value, language)]
     if finding.ranks:
-        facts.append(f"{word('rank', language)} {joined_ranks(finding.ranks)}")
+        facts.append(of_ranks(finding.ranks))
     if finding.module:
         facts.append(f"{word('module', language)} {clean_line(finding.module)}")
     if finding.parameter:
         facts.append(f"{word('parameter', language)} {clean_line(finding.parameter)}")
-    lines = Grid.grid(padding=(0, 1))
+    console.print(Styled.assemble((f"{' ' * gutter}= ", "blue"), ", ".join(facts)))
+    lines = Grid.grid(padding=(0, 1 if language == "en" else 0, 0, 0))
     lines.add_column(justify="right", no_wrap=True)
     lines.add_column(overflow="fold")
-    lines.add_row(Styled(f"{' ' * gutter}= ", style="blue"), Styled(", ".join(facts)))
-    lines.add_row(Styled(f"{word('cause', language)}:", style="bold"), Styled(_say(finding.cause, language)))
+    lines.add_row(_label("cause", "bold", language), Styled(_say(finding.cause, language)))
     for step in finding.cure:
-        lines.add_row(Styled(f"{word('help', language)}:", style="bold cyan"), Styled(_say(step, language)))
+        lines.add_row(_label("help", "bold cyan", language), Styled(_say(step, language)))
     console.print(lines)
     for fix in finding.fixes:
         _print_fix(fix, console, language)
     for source in finding.sources:
-        console.print(Styled(f"{word('source', language)}: {clean_line(source)}", style="dim"), soft_wrap=True)
+        line = f"{word('source', language)}{colon(language)}{clean_line(source)}"
+        console.print(Styled(line, style="dim"), soft_wrap=True)
+
+
+def _label(name: str, style: str, language: str) -> Styled:
+    return Styled(f"{word(name, language)}{colon(language).rstrip()}", style=style)
 
 
 def _print_span(span: Span, console: Console, language: str, gutter: int, *, primary: bool, style: str) -> None:
     """The place, and below it the line of source with a mark under what is meant."""
     arrow = "-->" if primary else ":::"
-    place = Styled(f"{' ' * (gutter - 1)}{arrow} ", style="blue")
-    place.append(f"{clean_line(span.path)}:{span.line}:{span.column}", style="not blue")
-    console.print(place, soft_wrap=True)
+    place = f"{clean_line(span.path)}:{span.line}:{span.column}"
+    console.print(Styled.assemble((f"{' ' * (gutter - 1)}{arrow} ", "blue"), place), soft_wrap=True)
     label = clean_line(span.label.in_language(language)) if span.label else ""
     source = clean(span.text).replace("\n", " ").rstrip()
-    bar = Styled(f"{' ' * gutter}|", style="blue")
+    bar = Styled.assemble((f"{' ' * gutter}|", "blue"))
     mark_style = style if primary else "bold blue"
     if not source.strip():
         if label:
@@ -111,10 +122,10 @@ def _print_span(span: Span, console: Console, language: str, gutter: int, *, pri
         before = Styled(source[:start]).cell_len
         width = min(max(Styled(source[start:end]).cell_len, 1), room - before)
     console.print(bar)
-    number = Styled(f"{span.line:>{gutter - 1}} | ", style="blue")
     shown = Styled(source)
     shown.truncate(room, overflow="ellipsis")
-    console.print(Styled.assemble(number, shown.copy()), no_wrap=True, overflow="ignore", crop=False)
+    number = (f"{span.line:>{gutter - 1}} | ", "blue")
+    console.print(Styled.assemble(number, shown), no_wrap=True, overflow="ignore", crop=False)
     mark = ("^" if primary else "-") * width
     line = Styled.assemble(bar, (f" {' ' * before}{mark}", mark_style))
     if label and gutter + 2 + before + width + 1 + Styled(label).cell_len <= console.width:
@@ -135,9 +146,8 @@ def _marked(span: Span, source: str) -> tuple[int, int]:
 
 
 def _print_fix(fix: Fix, console: Console, language: str) -> None:
-    head = Styled(f"{word('fix', language)} ", style="bold green")
-    head.append(f"({word(fix.applicability.value, language)}): {_say(fix.title, language)}", style="not bold default")
-    console.print(head)
+    how = f" ({word(fix.applicability.value, language)}){colon(language)}"
+    console.print(Styled.assemble((word("fix", language), "bold green"), how, _say(fix.title, language)))
     for line in clean(fix.diff).splitlines():
         colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
         console.print(Styled(f"    {line}", style=colour), soft_wrap=True)
@@ -148,9 +158,7 @@ def _print_table(table: Table, console: Console) -> None:
     drawn = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for number, column in enumerate(table.columns):
         numeric = number in table.numeric
-        drawn.add_column(
-            Styled(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold", ratio=None
-        )
+        drawn.add_column(Styled(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Styled(cell) for cell in row))
     console.print(drawn)
@@ -168,5 +176,5 @@ def _print_coverage(report: Report, console: Console, language: str) -> None:
         console.print()
         console.print(Rule(Styled(word("skipped", language), style="bold"), align="left", style="dim"))
         for skipped in report.skipped:
-            line = Styled(_say(skipped.what, language), style="bold")
-            console.print(line.append(f": {_say(skipped.why, language)}", style="not bold"))
+            what = (_say(skipped.what, language), "bold")
+            console.print(Styled.assemble(what, colon(language), _say(skipped.why, language)))

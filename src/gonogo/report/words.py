@@ -11,7 +11,6 @@ WORDS: dict[str, Text] = {
     "certain": Text("certain", "确定"),
     "likely": Text("likely", "很可能"),
     "possible": Text("possible", "可能"),
-    "certainty": Text("certainty", "把握"),
     "cause": Text("cause", "原因"),
     "help": Text("help", "解决办法"),
     "fix": Text("fix", "修改"),
@@ -20,7 +19,6 @@ WORDS: dict[str, Text] = {
     "manual": Text("by hand", "需手工修改"),
     "source": Text("source", "来源"),
     "rank": Text("rank", "rank"),
-    "ranks": Text("ranks", "rank"),
     "module": Text("module", "模块"),
     "parameter": Text("parameter", "参数"),
     "operator": Text("operator", "算子"),
@@ -33,7 +31,6 @@ WORDS: dict[str, Text] = {
     "where": Text("where", "位置"),
     "what": Text("what", "内容"),
     "outcome": Text("outcome", "结果"),
-    "findings": Text("Findings", "发现的问题"),
     "covered": Text("Covered", "已检查"),
     "skipped": Text("Not covered", "未检查"),
     "assumptions": Text("Assumptions (values that a rehearsal cannot know)", "假设（排练中无法得知的值）"),
@@ -44,8 +41,8 @@ WORDS: dict[str, Text] = {
     "host": Text("Host memory, peak", "主机内存峰值"),
     "allocated": Text("allocated", "已分配"),
     "reserved": Text("reserved", "已预留"),
-    "allowance": Text("context etc.", "上下文等"),
-    "total": Text("of", "总量"),
+    "allowance": Text("context", "上下文等"),
+    "total": Text("capacity", "总量"),
     "peak_at": Text("reached in", "出现于"),
     "parameters": Text("parameters", "参数"),
     "gradients": Text("gradients", "梯度"),
@@ -62,8 +59,6 @@ WORDS: dict[str, Text] = {
     "unknown": Text("not stated", "未给出"),
     "estimated": Text("estimated from the ranks that were run", "由已排练的 rank 推算"),
     "failure": Text("What ended the program", "程序因何中止"),
-    "traceback": Text("traceback", "调用栈"),
-    "diff": Text("diff", "改动"),
     "collectives": Text("Collectives", "集合通信"),
     "completed": Text("completed", "完成"),
     "raised": Text("raised", "抛出异常"),
@@ -91,6 +86,16 @@ def word(name: str, language: str) -> str:
     """The report's word of that name; a name it has no word for is its own."""
     text = WORDS.get(name)
     return text.in_language(language) if text else name
+
+
+def colon(language: str) -> str:
+    """The colon of the language, with the space that follows it in English."""
+    return "：" if language == "zh" else ": "
+
+
+def of_ranks(ranks: list[int] | tuple[int, ...]) -> str:
+    """``rank 0`` or ``ranks 0-3, 6``; the same in Chinese text, where rank has no other word."""
+    return f"{'ranks' if len(set(ranks)) > 1 else 'rank'} {joined_ranks(ranks)}"
 
 
 def size(count: int | None, language: str = "en") -> str:

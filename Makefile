@@ -1,0 +1,35 @@
+# make setup | demo | test | test-all | lint | bench
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test test-all lint bench clean
+.DEFAULT_GOAL := setup
+
+setup: .venv/.installed
+
+# Made again when what is to be installed changes, and not otherwise.
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gonogo needs Python 3.10 or newer: make PYTHON=python3.11 setup")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -m 'not very_slow'
+
+test-all: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/rehearse.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

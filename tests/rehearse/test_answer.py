@@ -1,0 +1,138 @@
+"""From a record to a verdict: what makes GO, NO-GO and CANNOT-TELL, and what the report says was not covered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import samples
+
+from gonogo.evidence.rehearsal import RehearsalRecord, Unsupported
+from gonogo.finding import Certainty, Finding, Report, Severity, Verdict
+from gonogo.rehearse import answer as answer_module
+from gonogo.rehearse.answer import answer, was_interrupted
+from gonogo.rehearse.summary import host_per_node, rehearsal_object
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch):
+    """The report of a record in which the hazards find just what is given."""
+
+    def judge(record: RehearsalRecord, *findings: Finding) -> Report:
+        monkeypatch.setattr(answer_module, "findings_in_rehearsal", lambda _: findings)
+        return answer(record)
+
+    return judge
+
+
+def test_go_where_every_rank_completed_and_reached_what_it_should(judged) -> None:
+    report = judged(samples.rehearsal_record())
+    assert report.verdict is Verdict.GO
+    assert [text.en for text in report.covered] == [
+        f"rank {rank}: load, init, forward, backward, optimizer step, save, exit; "
+        "2 optimizer steps, 1,234,567 operators"
+        for rank in (0, 1)
+    ]
+    assert [skipped.what.en for skipped in report.skipped] == ["torch 2.4.0"]
+
+
+def test_only_a_certain_error_is_no_go(judged) -> None:
+    assert judged(samples.rehearsal_record(), samples.finding()).verdict is Verdict.NO_GO
+    likely = replace(samples.finding(), certainty=Certainty.LIKELY)
+    warning = replace(samples.finding(), severity=Severity.WARNING)
+    assert judged(samples.rehearsal_record(), likely, warning).verdict is Verdict.GO
+
+
+def test_a_certain_error_is_no_go_also_where_the_rest_was_not_reached(judged) -> None:
+    record = samples.rehearsal_record(samples.rank_record(outcome="raised", phases=["load"]))
+    assert judged(record, samples.finding()).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outcome": "timed-out"},
+        {"outcome": "interrupted"},
+        {"outcome": "killed"},
+        {"outcome": "raised", "failure": samples.failure()},
+        {"phases": ["load", "init"]},
+        {"unsupported": [Unsupported("triton kernel", "k.py:3", "compiled")]},
+    ],
+)
+def test_one_rank_that_did_not_go_through_is_cannot_tell(judged, changes: dict[str, object]) -> None:
+    record = samples.rehearsal_record(samples.rank_record(0), samples.rank_record(1, **changes))
+    report = judged(record)
+    assert report.verdict is Verdict.CANNOT_TELL
+    assert any("rank 1" in skipped.what.en for skipped in report.skipped)
+    assert was_interrupted(record) is (changes.get("outcome") == "interrupted")
+
+
+def test_no_rank_at_all_is_cannot_tell(judged) -> None:
+    record = samples.rehearsal_record()
+    record.ranks = []
+    assert judged(record).verdict is Verdict.CANNOT_TELL
+
+
+def test_what_was_not_reached_says_why_and_what_was_going_on(judged) -> None:
+    rank = samples.rank_record(outcome="timed-out", phases=["load"], last_activity="from_pretrained")
+    skipped = judged(samples.rehearsal_record(rank)).skipped[0]
+    assert skipped.what.en == "rank 0: init, forward, backward, optimizer step, save, exit"
+    assert "--timeout" in skipped.why.en
+    assert "from_pretrained" in skipped.why.en
+    assert "from_pretrained" in skipped.why.zh
+
+
+def test_ranks_not_run_and_operators_not_supported_are_named(judged) -> None:
+    rank = samples.rank_record(unsupported=[Unsupported("triton kernel f", "k.py:3", "it is compiled")])
+    skipped = judged(samples.rehearsal_record(rank, world_size=8)).skipped
+    assert (skipped[0].what.en, skipped[0].why.en) == ("rank 0: triton kernel f (k.py:3)", "it is compiled")
+    assert skipped[1].what.en == "7 of 8 ranks"
+
+
+def test_an_exception_that_nothing_explains_is_told(judged) -> None:
+    rank = samples.rank_record(outcome="raised", failure=samples.failure())
+    explained = judged(samples.rehearsal_record(rank, world_size=1), samples.finding())
+    assert not any("no known hazard" in skipped.why.en for skipped in explained.skipped)
+    unexplained = judged(samples.rehearsal_record(rank, world_size=1))
+    (why,) = [skipped.why.en for skipped in unexplained.skipped if "no known hazard" in skipped.why.en]
+    assert "RuntimeError at /work/train.py:12" in why
+
+
+def test_a_node_of_ranks_not_run_is_estimated_from_the_neediest() -> None:
+    record = samples.rehearsal_record(samples.rank_record(0), world_size=8)
+    assert host_per_node(record) == {
+        "peak_bytes": 8 * 30 * GIB,
+        "pinned_bytes": 8 * 10 * GIB,
+        "capacity_bytes": 1024 * GIB,
+        "estimated": True,
+    }
+    every = samples.rehearsal_record()
+    assert host_per_node(every) == {
+        "peak_bytes": 60 * GIB,
+        "pinned_bytes": 20 * GIB,
+        "capacity_bytes": 1024 * GIB,
+        "estimated": False,
+    }
+    every.ranks = [samples.rank_record(host=None)]
+    assert host_per_node(every) is None
+
+
+def test_a_rank_that_uses_another_device_reports_the_fullest() -> None:
+    rank = samples.rank_record(
+        0, device="cpu", devices=[samples.device_memory("cuda:1", 2 * GIB), samples.device_memory("cuda:3", 5 * GIB)]
+    )
+    told = rehearsal_object(samples.rehearsal_record(rank))["ranks"][0]
+    assert told["peak_allocated_bytes"] == 5 * GIB
+    assert [device["device"] for device in told["devices"]] == ["cuda:1", "cuda:3"]
+
+
+def test_two_rehearsals_differ_only_in_their_seconds() -> None:
+    first, second = samples.rehearsal_record(), samples.rehearsal_record()
+    second.seconds = 99.0
+    for rank in second.ranks:
+        rank.seconds, rank.rss_bytes = 7.0, 123456
+    told, told_again = rehearsal_object(first), rehearsal_object(second)
+    assert told.pop("seconds") != told_again.pop("seconds")
+    assert told == told_again
