@@ -1,0 +1,84 @@
+"""Recognise that an operator met tensors on different devices, in whichever words PyTorch says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gonogo.evidence.rehearsal import Failure, Operand
+
+_DEVICE = r"(?:[a-z]{2,12}:\d{1,4}|[a-z]{2,12})"
+_WORDINGS = (
+    # at::TensorIterator and the device checks generated for most operators
+    re.compile(rf"found at least two devices, ({_DEVICE}) and ({_DEVICE})"),
+    # torch 2.8 and later name the tensor that differs
+    re.compile(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
+    # torch._subclasses.fake_tensor.FakeTensor
+    re.compile(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
+)
+_INDEXED = re.compile(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
+_CONVOLUTION = re.compile(
+    r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
+)
+_ARGUMENT = re.compile(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
+_TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
+
+
+@dataclass(frozen=True)
+class DeviceMismatch:
+    """The devices that met (``cpu``, ``cuda:0`` …; the index is left out where the words do not give it)."""
+
+    devices: tuple[str, ...]
+    argument: str | None = None
+    """The operator's argument that was found on the other device, where it is named."""
+
+    @property
+    def with_host(self) -> bool:
+        """True where one side is the CPU."""
+        return "cpu" in self.devices
+
+    @property
+    def between_accelerators(self) -> bool:
+        """True where two different accelerators met."""
+        return len({device for device in self.devices if device != "cpu"}) > 1
+
+
+def mismatch_in_message(message: str) -> DeviceMismatch | None:
+    """The device mismatch that an exception's message tells of, or None. Linear in the message's length."""
+    argument = _ARGUMENT.search(message)
+    named = (argument.group(1) or argument.group(2)) if argument else None
+    for wording in _WORDINGS:
+        if found := wording.search(message):
+            return DeviceMismatch((found.group(1), found.group(2)), named)
+    if found := _INDEXED.search(message):
+        indexed = found.group(1)
+        return DeviceMismatch((indexed, "cuda" if indexed == "cpu" else "cpu"), "indices")
+    if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
+        return DeviceMismatch(("cuda", "cpu"), "weight" if found.group(1) else "input")
+    if _TENSORS_OF_NPU in message:
+        return DeviceMismatch(("npu", "cpu"))
+    return None
+
+
+def device_mismatch(failure: Failure) -> DeviceMismatch | None:
+    """The device mismatch that ended a rank, or None. The operands' devices, where recorded, go before the words."""
+    mismatch = mismatch_in_message(failure.message)
+    if mismatch is None:
+        return None
+    devices = _distinct(operand.device for operand in failure.operands if not _is_exempt(operand))
+    return DeviceMismatch(devices, mismatch.argument) if len(devices) > 1 else mismatch
+
+
+def operands_on(failure: Failure, device: str) -> tuple[Operand, ...]:
+    """The operands of the failing operator that stand on a device, those that PyTorch lets pass left out."""
+    return tuple(o for o in failure.operands if o.device == device and not _is_exempt(o))
+
+
+def _is_exempt(operand: Operand) -> bool:
+    """PyTorch takes a tensor without dimensions on the CPU as a plain number: it mismatches nothing."""
+    return operand.device == "cpu" and operand.shape == ()
+
+
+def _distinct(devices: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(devices))

@@ -1,0 +1,132 @@
+"""What several hazards need to read a rehearsal's record: failures merged over ranks, places, sizes, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gonogo.evidence.rehearsal import Failure, Frame, Operand, RankRecord, RehearsalRecord
+from gonogo.finding import Span, Text
+
+GIB = 1024**3
+MIB = 1024**2
+
+PHASES = {
+    "load": Text("loading", "加载"),
+    "init": Text("initialization", "初始化"),
+    "forward": Text("the forward pass", "前向传播"),
+    "backward": Text("the backward pass", "反向传播"),
+    "step": Text("the optimizer step", "优化器更新"),
+    "evaluate": Text("evaluation", "评估"),
+    "save": Text("saving", "保存"),
+    "exit": Text("exit", "退出"),
+}
+
+
+@dataclass(frozen=True)
+class FailedRanks:
+    """Ranks that one exception, raised at one place, ended."""
+
+    failure: Failure
+    ranks: tuple[int, ...]
+    first: RankRecord
+    """The record of the first of them."""
+
+    @property
+    def zero_stage(self) -> int | None:
+        """ZeRO's stage: the engine's where one was made, 3 where ``zero.Init`` was at work, else None."""
+        stage = setting(self.first.deepspeed_config, "zero_optimization", "stage")
+        if isinstance(stage, int):
+            return stage
+        return 3 if self.under_zero_init else None
+
+    @property
+    def under_zero_init(self) -> bool:
+        """True where a module was being built inside ``deepspeed.zero.Init``."""
+        return any(path_ends(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames)
+
+
+def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
+    """The exceptions of a rehearsal; ranks that fell at the same place are one."""
+    groups: dict[tuple[object, ...], list[RankRecord]] = {}
+    for rank in record.ranks:
+        if rank.failure is not None:
+            frames = tuple((frame.path, frame.line) for frame in rank.failure.frames)
+            # Messages differ by rank where they name its device; the place does not.
+            groups.setdefault((rank.failure.type, frames or rank.failure.message), []).append(rank)
+    return [
+        FailedRanks(group[0].failure, tuple(rank.rank for rank in group), group[0])
+        for group in groups.values()
+        if group[0].failure is not None
+    ]
+
+
+def path_ends(frame: Frame, ending: str) -> bool:
+    """True where the frame's file is that one, whatever the folder and the separator."""
+    return f"/{frame.path}".replace("\\", "/").endswith(f"/{ending}")
+
+
+def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
+    """The innermost frame of that owner in a stack given from the outermost call, or None."""
+    return next((frame for frame in reversed(tuple(frames)) if frame.owner == owner), None)
+
+
+def last_outside_torch(failure: Failure) -> Frame | None:
+    """The innermost frame that is not torch's own: the code that called the operator."""
+    return next((frame for frame in reversed(failure.frames) if frame.owner != "torch"), None)
+
+
+def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
+    """Spans of the frames that are there, each place once, in the order given."""
+    spans: dict[tuple[str, int], Span] = {}
+    for frame, label in marked:
+        if frame is not None:
+            spans.setdefault((frame.path, frame.line), Span(frame.path, frame.line, text=frame.text, label=label))
+    return tuple(spans.values())
+
+
+def failure_places(failure: Failure) -> tuple[Span, ...]:
+    """The user's innermost frame first, then the innermost frame of a library (torch's where there is no other)."""
+    library = failure.innermost("library") or failure.innermost("torch")
+    return places((failure.innermost("user"), None), (library, Text("raised from here", "异常由此抛出")))
+
+
+def size(count: float) -> str:
+    """Bytes for a sentence: GiB with one decimal, MiB below 0.1 GiB."""
+    return f"{count / GIB:,.1f} GiB" if count >= 0.1 * GIB else f"{count / MIB:,.1f} MiB"
+
+
+def setting(config: object, *path: str) -> object:
+    """A value of a nested configuration, or None where a step of the path is missing."""
+    for key in path:
+        if not isinstance(config, dict):
+            return None
+        config = config.get(key)
+    return config
+
+
+def offload_device(config: object, what: str) -> str | None:
+    """``cpu`` or ``nvme`` where ``what`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
+    device = setting(config, "zero_optimization", what, "device")
+    name = str(getattr(device, "value", device)).lower()
+    return name if name in ("cpu", "nvme") else None
+
+
+def describe(operand: Operand) -> str:
+    """One operand as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight)``."""
+    owner = operand.parameter or (operand.kind if operand.kind != "unknown" else "")
+    text = f"{operand.name} {list(operand.shape)} {operand.dtype.removeprefix('torch.')} on {operand.device}"
+    return f"{text} ({owner})" if owner else text
+
+
+def shorten(message: str, limit: int = 600) -> str:
+    """A message cut to a length that fits one screen."""
+    message = message.strip()
+    return message if len(message) <= limit else f"{message[:limit]} …"
+
+
+def few(names: Iterable[str], limit: int = 5) -> str:
+    """The first names, and how many more there are."""
+    listed = list(names)
+    more = len(listed) - limit
+    return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""Parameters that training does not reach."""

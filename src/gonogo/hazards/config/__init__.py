@@ -1,0 +1,1 @@
+"""DeepSpeed's JSON against the launch and the training arguments."""

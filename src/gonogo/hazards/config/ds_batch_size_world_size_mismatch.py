@@ -1,0 +1,118 @@
+"""ds-batch-size-world-size-mismatch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
+
+_IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
+_NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
+_NUMBERS = re.compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
+
+
+class DsBatchSizeWorldSizeMismatch(Hazard):
+    """train_batch_size does not equal micro-batch x gradient accumulation x world size.
+
+    ## What happens
+    "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu *
+    gradient_acc_step * world_size 64 != 4 * 8 * 1", in `deepspeed.initialize` or while the model is loaded.
+
+    ## Why
+    DeepSpeed holds the three numbers of its JSON against the number of processes. Either the numbers were written for
+    another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed launcher,
+    or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
+
+    ## Cure
+    Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world size
+    is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.
+
+    ## When it is safe
+    With two of the three numbers given, or all three for just this number of GPUs.
+
+    ## Sources
+    - https://github.com/bigcode-project/starcoder/issues/77: 64 != 4 * 8 * 1 on two GPUs
+    - https://github.com/deepspeedai/DeepSpeed/issues/6914: world size 1 seen, 4 there
+    - https://www.deepspeed.ai/docs/config-json/: the identity, under "Batch Size Related Parameters"
+    """
+
+    page_zh = """train_batch_size 不等于 micro-batch x 梯度累积 x world size。
+
+    ## 现象
+    在 `deepspeed.initialize` 或加载模型时出现 “AssertionError: Check batch related parameters. train_batch_size is not
+    equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 8 * 1”。
+
+    ## 原因
+    DeepSpeed 用进程数核对 JSON 中的三个数。要么这些数是为另一种 GPU 数量写的；要么 DeepSpeed 看到的 world size 是 1：脚
+    本没有用分布式启动器启动，或者在 `torch.distributed` 初始化之前就读取了配置（ZeRO-3 下的 `from_pretrained` 会读
+    取）。
+
+    ## 解决办法
+    不写 `train_batch_size`，或在 Trainer 下设为 "auto"，由 DeepSpeed 计算。若 world size 不对：用 `deepspeed` 或
+    `torchrun` 启动，并在 `from_pretrained` 之前建立 `TrainingArguments`。
+
+    ## 何时安全
+    只给出三个数中的两个，或三个数恰好对应当前 GPU 数量时。
+
+    ## 来源
+    - https://github.com/bigcode-project/starcoder/issues/77：两张 GPU 上的 64 != 4 * 8 * 1
+    - https://github.com/deepspeedai/DeepSpeed/issues/6914：实际为 4，却只看到 world size 1
+    - https://www.deepspeed.ai/docs/config-json/：该等式，见 “Batch Size Related Parameters”
+    """
+
+    name = "ds-batch-size-world-size-mismatch"
+    title = Text(
+        en="DeepSpeed's batch sizes do not multiply out for this number of GPUs",
+        zh="DeepSpeed 的几个 batch size 与 GPU 数量不相符",
+    )
+    sources = (
+        "https://github.com/bigcode-project/starcoder/issues/77",
+        "https://github.com/deepspeedai/DeepSpeed/issues/6914",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """DeepSpeed's assertion, with its numbers."""
+        for failed in failed_ranks(record):
+            message = failed.failure.message
+            if _IDENTITY not in message and _NO_ACCUMULATION not in message:
+                continue
+            numbers = _NUMBERS.search(message)
+            seen = int(numbers.group(4)) if numbers else record.world_size
+            cure = [
+                Text(
+                    en='Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out',
+                    zh='把 train_batch_size 设为 {value}，在 Trainer 下设为 "auto"，或不写它',
+                ).format(value=_right_value(numbers, record.world_size))
+            ]
+            if seen != record.world_size:
+                cure.insert(
+                    0,
+                    Text(
+                        en="DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
+                        "TrainingArguments before from_pretrained) and start with deepspeed or torchrun",
+                        zh="DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed"
+                        "（在 from_pretrained 之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
+                    ).format(seen=seen, world=record.world_size),
+                )
+            yield self.finding(
+                Text(
+                    en="The launch starts {world} process(es). DeepSpeed: {message}",
+                    zh="此次启动共有 {world} 个进程。DeepSpeed 的原话：{message}",
+                ).format(world=record.world_size, message=shorten(message)),
+                cure=tuple(cure),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
+            )
+
+
+def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:
+    """The train_batch_size that the other two numbers give with the real world size."""
+    if numbers is None:
+        return "train_micro_batch_size_per_gpu * gradient_accumulation_steps * " + str(world_size)
+    micro, accumulation = int(numbers.group(2)), int(numbers.group(3))
+    return f"{micro * accumulation * world_size} (= {micro} * {accumulation} * {world_size})"

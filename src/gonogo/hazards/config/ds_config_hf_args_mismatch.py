@@ -1,0 +1,95 @@
+"""ds-config-hf-args-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places
+from gonogo.hazards.config._mismatch_lines import mismatches
+
+
+class DsConfigHfArgsMismatch(Hazard):
+    """The DeepSpeed JSON and TrainingArguments give different values for the same setting.
+
+    ## What happens
+    The Trainer stops before training: "ValueError: Please correct the following DeepSpeed config values that mismatch
+    TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …".
+
+    ## Why
+    Batch sizes, accumulation, precision, clipping, optimizer and scheduler can be set in both places. transformers
+    fills in what the JSON gives as "auto", and refuses a number that differs from its own arguments. `train_batch_size
+    (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with fewer processes than
+    meant, as without a launcher, it comes out smaller.
+
+    ## Cure
+    Set the listed keys to "auto" in the DeepSpeed JSON and keep the values in TrainingArguments.
+
+    ## When it is safe
+    Where both places give the same value.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/12021: the check, and why it refuses
+    - https://github.com/hendrycks/apps/issues/9: batch size, learning rate and warm-up differ
+    - https://github.com/CarperAI/trlx/issues/376: the batch size differs because fewer GPUs were used
+    """
+
+    page_zh = """DeepSpeed JSON 与 TrainingArguments 对同一设置给出不同的值。
+
+    ## 现象
+    Trainer 在训练前停止：“ValueError: Please correct the following DeepSpeed config values that mismatch
+    TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …”。
+
+    ## 原因
+    batch size、梯度累积、精度、裁剪、优化器与调度器可以在两处设置。transformers 会填写 JSON 中的 "auto"，但拒绝与自身参
+    数不同的数值。`train_batch_size (calculated)` 是 per_device_train_batch_size x gradient_accumulation_steps x world
+    size：进程数比预期少时（例如没有用启动器），它就变小。
+
+    ## 解决办法
+    在 DeepSpeed JSON 中把列出的键设为 "auto"，数值只保留在 TrainingArguments 中。
+
+    ## 何时安全
+    两处的值相同时。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/pull/12021：该检查及其理由
+    - https://github.com/hendrycks/apps/issues/9：batch size、学习率与预热不同
+    - https://github.com/CarperAI/trlx/issues/376：因 GPU 数较少而 batch size 不同
+    """
+
+    name = "ds-config-hf-args-mismatch"
+    title = Text(
+        en="The DeepSpeed JSON and TrainingArguments disagree",
+        zh="DeepSpeed JSON 与 TrainingArguments 不一致",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/pull/12021",
+        "https://github.com/hendrycks/apps/issues/9",
+        "https://github.com/CarperAI/trlx/issues/376",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """transformers' list; lines whose two values read the same are another hazard."""
+        for failed in failed_ranks(record):
+            lines = mismatches(failed.failure.message)
+            differing = [line for line in lines if line.ds_value != line.hf_value]
+            if not differing:
+                continue
+            said = "; ".join(f"{m.ds_key}={m.ds_value} / {m.hf_key}={m.hf_value}" for m in differing)
+            keys = ", ".join(m.ds_key for m in differing)
+            yield self.finding(
+                Text(
+                    en="{count} setting(s) differ (DeepSpeed JSON / TrainingArguments): {said}.",
+                    zh="有 {count} 项设置不同（DeepSpeed JSON / TrainingArguments）：{said}。",
+                ).format(count=len(differing), said=said),
+                cure=(
+                    Text(
+                        en='Set {keys} to "auto" in the DeepSpeed JSON: TrainingArguments then decides',
+                        zh='在 DeepSpeed JSON 中把 {keys} 设为 "auto"，由 TrainingArguments 决定',
+                    ).format(keys=keys),
+                ),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
+            )

@@ -1,0 +1,82 @@
+"""ds-config-value-string-type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places
+from gonogo.hazards.config._mismatch_lines import mismatches
+
+
+class DsConfigValueStringType(Hazard):
+    """A number in the DeepSpeed JSON is written as a string.
+
+    ## What happens
+    The Trainer says that two values mismatch, and prints the same value twice: "- ds gradient_accumulation_steps=8 vs
+    hf gradient_accumulation_steps=8".
+
+    ## Why
+    The JSON has `"gradient_accumulation_steps": "8"`. The string "8" is not the number 8, and both print alike.
+
+    ## Cure
+    Take the quotes off (`8`), or write "auto".
+
+    ## When it is safe
+    "auto" is the one string that stands for a number.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/1116: the quoted 8, and its cure
+    """
+
+    page_zh = """DeepSpeed JSON 中的数字被写成了字符串。
+
+    ## 现象
+    Trainer 报告两个值不一致，打印的却是同一个值：“- ds gradient_accumulation_steps=8 vs hf
+    gradient_accumulation_steps=8”。
+
+    ## 原因
+    JSON 中写的是 `"gradient_accumulation_steps": "8"`。字符串 "8" 不等于数字 8，但打印出来相同。
+
+    ## 解决办法
+    去掉引号（`8`），或写成 "auto"。
+
+    ## 何时安全
+    "auto" 是唯一可以代替数字的字符串。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/1116：带引号的 8 及其解决办法
+    """
+
+    name = "ds-config-value-string-type"
+    title = Text(
+        en="A number in the DeepSpeed JSON is a string",
+        zh="DeepSpeed JSON 中的数字写成了字符串",
+    )
+    sources = ("https://github.com/hiyouga/LlamaFactory/issues/1116",)
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A line of transformers' list whose two values read the same."""
+        for failed in failed_ranks(record):
+            alike = [line for line in mismatches(failed.failure.message) if line.ds_value == line.hf_value]
+            if not alike:
+                continue
+            said = ", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike)
+            yield self.finding(
+                Text(
+                    en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: "
+                    "{said}.",
+                    zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{said}。",
+                ).format(said=said),
+                cure=tuple(
+                    Text(
+                        en='Write "{key}": {value} without quotes, or "auto"',
+                        zh='写成不带引号的 "{key}": {value}，或 "auto"',
+                    ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
+                    for line in alike
+                ),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
+            )

@@ -1,0 +1,20 @@
+"""What a model's ``hf_device_map`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
+    """The accelerators that a device map spreads a model over, sorted (``cuda:2`` before ``cuda:10``); no CPU, no disk.
+
+    A map gives devices as ``0``, ``"0"`` or ``"cuda:0"``; a bare index is an accelerator's.
+    """
+    indices: set[tuple[str, int]] = set()
+    for device in (device_map or {}).values():
+        kind, _, index = str(device).partition(":")
+        if kind.isdigit():
+            kind, index = "cuda", kind
+        if kind not in ("cpu", "disk", "meta"):
+            indices.add((kind, int(index) if index.isdigit() else 0))
+    return tuple(f"{kind}:{index}" for kind, index in sorted(indices))

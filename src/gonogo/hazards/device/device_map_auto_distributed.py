@@ -1,0 +1,166 @@
+"""device-map-auto-distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, few, innermost, places
+from gonogo.hazards.device._device_map import accelerators_of
+
+_REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
+_REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
+
+
+class DeviceMapAutoDistributed(Hazard):
+    """`device_map="auto"` in a script that a distributed launcher starts.
+
+    ## What happens
+    accelerate refuses ("You can't train a model that has been loaded with `device_map='auto'` in any distributed
+    mode"), DDP refuses (module parameters {cuda:0, cuda:1}), or, where nobody refuses, the embedding's forward meets
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:7!". A model small
+    enough for one GPU works, which misleads.
+
+    ## Why
+    `device_map="auto"` spreads the layers over every GPU that the process sees. With one process a GPU, each of them
+    spreads a whole copy over all GPUs. DeepSpeed, DDP and FSDP expect a process to keep to the one GPU that its local
+    rank names: inputs go there, the layers are elsewhere.
+
+    ## Cure
+    Drop `device_map` from `from_pretrained` and let the engine place the model; a model too large for one GPU needs
+    ZeRO-3. A quantised model under DDP or ZeRO-2 takes `device_map={"": local_rank}`.
+
+    ## When it is safe
+    In one process without a launcher (`python train.py`), for inference, or as `{"": local_rank}`.
+
+    ## Sources
+    - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune script, both messages, and the fix
+    - https://github.com/QwenLM/Qwen/issues/920: Qwen-7B-Chat, cuda:2 and cuda:1 in the embedding
+    - https://github.com/huggingface/transformers/issues/31557: what accelerate refuses, and why
+    - https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32: under DeepSpeed even with one process
+    """
+
+    page_zh = """由分布式启动器启动的脚本使用 `device_map="auto"`。
+
+    ## 现象
+    accelerate 拒绝（“You can't train a model that has been loaded with `device_map='auto'` in any distributed mode”），
+    或 DDP 拒绝（模块参数位于 {cuda:0, cuda:1}）；若都没有拒绝，则在嵌入层前向出现 “Expected all tensors to be on the
+    same device, but found at least two devices, cuda:0 and cuda:7!”。能放进一张卡的小模型可以运行，容易误导。
+
+    ## 原因
+    `device_map="auto"` 把各层分散到该进程可见的所有 GPU。每张卡一个进程时，每个进程都把一整份模型分散到所有卡上。
+    DeepSpeed、DDP、FSDP 要求进程只使用其 local rank 对应的那张卡：输入在那里，而层在别处。
+
+    ## 解决办法
+    从 `from_pretrained` 中去掉 `device_map`，由引擎放置模型；一张卡放不下的模型需要 ZeRO-3。DDP 或 ZeRO-2 下的量化模型
+    用 `device_map={"": local_rank}`。
+
+    ## 何时安全
+    不用启动器的单进程（`python train.py`）、推理，或写成 `{"": local_rank}`。
+
+    ## 来源
+    - https://github.com/QwenLM/Qwen/pull/833：Qwen 的微调脚本、两种报错与修复
+    - https://github.com/QwenLM/Qwen/issues/920：Qwen-7B-Chat，嵌入层中 cuda:2 与 cuda:1
+    - https://github.com/huggingface/transformers/issues/31557：accelerate 拒绝什么、为什么
+    - https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32：DeepSpeed 下即使只有一个进程
+    """
+
+    name = "device-map-auto-distributed"
+    title = Text(
+        en='device_map="auto" spreads the model over several GPUs in a distributed run',
+        zh='分布式训练中 device_map="auto" 把模型分散到多张 GPU',
+    )
+    sources = (
+        "https://github.com/QwenLM/Qwen/pull/833",
+        "https://github.com/QwenLM/Qwen/issues/920",
+        "https://github.com/huggingface/transformers/issues/31557",
+        "https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
+        told: set[int] = set()
+        for failed in failed_ranks(record):
+            if _refused(failed.failure) or _crossed(failed, record):
+                told.update(failed.ranks)
+                yield self._finding(record, failed.first, failed.ranks, failed.failure)
+        spread = [
+            rank
+            for rank in record.ranks
+            if rank.rank not in told and record.world_size > 1 and len(accelerators_of(rank.device_map)) > 1
+        ]
+        if spread:
+            yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
+
+    def _finding(
+        self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
+    ) -> Finding:
+        devices = accelerators_of(rank.device_map)
+        placed: Frame | None = innermost(rank.device_map_frames, "user")
+        return self.finding(
+            Text(
+                en="Every process ({world} in all) spreads the whole model over {devices}; {engine} expects a process "
+                "to keep to {own}.{said}",
+                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；而 {engine} 要求每个进程只使用 {own}。"
+                "{said}",
+            ).format(
+                world=record.world_size,
+                devices=few(devices, 8) if devices else Text("several GPUs", "多张 GPU"),
+                engine="DeepSpeed" if rank.deepspeed_config else Text("the distributed engine", "分布式引擎"),
+                own=rank.device,
+                said=Text(f" It ends with: {failure.message[:300]}", f"最终报错：{failure.message[:300]}")
+                if failure
+                else Text(
+                    " The rehearsal got through, but each GPU would hold layers of every process.",
+                    "排练得以通过，但每张 GPU 都会存放所有进程的层。",
+                ),
+            ),
+            certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
+            severity=Severity.ERROR if failure else Severity.WARNING,
+            cure=(
+                Text(
+                    en="Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
+                    zh="从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
+                ),
+                Text(
+                    en="If the model does not fit one GPU, use ZeRO-3, which divides it over all ranks",
+                    zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
+                ),
+                Text(
+                    en='For a quantised model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
+                    zh='量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
+                ),
+            ),
+            spans=places(
+                (placed, Text("spread over the GPUs here", "在此处分散到各 GPU")),
+                (failure.innermost("user") if failure else None, Text("fails here", "在此处失败")),
+                (failure.innermost("library") if failure else None, None),
+            ),
+            ranks=ranks,
+            module=failure.module if failure else None,
+        )
+
+
+def _refused(failure: Failure) -> bool:
+    """True where accelerate or DDP said no."""
+    if _REFUSED_BY_ACCELERATE in failure.message:
+        return True
+    if _REFUSED_BY_DDP not in failure.message:
+        return False
+    # The same words with {cpu}, or one device, are another hazard: a module that was not moved.
+    devices = {f"index={index}" for index in range(64) if f"index={index})" in failure.message}
+    return len(devices) > 1
+
+
+def _crossed(failed: FailedRanks, record: RehearsalRecord) -> bool:
+    """True where two accelerators met in a rank of several, and the model was spread over accelerators."""
+    mismatch = device_mismatch(failed.failure)
+    return (
+        record.world_size > 1
+        and mismatch is not None
+        and mismatch.between_accelerators
+        and len(accelerators_of(failed.first.device_map)) > 1
+    )

@@ -1,0 +1,111 @@
+"""device-map-auto-trainer-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, few, innermost, places
+from gonogo.hazards.device._device_map import accelerators_of
+
+
+class DeviceMapAutoTrainerMismatch(Hazard):
+    """`device_map="auto"` in one process with several GPUs: a layer or the loss meets a tensor of another GPU.
+
+    ## What happens
+    `python train.py` on a machine with several GPUs ends with "Expected all tensors to be on the same device, but found
+    at least two devices, cuda:3 and cuda:0!", in the embedding, in `nll_loss`, or where two branches of the model meet.
+
+    ## Why
+    `device_map="auto"` puts the layers on different GPUs, and accelerate's hooks move each layer's inputs. What does
+    not pass through a hook stays where it is: labels in a loss that does not move them, a mask made in the forward, an
+    input of a module called from outside.
+
+    ## Cure
+    Train without `device_map` and start one process a GPU (`torchrun`, `deepspeed`, `accelerate launch`), with ZeRO-3
+    where one GPU is too small; or show the process one GPU (`CUDA_VISIBLE_DEVICES=0`). To keep the split model, move
+    the tensor in the model's code (`labels.to(logits.device)`), or upgrade the code that lacks it.
+
+    ## When it is safe
+    With one visible GPU, or a model whose forward and loss move what they use, as those inside transformers do.
+
+    ## Sources
+    - https://github.com/shibing624/MedicalGPT/issues/134: labels against logits, four visible GPUs, plain python
+    - https://github.com/QwenLM/Qwen/issues/920: the embedding of Qwen-7B-Chat
+    """
+
+    page_zh = """单进程、多 GPU 下使用 `device_map="auto"`：某层或损失遇到另一张卡上的张量。
+
+    ## 现象
+    在多卡机器上 `python train.py` 以 “Expected all tensors to be on the same device, but found at least two devices,
+    cuda:3 and cuda:0!” 结束，位置在嵌入层、`nll_loss`，或模型两条分支汇合处。
+
+    ## 原因
+    `device_map="auto"` 把各层放到不同 GPU，accelerate 的钩子搬运每层的输入。不经过钩子的张量留在原处：未被搬运的标签、
+    在 forward 中新建的掩码、从外部直接调用的模块的输入。
+
+    ## 解决办法
+    训练时不用 `device_map`，改为每张卡一个进程（`torchrun`、`deepspeed`、`accelerate launch`），一张卡放不下时用
+    ZeRO-3；或只让进程看到一张卡（`CUDA_VISIBLE_DEVICES=0`）。若要保留切分的模型，请在模型代码中搬运该张量
+    （`labels.to(logits.device)`），或升级缺少这一步的代码。
+
+    ## 何时安全
+    只有一张可见 GPU，或模型的前向与损失会自行搬运所用张量（transformers 内置模型如此）。
+
+    ## 来源
+    - https://github.com/shibing624/MedicalGPT/issues/134：四张可见卡、直接用 python，标签与 logits 不在同一卡
+    - https://github.com/QwenLM/Qwen/issues/920：Qwen-7B-Chat 的嵌入层
+    """
+
+    name = "device-map-auto-trainer-mismatch"
+    title = Text(
+        en='One process, model split over GPUs by device_map="auto": a tensor is on another GPU than the layer',
+        zh='单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
+    )
+    sources = (
+        "https://github.com/shibing624/MedicalGPT/issues/134",
+        "https://github.com/QwenLM/Qwen/issues/920",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A mismatch between accelerators, in the only process, with the model spread over several of them."""
+        for failed in failed_ranks(record):
+            mismatch = device_mismatch(failed.failure)
+            devices = accelerators_of(failed.first.device_map)
+            if record.world_size > 1 or len(devices) < 2 or mismatch is None or not mismatch.between_accelerators:
+                continue
+            yield self.finding(
+                Text(
+                    en="The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
+                    "hook moves it.",
+                    zh="模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，"
+                    "而没有钩子搬运它。",
+                ).format(
+                    devices=few(devices, 8),
+                    module=failed.failure.module or "?",
+                    here=mismatch.devices[0],
+                    there=mismatch.devices[1],
+                ),
+                cure=(
+                    Text(
+                        en="Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 "
+                        "where the model does not fit one GPU",
+                        zh="去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；"
+                        "一张卡放不下时用 ZeRO-3",
+                    ),
+                    Text(
+                        en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0",
+                        zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0",
+                    ),
+                ),
+                spans=places(
+                    (innermost(failed.first.device_map_frames, "user"), Text("split here", "在此处切分")),
+                    (failed.failure.innermost("user"), Text("fails here", "在此处失败")),
+                    (failed.failure.innermost("library"), None),
+                ),
+                ranks=failed.ranks,
+                module=failed.failure.module,
+            )

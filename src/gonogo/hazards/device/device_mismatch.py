@@ -1,0 +1,193 @@
+"""device-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import DeviceMismatch as Mismatch
+from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal import Failure, Frame, Operand, RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import (
+    FailedRanks,
+    describe,
+    failed_ranks,
+    failure_places,
+    last_outside_torch,
+    shorten,
+)
+
+
+class DeviceMismatch(Hazard):
+    """An operator is given tensors on different devices, and no narrower hazard fits.
+
+    ## What happens
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!" (torch 2.8 and
+    later: "but got weight is on cpu, different from other tensors on cuda:0").
+
+    ## Why
+    One tensor was never moved. It is one of four: an input that the collator or the loop left on the CPU; a tensor made
+    inside a forward without `device=`; a plain attribute that should be a buffer; a parameter or buffer made, or moved
+    back, after the model went to the GPU. Under `deepspeed.zero.Init` only `tensor`, `empty`, `zeros`, `ones`, `full`,
+    `arange`, `eye` and `randn` give GPU tensors; what other functions make stays on the CPU.
+
+    ## Cure
+    Look at the operand that the finding names: move an input (`batch.to(model.device)`), make a tensor where it is used
+    (`torch.arange(n, device=x.device)`), register an attribute (`self.register_buffer("mask", mask,
+    persistent=False)`), or move the module (`self.head.to(device)`). In a library's code: another version of it.
+
+    ## When it is safe
+    A CPU tensor without dimensions (a number) may meet GPU tensors; indexing a CPU tensor with CPU indices is fine.
+
+    ## Sources
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
+    - https://github.com/huggingface/transformers/issues/32312: a rotary cache left on the CPU under ZeRO-3
+    - https://github.com/huggingface/peft/issues/581: an adapter's parameter left on the CPU
+    """
+
+    page_zh = """算子收到位于不同设备的张量，且没有更具体的条目适用。
+
+    ## 现象
+    “Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!”（torch 2.8 起：“but
+    got weight is on cpu, different from other tensors on cuda:0”）。
+
+    ## 原因
+    有一个张量从未被搬运，属于四种之一：collator 或训练循环留在 CPU 的输入；forward 中未写 `device=` 新建的张量；本应是
+    buffer 的普通属性；模型上 GPU 之后才创建或被移回的参数或 buffer。在 `deepspeed.zero.Init` 中，只有 `tensor`、
+    `empty`、`zeros`、`ones`、`full`、`arange`、`eye`、`randn` 得到 GPU 张量，其他函数创建的仍在 CPU。
+
+    ## 解决办法
+    看结果中指出的操作数：搬运输入（`batch.to(model.device)`）；在使用处创建张量（`torch.arange(n, device=x.device)`）；
+    注册属性（`self.register_buffer("mask", mask, persistent=False)`）；或搬运模块（`self.head.to(device)`）。若在库的代
+    码中：更换其版本。
+
+    ## 何时安全
+    CPU 上零维的张量（一个数）可以与 GPU 张量一起使用；用 CPU 索引去索引 CPU 张量也没有问题。
+
+    ## 来源
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
+    - https://github.com/huggingface/transformers/issues/32312：ZeRO-3 下留在 CPU 的旋转位置编码缓存
+    - https://github.com/huggingface/peft/issues/581：留在 CPU 的适配器参数
+    """
+
+    name = "device-mismatch"
+    fallback = True
+    title = Text(
+        en="An operator is given tensors on different devices",
+        zh="算子收到位于不同设备的张量",
+    )
+    sources = (
+        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
+        "https://github.com/huggingface/transformers/issues/32312",
+        "https://github.com/huggingface/peft/issues/581",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Any device mismatch, with operator, operands and module."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            mismatch = device_mismatch(failure)
+            if mismatch is None:
+                continue
+            odd = _odd_operand(failure, mismatch)
+            caller = last_outside_torch(failure)
+            yield self.finding(
+                Text(
+                    en="In {module}, {operator} got {operands}.{culprit}",
+                    zh="在 {module} 中，{operator} 收到 {operands}。{culprit}",
+                ).format(
+                    module=failure.module or (caller.function if caller else "?"),
+                    operator=failure.operator or Text("an operator", "算子"),
+                    operands="; ".join(describe(operand) for operand in failure.operands) or shorten(failure.message),
+                    culprit=_culprit(odd),
+                ),
+                cure=_cures(failed, odd, caller),
+                spans=failure_places(failure),
+                ranks=failed.ranks,
+                module=failure.module,
+                parameter=odd.parameter if odd else None,
+            )
+
+
+def _odd_operand(failure: Failure, mismatch: Mismatch) -> Operand | None:
+    """The operand that is on the wrong device: the one on the CPU, else the one that the message names."""
+    with_shape = [operand for operand in failure.operands if operand.shape]
+    return next(
+        (operand for operand in with_shape if operand.device == "cpu"),
+        next((operand for operand in with_shape if operand.name == mismatch.argument), None),
+    )
+
+
+def _culprit(odd: Operand | None) -> Text:
+    if odd is None:
+        return Text("", "")
+    kinds = {
+        "parameter": Text("a parameter", "参数"),
+        "buffer": Text("a buffer", "buffer"),
+        "input": Text("an input of the model", "模型的输入"),
+        "gradient": Text("a gradient", "梯度"),
+        "optimizer": Text("optimizer state", "优化器状态"),
+    }
+    kind = kinds.get(odd.kind, Text("a tensor made on the way", "途中创建的张量"))
+    name = f" {odd.parameter}" if odd.parameter else ""
+    return Text(
+        en=f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
+        zh=f" 放错位置的是 {odd.name}：位于 {odd.device} 的{kind.zh}{name}。",
+    )
+
+
+def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
+    cures: list[Text] = []
+    kind = odd.kind if odd else "unknown"
+    if kind == "input":
+        cures.append(
+            Text(
+                en="Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
+                zh="前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
+            )
+        )
+    elif kind in ("parameter", "buffer") and odd is not None:
+        cures.append(
+            Text(
+                en="Move {name} with its module before training begins: module.to(device), after everything that makes "
+                "or replaces it",
+                zh="训练开始前把 {name} 连同其模块移到设备上：在所有创建或替换它的代码之后调用 module.to(device)",
+            ).format(name=odd.parameter or odd.name)
+        )
+    else:
+        cures.append(
+            Text(
+                en="Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, "
+                "register it with register_buffer so that it moves with the module",
+                zh="在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，"
+                "使其随模块移动",
+            )
+        )
+    if failed.under_zero_init:
+        cures.append(
+            Text(
+                en="deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
+                "the "
+                "GPU: give the others device= too, or build this part outside of it",
+                zh="deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU："
+                "其他函数也请写明 device=，或在其外构建这一部分",
+            )
+        )
+    if caller is not None and caller.owner == "library":
+        package = _package(caller.path)
+        version = failed.first.versions.get(package, "")
+        cures.append(
+            Text(
+                en="The line is in {package} {version}, not in your code: try another version of it, or leave out the "
+                "feature that runs it",
+                zh="出错的行在 {package} {version} 中而不在您的代码中：尝试其他版本，或不使用触发它的功能",
+            ).format(package=package, version=version)
+        )
+    return tuple(cures)
+
+
+def _package(path: str) -> str:
+    """The package that a file in ``site-packages`` belongs to."""
+    _, found, inside = path.replace("\\", "/").rpartition("site-packages/")
+    return inside.partition("/")[0].removesuffix(".py") if found else "a library"

@@ -1,0 +1,151 @@
+"""device-mismatch-multimodal-submodule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import device_mismatch, operands_on
+from gonogo.evidence.rehearsal import Failure, Frame, RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import describe, failed_ranks, failure_places, last_outside_torch
+
+# Parts of an any-to-any model that speak, hear or see beside the language model that is trained.
+_SUBMODULE = re.compile(
+    r"talker|token2wav|code2wav|bigvgan|vocoder|audio_tower|audio_encoder|speech_encoder|speech_decoder|\btts\b"
+    r"|vision_tower|\bvisual\b|image_encoder",
+    re.IGNORECASE,
+)
+
+
+class MultimodalSubmodule(Hazard):
+    """A talker, audio or vision part of an Omni model mixes CPU and GPU tensors under ZeRO-3.
+
+    ## What happens
+    Changing zero2 to zero3 in the launch script ends the run with "Expected all tensors to be on the same device, but
+    found at least two devices, cuda:0 and cpu!", while the model is built or in the first forward. The failing line is
+    inside a part that the training does not even use: with Qwen2.5-Omni, `kaiser_sinc_filter1d` of token2wav.
+
+    ## Why
+    Under ZeRO-3 the model is built inside `deepspeed.zero.Init`. It makes `torch.tensor`, `empty`, `zeros`, `ones`,
+    `full`, `arange`, `eye` and `randn` put their results on the GPU, and no other function. A constructor that combines
+    `torch.arange` with `torch.kaiser_window`, as the vocoder's filters do, then mixes both devices.
+
+    ## Cure
+    Do not build the part: `ENABLE_AUDIO_OUTPUT=0` in ms-swift's environment; `enable_audio_output=False` to
+    `from_pretrained`; or build only what is trained (`Qwen2_5OmniThinkerForConditionalGeneration`). Otherwise upgrade
+    the framework that builds it, or use ZeRO-2.
+
+    ## When it is safe
+    ZeRO-1 and ZeRO-2 build the model without `zero.Init`. Under ZeRO-3, with the part left out.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/3824: the report; the maintainer's cure is the variable
+    - https://github.com/modelscope/ms-swift/pull/3826: ms-swift's own fix
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: what `zero.Init` does while a model is built
+    """
+
+    page_zh = """ZeRO-3 下 Omni 模型的 talker、音频或视觉部分混用 CPU 与 GPU 张量。
+
+    ## 现象
+    仅把启动脚本中的 zero2 改为 zero3，运行就以 “Expected all tensors to be on the same device, but found at least two
+    devices, cuda:0 and cpu!” 结束，发生在构建模型或第一次前向时。出错的行位于训练根本用不到的部分：在 Qwen2.5-Omni 中是
+    token2wav 的 `kaiser_sinc_filter1d`。
+
+    ## 原因
+    ZeRO-3 下模型在 `deepspeed.zero.Init` 中构建。它让 `torch.tensor`、`empty`、`zeros`、`ones`、`full`、`arange`、
+    `eye`、`randn` 的结果位于 GPU，其他函数则不变。同时使用 `torch.arange` 与 `torch.kaiser_window` 的构造函数（声码器的
+    滤波器正是如此）就混用了两种设备。
+
+    ## 解决办法
+    不构建该部分：在 ms-swift 的环境中设 `ENABLE_AUDIO_OUTPUT=0`；向 `from_pretrained` 传 `enable_audio_output=False`；
+    或只构建要训练的部分（`Qwen2_5OmniThinkerForConditionalGeneration`）。否则升级构建它的框架，或使用 ZeRO-2。
+
+    ## 何时安全
+    ZeRO-1 与 ZeRO-2 构建模型时不使用 `zero.Init`。ZeRO-3 下不构建该部分时。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/3824：报告；维护者给出的办法就是该变量
+    - https://github.com/modelscope/ms-swift/pull/3826：ms-swift 自己的修复
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html：`zero.Init` 在构建模型时做什么
+    """
+
+    name = "device-mismatch-multimodal-submodule"
+    title = Text(
+        en="A speech, audio or vision part of the model mixes CPU and GPU tensors under ZeRO-3",
+        zh="ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/3824",
+        "https://github.com/modelscope/ms-swift/pull/3826",
+        "https://deepspeed.readthedocs.io/en/stable/zero3.html",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A mismatch with the CPU inside such a part, in a library's code, under ZeRO-3."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            mismatch = device_mismatch(failure)
+            caller = last_outside_torch(failure)
+            if mismatch is None or not mismatch.with_host or failed.zero_stage != 3:
+                continue
+            if caller is None or not _is_library(caller):
+                continue  # the user's own code made the tensor: the general device mismatch says how to move it
+            submodule = _submodule(failure)
+            if submodule is None:
+                continue
+            operands = [describe(operand) for device in mismatch.devices for operand in operands_on(failure, device)]
+            yield self.finding(
+                Text(
+                    en="While {doing}, {submodule} ({function}) combines tensors on {devices}: {operands}.",
+                    zh="{doing}时，{submodule}（{function}）混用了 {devices} 上的张量：{operands}。",
+                ).format(
+                    doing=Text("the model is built inside deepspeed.zero.Init", "在 deepspeed.zero.Init 中构建模型")
+                    if failed.under_zero_init
+                    else Text(f"the model runs ({failure.phase})", f"模型运行（{failure.phase}）"),
+                    submodule=submodule,
+                    function=caller.function,
+                    devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
+                    operands="; ".join(operands) or failure.operator or "?",
+                ),
+                cure=(
+                    Text(
+                        en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment "
+                        "(ms-swift), or from_pretrained(…, enable_audio_output=False) (transformers)",
+                        zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），"
+                        "或 from_pretrained(…, enable_audio_output=False)（transformers）",
+                    ),
+                    Text(
+                        en="Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
+                        zh="或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
+                    ),
+                    Text(
+                        en="Or stay with ZeRO-2, which builds the model without zero.Init",
+                        zh="或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
+                    ),
+                ),
+                spans=failure_places(failure),
+                ranks=failed.ranks,
+                module=submodule,
+                parameter=next((operand.parameter for operand in failure.operands if operand.parameter), None),
+            )
+
+
+def _is_library(frame: Frame) -> bool:
+    """Remote code of a model (``transformers_modules``) is the model's, though it lies in the user's cache."""
+    return frame.owner == "library" or "transformers_modules" in frame.path
+
+
+def _submodule(failure: Failure) -> str | None:
+    """The part's name: the module that ran, else the innermost line of a library that builds such a part."""
+    for name in (failure.module, failure.module_class):
+        if name and _SUBMODULE.search(name):
+            return failure.module or name
+    if failure.module is not None:
+        return None
+    for frame in reversed(failure.frames):
+        if _is_library(frame) and (found := _SUBMODULE.search(f"{frame.function} {frame.text}")):
+            assigned = frame.text.partition("=")[0].strip()
+            return assigned.removeprefix("self.") if assigned.startswith("self.") else found.group(0)
+    return None

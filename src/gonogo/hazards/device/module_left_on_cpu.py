@@ -1,0 +1,104 @@
+"""module-left-on-cpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._parameter_names import group_by_module
+from gonogo.hazards._rehearsed import few
+
+
+class ModuleLeftOnCpu(Hazard):
+    """Parameters or buffers of the trained model stay on the CPU while the rest is on the GPU.
+
+    ## What happens
+    Nothing, at first: the steps that were rehearsed did not use them. The first batch that does (an image, a longer
+    sequence, an evaluation) ends with "Expected all tensors to be on the same device".
+
+    ## Why
+    The part was made or replaced after the model was moved (`model.to`, `deepspeed.initialize`), hangs on the model
+    without being a registered submodule (a list, a dict), or was moved back by hand.
+
+    ## Cure
+    Make every part before the model is moved, keep parts in `nn.ModuleList` and `nn.ModuleDict`, tensors in
+    `register_buffer`; or move the part: `model.vision_tower.to(device)`.
+
+    ## When it is safe
+    What optimizer or parameter offload keeps on the CPU is not meant. A part that no batch ever uses does no harm;
+    leave it out then.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/29807: a list of tensors does not move with its module
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
+    """
+
+    page_zh = """所训练模型的部分参数或 buffer 留在 CPU，其余在 GPU。
+
+    ## 现象
+    起初没有任何表现：排练的几步没有用到它们。第一个用到它们的 batch（一张图片、更长的序列、一次评估）会以“Expected all
+    tensors to be on the same device” 结束。
+
+    ## 原因
+    该部分在模型被移动（`model.to`、`deepspeed.initialize`）之后才创建或替换；或者挂在模型上却不是已注册的子模块（列表、
+    字典）；或者被手工移回。
+
+    ## 解决办法
+    在移动模型之前创建所有部分；子模块放在 `nn.ModuleList`、`nn.ModuleDict` 中，张量用 `register_buffer` 注册；或直接移
+    动该部分：`model.vision_tower.to(device)`。
+
+    ## 何时安全
+    优化器或参数卸载有意放在 CPU 的内容不算在内。任何 batch 都不会用到的部分没有危害，但可以不要它。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/29807：张量列表不会随模块移动
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
+    """
+
+    name = "module-left-on-cpu"
+    title = Text(
+        en="Part of the trained model is still on the CPU",
+        zh="所训练模型的一部分仍在 CPU 上",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/29807",
+        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """What the record lists, unless a device mismatch has already ended the rank."""
+        left = [rank for rank in record.ranks if rank.left_on_cpu and not _mismatched(rank)]
+        if not left:
+            return
+        first = left[0]
+        modules = group_by_module(place.name for place in first.left_on_cpu)
+        yield self.finding(
+            Text(
+                en="{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step "
+                "of "
+                "the rehearsal used them.",
+                zh="有 {count} 个参数与 buffer 在 CPU 上，而模型在 {device} 上：{modules}。排练的各步都没有用到它们。",
+            ).format(count=len(first.left_on_cpu), device=first.device, modules=few(modules)),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    en="Move the part to the device with the model, before training begins: model.{module}.to(device)",
+                    zh="训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                ).format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
+                Text(
+                    en="Leave the part out if no batch uses it",
+                    zh="若没有 batch 会用到它，请不要构建该部分",
+                ),
+            ),
+            ranks=tuple(rank.rank for rank in left),
+            module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
+            parameter=first.left_on_cpu[0].name,
+        )
+
+
+def _mismatched(rank: RankRecord) -> bool:
+    return rank.failure is not None and device_mismatch(rank.failure) is not None

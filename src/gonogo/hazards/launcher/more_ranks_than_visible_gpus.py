@@ -1,0 +1,94 @@
+"""more-ranks-than-visible-gpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places
+
+
+class MoreRanksThanVisibleGpus(Hazard):
+    """The launcher starts more processes on a node than it has visible GPUs.
+
+    ## What happens
+    "CUDA error: invalid device ordinal" where a process sets its device, on the ranks beyond the last GPU only. With
+    NCCL and a wrapped index: "Duplicate GPU detected".
+
+    ## Why
+    `--nproc_per_node` (`--num_gpus`, `num_processes`, a script's GPUS_PER_NODE) is larger than the number of GPUs, or
+    than the list in CUDA_VISIBLE_DEVICES. Process N takes GPU N, which is not there.
+
+    ## Cure
+    Start as many processes as there are visible GPUs.
+
+    ## When it is safe
+    With at most one process a visible GPU.
+
+    ## Sources
+    - https://github.com/OpenBMB/MiniCPM-V/issues/356: the script's default of 8 GPUs on a smaller machine
+    - https://github.com/pytorch/torchtitan/issues/423: CUDA_VISIBLE_DEVICES=2,3 and 8 processes
+    - https://github.com/tatsu-lab/stanford_alpaca/issues/67: nproc_per_node=4 on one GPU
+    """
+
+    page_zh = """启动器在一个节点上启动的进程多于可见的 GPU。
+
+    ## 现象
+    进程设置设备时出现 “CUDA error: invalid device ordinal”，且只在超出最后一张 GPU 的 rank 上。若编号回绕，NCCL 会报
+    “Duplicate GPU detected”。
+
+    ## 原因
+    `--nproc_per_node`（`--num_gpus`、`num_processes`、脚本中的 GPUS_PER_NODE）大于 GPU 数量，或大于
+    CUDA_VISIBLE_DEVICES 列出的数量。第 N 个进程使用第 N 张 GPU，而它不存在。
+
+    ## 解决办法
+    启动的进程数与可见的 GPU 数相同。
+
+    ## 何时安全
+    每张可见 GPU 至多一个进程时。
+
+    ## 来源
+    - https://github.com/OpenBMB/MiniCPM-V/issues/356：脚本默认 8 张 GPU，而机器较小
+    - https://github.com/pytorch/torchtitan/issues/423：CUDA_VISIBLE_DEVICES=2,3，却启动 8 个进程
+    - https://github.com/tatsu-lab/stanford_alpaca/issues/67：一张 GPU 上 nproc_per_node=4
+    """
+
+    name = "more-ranks-than-visible-gpus"
+    title = Text(
+        en="More processes than visible GPUs",
+        zh="进程数多于可见的 GPU",
+    )
+    sources = (
+        "https://github.com/OpenBMB/MiniCPM-V/issues/356",
+        "https://github.com/pytorch/torchtitan/issues/423",
+        "https://github.com/tatsu-lab/stanford_alpaca/issues/67",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            first_gpu_is_missing = failed.first.local_rank == 0
+            sets_device = any(frame.function in ("set_device", "_cuda_setDevice") for frame in failure.frames[-3:])
+            if "invalid device ordinal" not in failure.message or not sets_device or first_gpu_is_missing:
+                continue
+            yield self.finding(
+                Text(
+                    en="{count} processes are started on a node; the one with local rank {local} takes GPU {local}, "
+                    "which "
+                    "is not visible.",
+                    zh="每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
+                ).format(count=record.ranks_per_node, local=failed.first.local_rank),
+                cure=(
+                    Text(
+                        en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus "
+                        "(deepspeed), --num_processes (accelerate); or show more in CUDA_VISIBLE_DEVICES",
+                        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、"
+                        "--num_processes（accelerate）；或在 CUDA_VISIBLE_DEVICES 中列出更多",
+                    ),
+                ),
+                spans=failure_places(failure),
+                ranks=failed.ranks,
+            )

@@ -1,0 +1,270 @@
+"""An accelerator that runs out of memory: what it needed, what filled it, and what each remedy would free."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gonogo.evidence.rehearsal import DeviceMemory, RankRecord, RehearsalRecord, Shortage
+from gonogo.finding import Span, Text
+from gonogo.hazards._rehearsed import PHASES, few, innermost, offload_device, places, setting, size
+
+MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
+ACTIVATIONS = ("activations", "temporary")
+_PHASES_OF_STATES = ("load", "init", "step")
+
+
+@dataclass(frozen=True)
+class GpuShortage:
+    """The worst device of the ranks that ran out of memory for the same reason."""
+
+    ranks: tuple[int, ...]
+    rank: RankRecord
+    memory: DeviceMemory
+    shortage: Shortage
+    record: RehearsalRecord
+
+    @property
+    def need(self) -> int:
+        """Bytes of tensors that the program wanted at once: its peak, or what it held and asked for when it stopped."""
+        return max(self.memory.peak_allocated_bytes, self._wanted_at_shortage)
+
+    @property
+    def _wanted_at_shortage(self) -> int:
+        return self.shortage.allocated_bytes + self.shortage.requested_bytes
+
+    @property
+    def _ended_at_shortage(self) -> bool:
+        """True where the rehearsal stopped when memory ran out, so that no later peak is known."""
+        return self.memory.peak_allocated_bytes < self._wanted_at_shortage
+
+    @property
+    def by_category(self) -> dict[str, int]:
+        """Bytes by category at the peak where the rehearsal went on to it, else when memory ran out."""
+        return (self._ended_at_shortage and self.shortage.by_category) or self.memory.by_category
+
+    def _bytes_of(self, categories: tuple[str, ...]) -> int:
+        """Bytes of these categories together; a request that ended it counts for the phase that made it."""
+        held = sum(self.by_category.get(category, 0) for category in categories)
+        for_states = self.shortage.phase in _PHASES_OF_STATES
+        if self._ended_at_shortage and for_states == (categories == MODEL_STATES):
+            held += self.shortage.requested_bytes
+        return held
+
+    @property
+    def states(self) -> int:
+        """Bytes of parameters, gradients, optimizer states and communication buffers."""
+        return self._bytes_of(MODEL_STATES)
+
+    @property
+    def activations(self) -> int:
+        """Bytes of activations and temporaries."""
+        return self._bytes_of(ACTIVATIONS)
+
+    @property
+    def fragmented(self) -> bool:
+        """True where the tensors would fit, and only the allocator's cut-up blocks do not."""
+        return self.need <= self.shortage.capacity_bytes
+
+    @property
+    def is_of_model_states(self) -> bool:
+        """True where the model states alone overfill the device, or are the larger part of what fills it."""
+        if self.states == self.activations:
+            return self.shortage.phase in _PHASES_OF_STATES
+        return self.states > self.shortage.capacity_bytes or self.states > self.activations
+
+
+def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[GpuShortage]:
+    """The shortage of this kind with all the ranks that have it, told by the neediest of them; or none."""
+    found = []
+    for rank in record.ranks:
+        devices = [GpuShortage((rank.rank,), rank, m, m.shortage, record) for m in rank.devices if m.shortage]
+        if devices:
+            found.append(max(devices, key=lambda short: short.need))
+    found = [short for short in found if short.is_of_model_states == of_model_states]
+    if not found:
+        return []
+    worst = max(found, key=lambda short: short.need)
+    ranks = tuple(short.rank.rank for short in found)
+    return [GpuShortage(ranks, worst.rank, worst.memory, worst.shortage, record)]
+
+
+def title(short: GpuShortage, what: Text) -> Text:
+    """``Model states overfill the GPU: 155.9 GiB are needed, an H100-80G has 79.6 GiB``."""
+    return Text(
+        en="{what}: the run needs {need}, an {name} has {total}",
+        zh="{what}：需要 {need}，而 {name} 只有 {total}",
+    ).format(what=what, need=size(short.need), name=short.record.accelerator.name, total=size(short.memory.total_bytes))
+
+
+def cause(short: GpuShortage) -> Text:
+    """Where the allocation failed, what was to be had, and what filled the device."""
+    shortage, held = short.shortage, short.by_category
+    text = Text(
+        en="In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated "
+        "and "
+        "{reserved} reserved of {capacity}: {total} less {allowance} for the context and libraries. What the run needs "
+        "at its peak: {categories}.{modules}",
+        zh="在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
+        "{reserved}，可用上限 {capacity}：总量 {total} 减去上下文与库占用的 {allowance}。峰值时的构成：{categories}。"
+        "{modules}",
+    ).format(
+        phase=PHASES[shortage.phase],
+        step=shortage.step,
+        where=Text(f", module {shortage.module}", f"的模块 {shortage.module} 中") if shortage.module else "",
+        operator=shortage.operator or Text("an allocation", "一次分配"),
+        asked=size(shortage.requested_bytes),
+        device=shortage.device,
+        allocated=size(shortage.allocated_bytes),
+        reserved=size(shortage.reserved_bytes),
+        capacity=size(shortage.capacity_bytes),
+        total=size(short.memory.total_bytes),
+        allowance=size(short.memory.allowance_bytes),
+        categories=", ".join(f"{name} {size(count)}" for name, count in held.items() if count) or size(short.need),
+        modules=_top_modules(short),
+    )
+    if short.fragmented:
+        text = Text(
+            en=text.en + " The tensors alone would fit; the blocks that the caching allocator has cut do not.",
+            zh=text.zh + " 仅就张量而言放得下；放不下的是缓存分配器切碎的块。",
+        )
+    return text
+
+
+def spans(short: GpuShortage) -> tuple[Span, ...]:
+    """The user's line that led to the allocation, then the library's."""
+    frames = short.shortage.frames
+    return places(
+        (innermost(frames, "user"), Text("memory runs out below this call", "由此调用进入后显存不足")),
+        (innermost(frames, "library"), Text("the allocation", "分配发生处")),
+    )
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One way to free memory; ``frees`` is in bytes a device, or None where it cannot be known beforehand."""
+
+    how: Text
+    frees: int | None
+
+
+def in_order(short: GpuShortage, remedies: list[Remedy]) -> tuple[Text, ...]:
+    """Remedies that are enough by themselves first, each with what it would free and what would still be missing."""
+    missing = short.need - short.shortage.capacity_bytes
+
+    def rank_of(remedy: Remedy) -> int:
+        return 1 if remedy.frees is None else 0 if remedy.frees >= missing else 2
+
+    return tuple(_with_effect(remedy, missing) for remedy in sorted(remedies, key=rank_of))
+
+
+def _with_effect(remedy: Remedy, missing: int) -> Text:
+    if remedy.frees is None:
+        return remedy.how
+    if remedy.frees >= missing:
+        tail = Text(": frees {frees} a GPU, enough", "：每张 GPU 可省 {frees}，足够")
+    else:
+        tail = Text(": frees {frees} a GPU; {left} would still be missing", "：每张 GPU 可省 {frees}；仍缺 {left}")
+    tail = tail.format(frees=size(remedy.frees), left=size(missing - remedy.frees))
+    return Text(remedy.how.en + tail.en, remedy.how.zh + tail.zh)
+
+
+def fragmentation_remedies(short: GpuShortage) -> list[Remedy]:
+    """What helps where only the allocator's blocks do not fit."""
+    if not short.fragmented:
+        return []
+    variable = "PYTORCH_NPU_ALLOC_CONF" if short.record.accelerator.device_type == "npu" else "PYTORCH_CUDA_ALLOC_CONF"
+    return [
+        Remedy(
+            Text(
+                en=f"Let the allocator grow its blocks: {variable}=expandable_segments:True",
+                zh=f"让分配器的块可以增长：{variable}=expandable_segments:True",
+            ),
+            None,
+        )
+    ]
+
+
+def state_remedies(short: GpuShortage) -> list[Remedy]:
+    """What makes the model states on one device smaller, from the resolved DeepSpeed config and the categories."""
+    config, held = short.rank.deepspeed_config, short.by_category
+    world = short.record.world_size
+    stage = setting(config, "zero_optimization", "stage")
+    stage = stage if isinstance(stage, int) else 0
+    parameters, gradients, optimizer = (held.get(name, 0) for name in ("parameters", "gradients", "optimizer"))
+    remedies: list[Remedy] = []
+    if stage < 3 and world > 1:
+        replicated = parameters + (gradients if stage < 2 else 0) + (optimizer if stage < 1 else 0)
+        remedies.append(
+            Remedy(
+                Text(
+                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which divides what stage {stage} keeps whole over "
+                    f"the "
+                    f"{world} ranks",
+                    zh=f"使用 ZeRO-3（zero_optimization.stage: 3），把第 {stage} 阶段不切分的部分"
+                    f"切分到 {world} 个 rank",
+                ),
+                replicated * (world - 1) // world,
+            )
+        )
+    if optimizer and config is not None and offload_device(config, "offload_optimizer") is None:
+        host = size(optimizer * short.record.ranks_per_node)
+        remedies.append(
+            Remedy(
+                Text(
+                    en=f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu; takes at least {host} "
+                    f"of "
+                    "a node's memory)",
+                    zh=f"卸载优化器（zero_optimization.offload_optimizer.device: cpu；"
+                    f"每个节点至少再占 {host} 主机内存）",
+                ),
+                optimizer,
+            )
+        )
+    if stage == 3 and parameters and offload_device(config, "offload_param") is None:
+        remedies.append(
+            Remedy(
+                Text(
+                    en="Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)",
+                    zh="同时卸载参数（zero_optimization.offload_param.device: cpu；至多节省此数）",
+                ),
+                parameters,
+            )
+        )
+    if stage == 3 and (gpus := _gpus_needed(short, parameters + gradients + optimizer)):
+        remedies.append(
+            Remedy(
+                Text(
+                    en=f"Use {gpus} GPUs instead of {world}: ZeRO-3 divides the model states over all of them",
+                    zh=f"用 {gpus} 张 GPU 代替 {world} 张：ZeRO-3 把模型状态切分到所有卡",
+                ),
+                (parameters + gradients + optimizer) * (gpus - world) // gpus,
+            )
+        )
+    remedies.append(
+        Remedy(
+            Text(
+                en="Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish",
+                zh="用 LoRA 等适配器代替全参训练：梯度与优化器状态几乎消失",
+            ),
+            gradients + optimizer,
+        )
+    )
+    return remedies
+
+
+def _gpus_needed(short: GpuShortage, divided: int) -> int | None:
+    """How many ranks, in whole nodes, make the divided states fit beside the rest; None where none of up to 64 x do."""
+    room = short.shortage.capacity_bytes - (short.need - divided)
+    if room <= 0 or divided <= 0:
+        return None
+    world, node = short.record.world_size, max(short.record.ranks_per_node, 1)
+    gpus = math.ceil(divided * world / room / node) * node
+    return gpus if world < gpus <= 64 * world else None
+
+
+def _top_modules(short: GpuShortage) -> Text | str:
+    if not short.memory.top_modules:
+        return ""
+    names = few((f"{held.module} ({size(held.bytes)})" for held in short.memory.top_modules), 3)
+    return Text(f" Most is held by {names}.", f" 占用最多：{names}。")

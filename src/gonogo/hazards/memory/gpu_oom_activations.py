@@ -1,0 +1,145 @@
+"""gpu-oom-activations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import setting, size
+from gonogo.hazards.memory import _gpu_shortage as gpu
+
+
+class GpuOomActivations(Hazard):
+    """Activations and temporaries do not fit the GPU beside the model states.
+
+    ## What happens
+    "CUDA out of memory" in a layer's forward, in the loss, or in the backward, often only after some steps, when a long
+    sample comes. ZeRO and offload do not help: they divide the model states, not the activations.
+
+    ## Why
+    The backward needs what each layer computed in the forward, and that grows with micro-batch x sequence length x
+    layers. On top comes what lives for a moment: the logits alone take batch x sequence x vocabulary x 4 bytes in fp32,
+    more than once.
+
+    ## Cure
+    Gradient checkpointing, which keeps one tensor a layer and computes the rest again; a smaller micro-batch with more
+    gradient accumulation (the same result); a shorter sequence; a loss that does not hold all logits (Liger's fused
+    cross entropy); an attention that does not hold the score matrix (sdpa, flash attention).
+
+    ## When it is safe
+    When the longest batch of the data fits, not only the average one.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/2302: ZeRO does not reduce activations, by a maintainer
+    - https://github.com/huggingface/peft/issues/525: OOM that comes with the long samples, at 26 % of an epoch
+    - https://github.com/huggingface/transformers/pull/48444: how much checkpointing keeps (layers x sequence x hidden)
+    """
+
+    page_zh = """激活与临时张量无法与模型状态一起放进 GPU。
+
+    ## 现象
+    在某层前向、损失或反向中出现 “CUDA out of memory”，常在若干步之后遇到长样本时才发生。ZeRO 与卸载没有帮助：它们切分的
+    是模型状态而不是激活。
+
+    ## 原因
+    反向需要各层前向的中间结果，其大小随 micro-batch x 序列长度 x 层数增长。此外还有短暂存在的张量：仅 logits 就占 batch
+    x 序列 x 词表 x 4 字节（fp32），而且不止一份。
+
+    ## 解决办法
+    梯度检查点（每层只保留一个张量，其余重算）；减小 micro-batch 并增加梯度累积（结果相同）；缩短序列；使用不保留全部
+    logits 的损失（Liger 的融合交叉熵）；使用不保留注意力矩阵的注意力（sdpa、flash attention）。
+
+    ## 何时安全
+    数据中最长的 batch 也放得下时，而不只是平均长度的 batch。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/2302：维护者说明 ZeRO 不减少激活
+    - https://github.com/huggingface/peft/issues/525：训练到 26 % 遇到长样本时显存不足
+    - https://github.com/huggingface/transformers/pull/48444：检查点保留多少（层数 x 序列 x 隐藏维）
+    """
+
+    name = "gpu-oom-activations"
+    explains_failure = False
+    title = Text(en="Activations overfill the GPU", zh="激活超出显存")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/2302",
+        "https://github.com/huggingface/peft/issues/525",
+        "https://github.com/huggingface/transformers/pull/48444",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A shortage in which activations and temporaries outweigh the model states."""
+        for short in gpu.gpu_shortages(record, of_model_states=False):
+            remedies = [*gpu.fragmentation_remedies(short), *_remedies(short)]
+            yield self.finding(
+                gpu.cause(short),
+                title=gpu.title(short, self.title),
+                cure=gpu.in_order(short, remedies),
+                spans=gpu.spans(short),
+                ranks=short.ranks,
+                module=short.shortage.module,
+            )
+
+
+def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
+    if short.shortage.phase == "evaluate":
+        return [
+            gpu.Remedy(
+                Text(
+                    en="Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
+                    "eval_accumulation_steps=1",
+                    zh="评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，"
+                    "或 eval_accumulation_steps=1",
+                ),
+                None,
+            )
+        ]
+    remedies = [
+        gpu.Remedy(
+            Text(
+                en="Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
+                zh="若未开启梯度检查点，请开启（gradient_checkpointing=True）",
+            ),
+            None,
+        )
+    ]
+    room = short.shortage.capacity_bytes - (short.need - short.activations)
+    batch = setting(short.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
+    batch = batch if isinstance(batch, int) else 1
+    if batch > 1:
+        fits = max(1, min(batch - 1, room * batch // short.activations))
+        remedies.append(
+            gpu.Remedy(
+                Text(
+                    en=f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
+                    f"accumulation "
+                    "raised in proportion",
+                    zh=f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
+                ),
+                short.activations * (batch - fits) // batch,
+            )
+        )
+    if 0 < room < short.activations:
+        percent = 100 * room // short.activations
+        remedies.append(
+            gpu.Remedy(
+                Text(
+                    en=f"A sequence of at most {percent} % of the present length: activations have {size(room)} of the "
+                    f"{size(short.activations)} that they take now",
+                    zh=f"序列长度不超过现在的 {percent} %：激活现占 {size(short.activations)}，可用 {size(room)}",
+                ),
+                None,
+            )
+        )
+    remedies.append(
+        gpu.Remedy(
+            Text(
+                en="Where the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
+                zh="若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
+            ),
+            None,
+        )
+    )
+    return remedies

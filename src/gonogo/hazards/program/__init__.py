@@ -1,0 +1,1 @@
+"""Failures that are the program's own."""

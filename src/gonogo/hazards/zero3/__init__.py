@@ -1,0 +1,1 @@
+"""What breaks when ZeRO-3 partitions the parameters."""

@@ -1,0 +1,129 @@
+"""zero3-direct-param-use-invalid-gradient."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, innermost, places
+
+_INVALID = re.compile(
+    r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
+    r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
+)
+
+
+class DirectParamUseInvalidGradient(Hazard):
+    """A loss term that touches parameters directly, under ZeRO-3.
+
+    ## What happens
+    The forward passes; the backward ends with "Function SumBackward0 returned an invalid gradient at index 0 - got [0]
+    but expected shape compatible with [12480]". ZeRO-2 and plain data parallel run the same script.
+
+    ## Why
+    ZeRO-3 keeps each parameter as an empty tensor of shape [0] and gathers it only while its module's forward or
+    backward runs. `sum(p.sum() for p in adapter.parameters()) * 0.0`, added to the loss so that every parameter gets a
+    gradient, reads the parameters outside of that: it sums empty tensors, and its backward hands a gradient of shape
+    [0] to a parameter that expects one of its full shape.
+
+    ## Cure
+    Remove the term: ZeRO-3 does not need every parameter to take part in the loss. Where a part must take part on every
+    rank, run it: call the module on a dummy input inside the model's forward and add its output times zero. For a real
+    penalty on the weights, use the optimizer's `weight_decay`, or compute it in the module's forward.
+
+    ## When it is safe
+    Under ZeRO-1, ZeRO-2 and DDP parameters keep their shape. Under ZeRO-3 a parameter below
+    `stage3_param_persistence_threshold` is never partitioned, so small parameters hide the fault.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/3262: the report (7B model with a group-decode adapter)
+    - https://github.com/deepspeedai/DeepSpeed/issues/7078: the reporter finds the dummy loss to be the cause
+    - https://github.com/huggingface/transformers/issues/36387: the same report
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: parameters are gathered only around their module
+    """
+
+    page_zh = """ZeRO-3 下直接使用参数的损失项。
+
+    ## 现象
+    前向正常，反向以 “Function SumBackward0 returned an invalid gradient at index 0 - got [0] but expected shape
+    compatible with [12480]” 结束。同一脚本在 ZeRO-2 或普通数据并行下可以运行。
+
+    ## 原因
+    ZeRO-3 把每个参数保存为形状 [0] 的空张量，只在其模块执行前向或反向时才聚合。为让所有参数都有梯度而加入损失的
+    `sum(p.sum() for p in adapter.parameters()) * 0.0` 在此之外读取参数：它对空张量求和，反向时把形状 [0] 的梯度交给期望
+    完整形状的参数。
+
+    ## 解决办法
+    去掉该项：ZeRO-3 不要求每个参数都参与损失。若某部分必须在每个 rank 上参与，请真正执行它：在模型 forward 中用假输入调
+    用该模块，并加上其输出乘以零。若确实要惩罚权重，请用优化器的 `weight_decay`，或在模块自己的 forward 中计算。
+
+    ## 何时安全
+    ZeRO-1、ZeRO-2 与 DDP 下参数保持原形状。ZeRO-3 下小于 `stage3_param_persistence_threshold` 的参数从不分区，因此小参
+    数会掩盖该问题。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/3262：报告（带 group-decode adapter 的 7B 模型）
+    - https://github.com/deepspeedai/DeepSpeed/issues/7078：报告者确认假损失是原因
+    - https://github.com/huggingface/transformers/issues/36387：同一报告
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html：参数只在其模块执行前后聚合
+    """
+
+    name = "zero3-direct-param-use-invalid-gradient"
+    title = Text(
+        en="A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
+        zh="损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/3262",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7078",
+        "https://github.com/huggingface/transformers/issues/36387",
+        "https://deepspeed.readthedocs.io/en/stable/zero3.html",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """A gradient of shape [0] for a whole parameter, in a backward under ZeRO-3."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            invalid = _INVALID.search(failure.message)
+            if invalid is None or failed.zero_stage not in (None, 3):
+                continue
+            term = innermost(failure.origin, "user")
+            parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
+            yield self.finding(
+                Text(
+                    en="{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
+                    "parameter directly while ZeRO-3 had it partitioned.{place}",
+                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其分区时"
+                    "直接使用了它。{place}",
+                ).format(
+                    function=invalid.group(1),
+                    shape=invalid.group(2),
+                    parameter=Text(f"the parameter {parameter}", f"参数 {parameter}")
+                    if parameter
+                    else Text("a parameter", "参数"),
+                    place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
+                ),
+                cure=(
+                    Text(
+                        en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
+                        zh="从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
+                    ),
+                    Text(
+                        en="Where the part must run on every rank, call its module on a dummy input inside the model's "
+                        "forward and add its output times 0.0, instead of touching its parameters",
+                        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，"
+                        "并加上其输出乘以 0.0，"
+                        "而不是直接使用其参数",
+                    ),
+                ),
+                spans=places(
+                    (term, Text("parameters are used here, partitioned", "此处使用了已分区的参数")),
+                    (failure.innermost("user"), Text("the backward that fails", "失败的反向传播")),
+                ),
+                ranks=failed.ranks,
+                module=failure.module,
+                parameter=parameter,
+            )

@@ -1,0 +1,104 @@
+"""zero3-low-cpu-mem-device-map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
+
+
+class LowCpuMemDeviceMap(Hazard):
+    """`device_map` or `low_cpu_mem_usage=True` passed to `from_pretrained` under ZeRO-3.
+
+    ## What happens
+    Loading the model raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`" (in older transformers: "…
+    with `low_cpu_mem_usage=True` or with passing a `device_map`").
+
+    ## Why
+    Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which divides every parameter over all
+    ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
+    choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
+
+    ## Cure
+    Drop `device_map` (and `low_cpu_mem_usage`) from the call: ZeRO-3 already never holds a whole model on one device.
+    Loaders that add them by themselves (Unsloth, QLoRA recipes) do not go with ZeRO-3: use ZeRO-2, or FSDP with QLoRA.
+
+    ## When it is safe
+    `device_map=None`, or no ZeRO-3. `device_map={"": local_rank}` is right for QLoRA under DDP or ZeRO-2.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/3949: Unsloth's loader under ZeRO-3; maintainer: not supported
+    - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune.py set `device_map` and met this under ZeRO-3
+    - https://github.com/huggingface/peft/issues/306: the same with an 8-bit model
+    - https://github.com/shibing624/MedicalGPT/issues/477: the wording of newer transformers
+    """
+
+    page_zh = """ZeRO-3 下向 `from_pretrained` 传入 `device_map` 或 `low_cpu_mem_usage=True`。
+
+    ## 现象
+    加载模型时抛出 “DeepSpeed Zero-3 is not compatible with passing a `device_map`”（旧版 transformers：“… with
+    `low_cpu_mem_usage=True` or with passing a `device_map`”）。
+
+    ## 原因
+    ZeRO-3 下 `from_pretrained` 在 `deepspeed.zero.Init` 中构建模型，每个参数一建立就切分到所有 rank。`device_map` 的要
+    求正相反：每个进程自行把整层放到某个设备。只要存在带该配置的 `TrainingArguments`，transformers 就知道启用了 ZeRO-3，
+    并拒绝这两个参数。
+
+    ## 解决办法
+    从调用中去掉 `device_map`（以及 `low_cpu_mem_usage`）：ZeRO-3 本来就不会在一个设备上放整个模型。自行加入这些参数的加
+    载器（Unsloth、QLoRA 配方）不能与 ZeRO-3 同用：请改用 ZeRO-2，或 FSDP 加 QLoRA。
+
+    ## 何时安全
+    `device_map=None`，或不使用 ZeRO-3。DDP 或 ZeRO-2 下的 QLoRA 用 `device_map={"": local_rank}` 是正确的。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/3949：ZeRO-3 下使用 Unsloth 加载器；维护者：不支持
+    - https://github.com/QwenLM/Qwen/pull/833：Qwen 的 finetune.py 设置了 `device_map`，在 ZeRO-3 下遇到该错误
+    - https://github.com/huggingface/peft/issues/306：8 位模型的同一错误
+    - https://github.com/shibing624/MedicalGPT/issues/477：新版 transformers 的措辞
+    """
+
+    name = "zero3-low-cpu-mem-device-map"
+    title = Text(
+        en="from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
+        zh="from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/3949",
+        "https://github.com/QwenLM/Qwen/pull/833",
+        "https://github.com/huggingface/peft/issues/306",
+        "https://github.com/shibing624/MedicalGPT/issues/477",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """transformers' refusal, in its old words and its new ones."""
+        for failed in failed_ranks(record):
+            message = failed.failure.message
+            if "DeepSpeed Zero-3 is not compatible with" not in message:
+                continue
+            if "device_map" not in message and "low_cpu_mem_usage" not in message:
+                continue
+            yield self.finding(
+                Text(
+                    en="ZeRO-3 divides every parameter over the {world} ranks while the model is built; placing whole "
+                    "layers by device_map contradicts that. transformers: {message}",
+                    zh="ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
+                    "transformers 的原话：{message}",
+                ).format(world=record.world_size, message=shorten(message)),
+                cure=(
+                    Text(
+                        en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
+                        zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
+                    ),
+                    Text(
+                        en='For a quantised (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of '
+                        "ZeRO-3",
+                        zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
+                    ),
+                ),
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
+            )

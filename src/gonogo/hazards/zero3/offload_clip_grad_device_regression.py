@@ -1,0 +1,123 @@
+"""zero3-offload-clip-grad-device-regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, path_ends, places, setting
+
+
+class OffloadClipGradDeviceRegression(Hazard):
+    """DeepSpeed 0.14.1 and 0.14.2: ZeRO-3, CPU offload and gradient clipping do not work together.
+
+    ## What happens
+    The first optimizer step whose gradients are clipped ends with "Expected all tensors to be on the same device, but
+    found at least two devices, cuda:0 and cpu!", raised in DeepSpeed's own `stage3.py`, in `unscale_and_clip_grads`.
+
+    ## Why
+    0.14.1 computes the global gradient norm with `torch.norm(torch.stack(...))` (PR #5256), which leaves a tensor on
+    the GPU where 0.14.0 had a Python number. Dividing by it makes the clip factor a CUDA tensor, while the offloaded
+    fp32 gradients that it multiplies are in host memory. 0.14.3 took the change back (PR #5461); it returned with the
+    norm put on the right device (PR #5493, #5504). Your script and your model have no part in it.
+
+    ## Cure
+    Install DeepSpeed 0.14.3 or later, or 0.14.0. Where the version cannot change: train without offloading the
+    optimizer, or without clipping (`gradient_clipping: 0`).
+
+    ## When it is safe
+    Without offload, or with clipping off, 0.14.1 and 0.14.2 run. A run whose gradient norm never exceeds the limit
+    passes too, until it does.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5538: the report, with the traceback and "0.14.0 works"
+    - https://github.com/deepspeedai/DeepSpeed/issues/5634: the same from a training loop without Trainer
+    - https://github.com/deepspeedai/DeepSpeed/pull/5493: the change returns, with a fix for offload
+    - https://github.com/deepspeedai/DeepSpeed/pull/5504: the norm is moved to the CPU where gradients are offloaded
+    - https://github.com/OpenBMB/MiniCPM-V/issues/246: met when fine-tuning MiniCPM-V
+    """
+
+    page_zh = """DeepSpeed 0.14.1 与 0.14.2：ZeRO-3、CPU 卸载与梯度裁剪不能同时使用。
+
+    ## 现象
+    第一次真正发生梯度裁剪的优化器更新以 “Expected all tensors to be on the same device, but found at least two devices,
+    cuda:0 and cpu!” 结束，异常由 DeepSpeed 自己的 `stage3.py` 中的 `unscale_and_clip_grads` 抛出。
+
+    ## 原因
+    0.14.1 改用 `torch.norm(torch.stack(...))` 计算全局梯度范数（PR #5256），结果是 GPU 上的张量，而 0.14.0 中是普通
+    Python 数。由它算出的裁剪系数因此在 GPU 上，而被卸载的 fp32 梯度在主机内存中。0.14.3 撤回了该改动（PR #5461），之后
+    连同修复一起重新引入（PR #5493、#5504）。这与您的脚本和模型无关。
+
+    ## 解决办法
+    安装 DeepSpeed 0.14.3 或更新版本，或者 0.14.0。若不能更换版本：不卸载优化器，或关闭裁剪（`gradient_clipping: 0`）。
+
+    ## 何时安全
+    不使用卸载或关闭裁剪时，0.14.1 与 0.14.2 可以运行。梯度范数从未超过上限的训练也能继续，直到超过为止。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5538：最初的报告，含调用栈，并指出 0.14.0 正常
+    - https://github.com/deepspeedai/DeepSpeed/issues/5634：不使用 Trainer 的训练循环中的同一问题
+    - https://github.com/deepspeedai/DeepSpeed/pull/5493：重新引入该改动，并修复卸载的情况
+    - https://github.com/deepspeedai/DeepSpeed/pull/5504：梯度被卸载时把范数移到 CPU
+    - https://github.com/OpenBMB/MiniCPM-V/issues/246：微调 MiniCPM-V 时遇到
+    """
+
+    name = "zero3-offload-clip-grad-device-regression"
+    title = Text(
+        en="This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
+        zh="此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5538",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5634",
+        "https://github.com/deepspeedai/DeepSpeed/pull/5493",
+        "https://github.com/deepspeedai/DeepSpeed/pull/5504",
+        "https://github.com/OpenBMB/MiniCPM-V/issues/246",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """The mismatch of an accelerator and the CPU, inside ``unscale_and_clip_grads``."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            clipping = next((f for f in reversed(failure.frames) if f.function == "unscale_and_clip_grads"), None)
+            mismatch = device_mismatch(failure)
+            if clipping is None or not path_ends(clipping, "deepspeed/runtime/zero/stage3.py"):
+                continue
+            if mismatch is None or not mismatch.with_host:
+                continue
+            version = failed.first.versions.get("deepspeed", "?")
+            limit = setting(failed.first.deepspeed_config, "gradient_clipping")
+            yield self.finding(
+                Text(
+                    en="DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                    "that it left on {device} (gradient_clipping: {limit}). The fault is DeepSpeed's, in 0.14.1 and "
+                    "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
+                    zh="DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度"
+                    "（gradient_clipping: {limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，"
+                    "脚本和模型没有放错张量。",
+                ).format(
+                    version=version,
+                    device=next(device for device in mismatch.devices if device != "cpu"),
+                    limit="?" if limit is None else limit,
+                ),
+                cure=(
+                    Text(
+                        en='Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
+                        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
+                    ),
+                    Text(
+                        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU "
+                        "memory allows it, or set gradient_clipping (Trainer: max_grad_norm) to 0",
+                        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，"
+                        "或把 gradient_clipping（Trainer 的 max_grad_norm）设为 0",
+                    ),
+                ),
+                spans=places(
+                    (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在加速卡上")),
+                    (failure.innermost("user"), Text("reached from here", "由此处进入")),
+                ),
+                ranks=failed.ranks,
+            )
