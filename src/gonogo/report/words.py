@@ -99,10 +99,10 @@ def of_ranks(ranks: list[int] | tuple[int, ...]) -> str:
 
 
 def size(count: int | None, language: str = "en") -> str:
-    """Bytes in GiB with one decimal; in MiB where that would read 0.0; ``not stated`` for None."""
+    """Bytes in GiB with one decimal, in MiB below 0.1 GiB; ``not stated`` for None."""
     if count is None:
         return word("unknown", language)
-    if count >= 0.05 * GIB:
+    if count >= 0.1 * GIB:
         return f"{count / GIB:,.1f} GiB"
     return f"{count / MIB:.1f} MiB" if count else "0"
 

@@ -1,0 +1,166 @@
+"""The house itself: documents level in both languages, links that lead somewhere, versions that agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gonogo import __version__
+from gonogo.cli import rehearse
+
+ROOT = Path(__file__).parent.parent
+PAIRS = [("README.md", "README.zh-CN.md"), ("docs/rehearse.md", "docs/rehearse.zh-CN.md")]
+DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def outside_code(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def commands(block: str) -> list[str]:
+    """The lines of a code block without their comments, which are in the document's language."""
+    return [re.sub(r"\s+#.*", "", line) for line in block.splitlines()]
+
+
+@pytest.mark.parametrize(("english", "chinese"), PAIRS)
+def test_documents_are_level(english: str, chinese: str) -> None:
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in (english, chinese)]
+    headings = [re.findall(r"^(#+) ", outside_code(text), re.MULTILINE) for text in texts]
+    assert headings[0] == headings[1]
+    rows = [len(re.findall(r"^\|", text, re.MULTILINE)) for text in texts]
+    assert rows[0] == rows[1]
+    shells = [
+        [commands(body) for kind, body in FENCE.findall(text) if kind in ("sh", "json", "python")] for text in texts
+    ]
+    assert shells[0] == shells[1]
+    kinds = [[kind for kind, _ in FENCE.findall(text)] for text in texts]
+    assert kinds[0] == kinds[1]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", outside_code(document.read_text(encoding="utf-8"))):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_paths_that_are_named_exist(document: Path) -> None:
+    named = re.findall(r"`((?:src|tests|benchmarks|examples|docs)/[\w./-]+)`", document.read_text(encoding="utf-8"))
+    for path in named:
+        assert (ROOT / path).exists(), path
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    help_text = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", "--help"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    options = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE)) - {"--help"}
+    assert {"--gpus", "--with", "--format"} <= options
+    for name in ("docs/rehearse.md", "docs/rehearse.zh-CN.md", "README.md", "README.zh-CN.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert {option for option in options if option not in text} == set(), name
+    defaults = rehearse.__defaults__ or ()
+    assert {2, 600.0, "0", "text"} <= {default for default in defaults if isinstance(default, (str, int, float))}
+    reference = (ROOT / "docs/rehearse.md").read_text(encoding="utf-8")
+    for row in (
+        r"`--steps N`.*`2` \|",
+        r"`--timeout SECONDS`.*`600` \|",
+        r"`--ranks .*`0` \|",
+        r"`--format.*`text` \|",
+    ):
+        assert re.search(row, reference), row
+
+
+def test_readme_opens_with_what_to_run_first() -> None:
+    for name in ("README.md", "README.zh-CN.md"):
+        first = FENCE.search((ROOT / name).read_text(encoding="utf-8"))
+        assert first is not None
+        assert first.start() < 20
+        assert commands(first[2]) == ["make demo", "make test"]
+
+
+def test_makefile_has_the_targets_that_documents_name() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    assert {"setup", "demo", "test", "test-all", "lint", "bench"} <= targets
+    for document in DOCUMENTS:
+        named = set(re.findall(r"(?:`|^)make ([a-z][\w-]*)", document.read_text(encoding="utf-8"), re.MULTILINE))
+        assert named <= targets, document.name
+
+
+def test_version_is_the_changelogs_or_unreleased() -> None:
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] in ("Unreleased", __version__)
+
+
+def test_licence_is_whole() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "9. Accepting Warranty or Additional Liability" in text
+
+
+def test_pins_are_exact_and_public() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert "torch==2.13.0" in lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9-]+==[\d.]+(; python_version (<|>=) \"3\.\d+\")?", line), line
+
+
+# What each layer may import of gonogo. `rehearse` starts `virtual` as a process; it imports only its plan.
+MAY_IMPORT = {
+    "finding": set(),
+    "errors": {"finding"},
+    "language": {"errors", "finding"},
+    "evidence": {"evidence", "finding", "errors", "data"},
+    "hazard": {"evidence", "finding"},
+    "hazards": {"hazards", "hazard", "evidence", "finding"},
+    "report": {"report", "finding", "errors"},
+    "virtual": {"virtual", "evidence", "finding", "errors", "data"},
+    "rehearse": {"rehearse", "hazard", "evidence", "finding", "errors", "virtual", "data", "report", "language"},
+}
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_imports_run_one_way(layer: str) -> None:
+    package = ROOT / "src" / "gonogo"
+    files = sorted((package / layer).rglob("*.py")) or [package / f"{layer}.py"]
+    for path in files:
+        layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")}
+        assert layers <= MAY_IMPORT[layer], path.relative_to(ROOT)
+
+
+def test_only_virtual_imports_torch_at_its_top() -> None:
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        if "virtual" in path.parts:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            heavy = {name.split(".")[0] for name in names} & {
+                "torch",
+                "deepspeed",
+                "transformers",
+                "accelerate",
+                "peft",
+            }
+            assert not heavy, path.relative_to(ROOT)
