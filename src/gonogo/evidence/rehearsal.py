@@ -190,6 +190,10 @@ class RankRecord(msgspec.Struct):
     """Versions of the stack as imported in the worker."""
     events: list[str] = []
     """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
+    user_error: tuple[str, str] | None = None
+    """A sentence, in English and Chinese, for what the user has to provide (a model's config that is nowhere)."""
+    stack: list[Frame] = []
+    """Where the program was, for one that was ended from outside."""
     rss_bytes: int = 0
     """Peak resident memory of the worker itself: what the rehearsal cost."""
 

@@ -29,6 +29,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
     """A file to which a :class:`Progress` JSON line is appended about twice a second."""
+    trace_autograd: bool = False
+    """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
 
 
 class Progress(msgspec.Struct, frozen=True):

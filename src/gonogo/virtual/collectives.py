@@ -1,0 +1,129 @@
+"""Collectives: recorded, and answered as though every rank had sent what this one sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from gonogo.evidence.rehearsal import CollectiveTotal
+from gonogo.virtual import values
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.tensor import VirtualTensor
+
+_REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
+             "reduce_scatter_tensor_coalesced_"}  # fmt: skip
+_SUM = 0  # c10d ReduceOp.RedOpType.SUM
+_UNCHANGED = {"broadcast_", "allreduce_", "allreduce_coalesced_", "reduce_", "barrier", "send", "recv_"}
+
+
+class CollectiveRecord:
+    """What this rank has put into collectives."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    def totals(self) -> list[CollectiveTotal]:
+        """By operator, in the order of the names."""
+        return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
+
+
+def install(record: CollectiveRecord) -> None:
+    """Have the mode hand ``c10d`` operators to :func:`_collective`."""
+
+    def handle(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+        return _collective(mode, func, args, kwargs, record)
+
+    NAMESPACE_HANDLERS["c10d"] = handle
+
+
+def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
+    name = func._schema.name.removeprefix("c10d::")
+    sent = _sent(name, args)
+    record.count[name] += 1
+    record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
+    stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
+    out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
+    back = {id(stand_in): original for stand_in, original in stand_ins.values()}
+    _answer(mode, name, args)
+    return _back(out, back)
+
+
+def _sent(name: str, args: Any) -> list[torch.Tensor]:
+    """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
+    first = _flat(args[0]) if args else []
+    second = _flat(args[1]) if len(args) > 1 else []
+    return second or first
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for item in value for t in _flat(item)] if isinstance(value, list | tuple) else []
+
+
+def _answer(mode: VirtualMode, name: str, args: Any) -> None:
+    """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
+    outputs = _flat(args[0]) if args else []
+    inputs = _flat(args[1]) if len(args) > 1 else []
+    if not inputs:
+        if name in _REDUCING and any(isinstance(t, VirtualTensor) and values.is_known(t) for t in outputs):
+            mode.ledger.assume("every rank sends what this rank sends")
+            _scale(mode, outputs, args)
+        return
+    mine = [values.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
+    if any(value is None for value in mine):
+        for out in outputs:
+            if isinstance(out, VirtualTensor):
+                values.forget(out)
+        return
+    mode.ledger.assume("every rank sends what this rank sends")
+    sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
+    for out in outputs:
+        real = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)
+        with mode:
+            out.copy_(real)
+
+
+def _scale(mode: VirtualMode, outputs: list[torch.Tensor], args: Any) -> None:
+    """A sum over ranks that all send the same is that times their number."""
+    group = next((a for a in args if hasattr(a, "size") and callable(a.size) and not isinstance(a, torch.Tensor)), None)
+    operation = next((a for a in args if "ReduceOp" in str(type(a)) or "ReduceOp" in str(a)), None)
+    size = int(group.size()) if group is not None else torch.distributed.get_world_size()
+    if operation is not None and not _is_sum(operation):
+        return
+    for out in outputs:
+        real = values.read(out) if isinstance(out, VirtualTensor) and values.materialise(out) else None
+        if real is not None:
+            real.mul_(size)
+
+
+def _is_sum(operation: Any) -> bool:
+    try:
+        return bool(torch.distributed.ReduceOp.SUM == torch.distributed.ReduceOp.unbox(operation))  # type: ignore[attr-defined]
+    except Exception:
+        return "SUM" in str(operation) or True
+
+
+def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> Any:
+    out = []
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            known = stand_ins.get(id(value))
+            if known is None:
+                known = stand_ins[id(value)] = (torch.empty(0, dtype=value.dtype), value)
+            value = known[0]
+        elif isinstance(value, list | tuple):
+            value = _swapped(value, stand_ins)
+        out.append(value)
+    return tuple(out) if isinstance(arguments, tuple) else out
+
+
+def _back(out: Any, back: dict[int, Any]) -> Any:
+    if isinstance(out, torch.Tensor):
+        return back.get(id(out), out)
+    if isinstance(out, list | tuple):
+        return type(out)(_back(item, back) for item in out)
+    return out

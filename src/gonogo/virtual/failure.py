@@ -1,0 +1,141 @@
+"""An exception of the program as facts: where, in which operator, with which operands, in which module."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from gonogo.evidence.rehearsal import Failure, Frame, Operand
+from gonogo.virtual.lifecycle import Lifecycle
+from gonogo.virtual.modules import ModuleTracker
+from gonogo.virtual.stack import frames_of_traceback, owner_of
+from gonogo.virtual.tensor import VirtualTensor
+
+_ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+class FailedCall:
+    """The operator that raised, noted at once, while its operands and the module are still there."""
+
+    def __init__(self, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
+        self.operator = str(func)
+        self.module = modules.current
+        self.module_class = type(modules.stack[-1]).__name__ if modules.stack else None
+        self.operands = tuple(_operands(func, args, kwargs, modules))
+
+
+def note_failed_call(error: BaseException, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
+    """Attach the failing operator to the exception; the innermost one stays."""
+    if not hasattr(error, "gonogo_call"):
+        error.gonogo_call = FailedCall(func, args, kwargs, modules)  # type: ignore[attr-defined]
+
+
+def _operands(func: Any, args: Any, kwargs: dict[str, Any], modules: ModuleTracker) -> list[Operand]:
+    arguments = func._schema.arguments
+    named = [(a.name, v) for a, v in zip(arguments, args, strict=False)] + list(kwargs.items())
+    found = []
+    for name, value in named:
+        several = isinstance(value, list | tuple)
+        for index, tensor in enumerate(value if several else [value]):
+            if isinstance(tensor, torch.Tensor):
+                found.append(_operand(f"{name}[{index}]" if several else name, tensor, modules))
+    return found[:16]
+
+
+def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand:
+    owner, kind = modules.name_of(tensor)
+    device = tensor._device if isinstance(tensor, VirtualTensor) else tensor.device
+    return Operand(
+        name=name,
+        device=str(device),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        parameter=owner,
+        kind=kind,  # type: ignore[arg-type]
+    )
+
+
+def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]) -> Failure:
+    """The facts of an exception that reached the program's end."""
+    call: FailedCall | None = getattr(error, "gonogo_call", None)
+    module, module_class = (call.module, call.module_class) if call is not None else (modules.current, None)
+    built = _module_under_construction(error.__traceback__)
+    if built is not None and not (call is not None and call.module_class):
+        module, module_class = built
+    kind = type(error)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return Failure(
+        type=name,
+        message=str(error),
+        frames=frames_of_traceback(error.__traceback__),
+        phase=life.phase,
+        step=life.step,
+        operator=call.operator if call is not None else None,
+        operands=call.operands if call is not None else (),
+        module=module,
+        module_class=module_class,
+        traceback=_traceback_without_us(error),
+        origin=origin,
+    )
+
+
+def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | None:
+    """(classes from the outermost to the innermost, the innermost) of the modules whose ``__init__`` is running."""
+    classes: list[str] = []
+    while tb is not None:
+        frame = tb.tb_frame
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, torch.nn.Module) and frame.f_code.co_name == "__init__":
+            name = type(owner).__name__
+            if not classes or classes[-1] != name:
+                classes.append(name)
+        tb = tb.tb_next
+    return (" > ".join(classes), classes[-1]) if classes else None
+
+
+def _traceback_without_us(error: BaseException) -> str:
+    """The traceback as Python prints it, without gonogo's frames."""
+    printed = traceback.TracebackException.from_exception(error)
+    chain: Any = printed
+    seen = set()
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
+        chain.stack = traceback.StackSummary.from_list(
+            [f for f in chain.stack if f"{'gonogo'}/virtual/" not in f.filename.replace("\\", "/")
+             and not f.filename.startswith("<frozen")]  # fmt: skip
+        )
+        chain = chain.__cause__ or chain.__context__
+    return "".join(printed.format())[-40_000:]
+
+
+def is_from_autograd(error: BaseException) -> bool:
+    """Whether the autograd engine refused a gradient: then only the forward call tells where it comes from."""
+    return isinstance(error, RuntimeError) and "returned an invalid gradient at index" in str(error)
+
+
+def origin_in(warning: str) -> tuple[Frame, ...]:
+    """The frames of the forward call that anomaly detection printed."""
+    import linecache
+
+    frames = []
+    for path, line, function in _ANOMALY_FRAME.findall(warning):
+        if "/gonogo/virtual/" in path or path.startswith("<"):
+            continue
+        text = linecache.getline(path, int(line)).strip()
+        frames.append(Frame(path, int(line), function.strip(), text, owner_of(path)))
+    return tuple(frames)
+
+
+def stack_of_main_thread() -> tuple[Frame, ...]:
+    """Where the main thread is now."""
+    import threading
+
+    from gonogo.virtual.stack import frames_of_call
+
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return frames_of_call(frame) if frame is not None else ()

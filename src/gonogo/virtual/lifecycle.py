@@ -1,0 +1,106 @@
+"""The life of a training program: which phase it is in, how many steps it has made, and when it has made enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gonogo.evidence.rehearsal import Phase, TensorPlace
+from gonogo.virtual.ledger import Ledger
+from gonogo.virtual.memory import MemoryRecord
+
+_CATEGORY_OF_PHASE: dict[str, str] = {
+    "load": "parameters",
+    "init": "optimizer",
+    "forward": "activations",
+    "backward": "temporary",
+    "step": "temporary",
+    "evaluate": "activations",
+    "save": "temporary",
+    "exit": "temporary",
+}
+_STEPS_TOO_MANY = 8
+"""A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
+_EMPTY_PASSES_TOO_MANY = 1000
+EVALUATION_BATCHES = 2
+
+
+class RehearsalComplete(BaseException):
+    """Raised in the program once it has shown what was asked for and would go on without end."""
+
+
+class Lifecycle:
+    """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
+
+    def __init__(self, target: int, memory: MemoryRecord, ledger: Ledger) -> None:
+        self.target = target
+        self.memory = memory
+        self.ledger = ledger
+        self.phase: Phase = "load"
+        self.step = 0
+        self.reached: list[Phase] = ["load"]
+        self.expected: list[Phase] = []
+        self.activity = ""
+        self.in_backward = 0
+        self.has_engine = False
+        self.evaluating = False
+        self.evaluations = 0
+        self.trained_root: Any = None
+        """The model of the first training forward."""
+        self.left_on_cpu: list[TensorPlace] = []
+        self.on_phase: Callable[[Phase, Phase], None] = lambda before, after: None
+        self._empty_passes = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the steps asked for have been made."""
+        return self.step >= self.target
+
+    def enter(self, phase: Phase) -> None:
+        """The program is in ``phase`` from now on."""
+        if phase == self.phase:
+            return
+        before, self.phase = self.phase, phase
+        if phase not in self.reached:
+            self.reached.append(phase)
+        self.memory.set_category(_CATEGORY_OF_PHASE[phase])
+        self.on_phase(before, phase)
+
+    @contextmanager
+    def during(self, phase: Phase, activity: str = "") -> Iterator[None]:
+        """The program is in ``phase`` meanwhile."""
+        before, before_activity = self.phase, self.activity
+        self.activity = activity or self.activity
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(before)
+            self.activity = before_activity
+
+    def expect(self, *phases: Phase) -> None:
+        """A real run of the program, as it is set up, reaches these phases."""
+        self.expected += [phase for phase in phases if phase not in self.expected]
+
+    def step_done(self) -> None:
+        """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
+        self.step += 1
+        self.ledger.step = self.step
+        if self.step >= self.target + _STEPS_TOO_MANY:
+            raise RehearsalComplete
+
+    def empty_pass(self) -> None:
+        """The program asked for data after the end once more."""
+        self._empty_passes += 1
+        if self._empty_passes > _EMPTY_PASSES_TOO_MANY:
+            raise RehearsalComplete
+
+    def moment(self) -> tuple[Phase, int]:
+        """Phase and step now."""
+        return self.phase, self.step
+
+    def describe(self, module: str | None) -> str:
+        """What the program is doing, for the display and for a worker that is ended."""
+        parts: list[Any] = [self.phase, f"step {self.step + 1}" if self.phase in ("forward", "backward", "step") else ""]
+        return ", ".join(part for part in (*parts, module or self.activity) if part)

@@ -1,0 +1,59 @@
+"""What the mode has to know of an operator before it runs it: read once from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+
+aten = torch.ops.aten
+
+_VIEWS_IN_FACT = {aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default}
+"""Their schema does not say that they share their input's storage."""
+_STATIC_WITHOUT_MASKS = {aten.index.Tensor, aten._unsafe_index.Tensor}
+"""Tagged as having a dynamic shape, which they have with boolean indices only."""
+KNOWN_FACTORIES = {
+    "zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "scalar_tensor", "tril_indices", "triu_indices",
+    "rand", "randn", "randint", "randperm", "hann_window", "hamming_window", "bartlett_window", "blackman_window",
+    "kaiser_window", "empty", "empty_strided", "new_zeros", "new_ones", "new_full", "zeros_like", "ones_like",
+    "full_like", "rand_like", "randn_like", "randint_like", "empty_like", "new_empty", "new_empty_strided", "normal",
+}  # fmt: skip
+"""Operators whose result's values don't depend on a tensor's values, so that they can be known."""
+UNIFORM_FACTORIES = {
+    "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1,
+}  # fmt: skip
+_FILLS = {"full", "full_like", "new_full"}
+_EMPTIES = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+
+
+class Operator:
+    """The facts of one operator overload."""
+
+    __slots__ = (
+        "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
+        "known_factory", "name", "uniform", "view", "write_names", "writes",
+    )  # fmt: skip
+
+    def __init__(self, func: Any, handler: Any) -> None:
+        self.func = func
+        self.handler = handler
+        self.name: str = func._schema.name.split("::")[-1]
+        arguments = func._schema.arguments
+        written = [(i, a) for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+        self.writes = tuple(i for i, a in written if not a.kwarg_only)
+        self.write_names = tuple(a.name for _, a in written)
+        aliases = any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)
+        self.view = (aliases and not written) or func in _VIEWS_IN_FACT
+        self.inplace_view = torch.Tag.inplace_view in func.tags
+        self.data_dependent = (
+            torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+        ) and func not in _STATIC_WITHOUT_MASKS
+        self.composite = private.is_composite(func)
+        self.foreach = self.name.startswith("_foreach_")
+        builtin = func.namespace == "aten"
+        self.known_factory = builtin and self.name in KNOWN_FACTORIES
+        self.uniform = UNIFORM_FACTORIES.get(self.name) if builtin else None
+        self.fills = builtin and self.name in _FILLS
+        self.is_empty = builtin and self.name in _EMPTIES

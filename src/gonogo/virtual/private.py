@@ -1,0 +1,167 @@
+"""Every private interface of torch that gonogo touches, in one place.
+
+Tried on torch 2.13.0 (CPU build). ``tests/virtual/test_private.py`` calls :func:`check` and says by name which of
+them moved. Nothing outside this file uses a name of torch that begins with an underscore, except in the facades
+(``cuda.py``, ``process_group.py``), which replace whole modules and say so themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+DisableTorchDispatch = torch._C._DisableTorchDispatch
+"""Context: operators go straight to their kernels, past every Python mode and subclass."""
+
+_AUTOCAST_KEYS = {
+    "cuda": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA),
+    "cpu": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU),
+    "npu": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1),
+}
+_data = torch.Tensor.data
+_to = torch.ops.aten._to_copy.default
+
+get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
+set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
+
+
+def make_wrapper(
+    cls: type,
+    shape: Any,
+    strides: Any,
+    dtype: torch.dtype,
+    told: torch.device,
+    device: torch.device,
+    requires_grad: bool,
+) -> Any:
+    """A wrapper-subclass tensor with a storage of its own, that takes part in ``device``'s autocast."""
+    return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        cls,
+        shape,
+        strides=strides,
+        storage_offset=0,
+        dtype=dtype,
+        device=told,
+        requires_grad=requires_grad,
+        _extra_dispatch_keys=_AUTOCAST_KEYS[device.type],
+    )
+
+
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """(device, dtype, non_blocking, memory_format) from the arguments of ``Tensor.to``; raises TypeError as it does."""
+    return torch._C._nn._parse_to(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def to_copy(
+    tensor: torch.Tensor, device: torch.device, dtype: torch.dtype, non_blocking: bool, memory_format: Any
+) -> Any:
+    """``aten._to_copy``: always a copy, differentiable."""
+    return _to(tensor, dtype=dtype, device=device, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def lift_only_cpu_tensors() -> Callable[[], None]:
+    """``torch.tensor(..., device=X)`` builds on the CPU, then moves through the dispatcher. Returns the undo.
+
+    C++ enters a device guard for X all the same; where torch has no CUDA device, a guard that does nothing is set.
+    """
+    torch._C._ensureCUDADeviceGuardSet()  # type: ignore[attr-defined]
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    return lambda: torch._C._set_only_lift_cpu_tensors(before)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Identity of the tensor's storage."""
+    return tensor.untyped_storage()._cdata
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """ATen operator → a Python function in terms of others, for operators without a meta kernel."""
+    from torch._decomp import decomposition_table
+
+    return decomposition_table  # type: ignore[return-value]
+
+
+def has_meta_kernel(func: Any) -> bool:
+    """Whether the operator can run on meta tensors."""
+    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "Meta"))
+
+
+def is_composite(func: Any) -> bool:
+    """Whether the operator is only a composition of others (CompositeImplicitAutograd)."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+_LEGACY = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.bool: "Bool",
+}  # fmt: skip
+
+
+def legacy_type_name(dtype: torch.dtype) -> str:
+    """``torch.FloatTensor`` and the like: what ``Tensor.type()`` says on the CPU."""
+    return f"torch.{_LEGACY.get(dtype, str(dtype).removeprefix('torch.').capitalize())}Tensor"
+
+
+def dtype_of_legacy_type(name: str) -> torch.dtype:
+    """The dtype of ``torch.cuda.HalfTensor`` and the like. Raises ValueError for a name that is no such type."""
+    word = name.rsplit(".", 1)[-1].removesuffix("Tensor")
+    for dtype, legacy in _LEGACY.items():
+        if legacy == word:
+            return dtype
+    raise ValueError(f"invalid type: '{name}'")
+
+
+def is_small_numeric(tensor: torch.Tensor | None) -> bool:
+    """Whether the values are few enough, and of a dtype numpy knows, to be pickled with the tensor."""
+    return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
+
+
+def autograd_node_hooks(tensor: torch.Tensor) -> Any:
+    """The autograd node that made ``tensor``, or None."""
+    return tensor.grad_fn
+
+
+def modes_off() -> Any:
+    """Context: no dispatch mode, virtual or the program's own, is active."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def check() -> list[str]:
+    """The private interfaces that this torch lacks or that behave otherwise than expected, by name; empty if none."""
+    moved = []
+    probes: dict[str, Callable[[], object]] = {
+        "torch.Tensor._make_wrapper_subclass(_extra_dispatch_keys=)": lambda: make_wrapper(
+            _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), torch.device("cuda", 1), False
+        ),
+        "torch.Tensor._make_subclass": lambda: torch.Tensor._make_subclass(_Probe, torch.empty(1, device="meta")),
+        "torch._C._nn._parse_to": lambda: parse_to("cpu", torch.float16),
+        "torch._C._only_lift_cpu_tensors": lambda: lift_only_cpu_tensors()(),
+        "torch._C._DisableTorchDispatch": DisableTorchDispatch,
+        "torch._decomp.decomposition_table": decompositions,
+        "torch._C._dispatch_has_computed_kernel_for_dispatch_key": lambda: has_meta_kernel(torch.ops.aten.mm.default),
+        "torch._C._dispatch_has_kernel_for_dispatch_key": lambda: is_composite(torch.ops.aten.matmul.default),
+        "torch.UntypedStorage._cdata": lambda: storage_key(torch.empty(1)),
+        "torch.Tensor.data (getset descriptor)": lambda: get_data(torch.empty(1)),
+    }
+    for name, probe in probes.items():
+        try:
+            probe()
+        except Exception as error:
+            moved.append(f"{name}: {type(error).__name__}: {error}")
+    return moved
+
+
+class _Probe(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(str(func))

@@ -1,0 +1,269 @@
+"""One virtual rank: everything put in place around a program, the program run, and its record made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from gonogo.errors import UserError
+from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.virtual import attention, collectives, data_dependent, engine, loading, private, trainer, training, writes
+from gonogo.virtual.allocator_settings import AllocatorSettings
+from gonogo.virtual.caching_allocator import CachingAllocator
+from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.ledger import Ledger
+from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
+from gonogo.virtual.memory import DeviceRecord, MemoryRecord
+from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.modules import ModuleTracker
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.plan import WorkerPlan
+from gonogo.virtual.program import run_program
+from gonogo.virtual.stack import frames_of_call
+from gonogo.virtual.tensor import CPU, VirtualTensor
+
+STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
+         "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
+"""Packages whose versions the record names."""
+
+__all__ = ["Session", "data_dependent", "writes"]
+
+
+class Session:
+    """A process that believes it has accelerators. Use as a context manager, once a process."""
+
+    def __init__(self, plan: WorkerPlan) -> None:
+        self.plan = plan
+        self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
+        self.memory = MemoryRecord(self._device_record)
+        self.ledger = Ledger(os.path.dirname(torch.__file__))
+        self.mode = VirtualMode(self.memory, self.ledger)
+        self.modules = ModuleTracker(self.memory)
+        self.life = Lifecycle(plan.steps, self.memory, self.ledger)
+        self.collectives = collectives.CollectiveRecord()
+        self.facts: dict[str, Any] = {}
+        self.events: list[str] = []
+        self.started = time.monotonic()
+        self._origin: tuple[Frame, ...] = ()
+        self._undo: list[Callable[[], None]] = []
+
+    def _device_record(self, name: str) -> DeviceRecord:
+        accelerator = self.plan.accelerator
+        if name == "cpu":
+            record = DeviceRecord(name, self.plan.host_bytes or 0, 0, None)
+        else:
+            settings = AllocatorSettings.from_environment(os.environ)
+            capacity = accelerator.total_bytes - accelerator.allowance_bytes
+            allocator = CachingAllocator(capacity, settings)
+            record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
+            record.on_shortage = self._shortage
+        record.moment = self.life.moment
+        return record
+
+    def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
+        allocator = record.allocator
+        assert allocator is not None
+        assert allocator.shortage is not None
+        return Shortage(
+            device=record.name,
+            requested_bytes=requested,
+            allocated_bytes=allocator.shortage.allocated,
+            reserved_bytes=allocator.shortage.reserved,
+            capacity_bytes=allocator.capacity_bytes,
+            phase=self.life.phase,
+            step=self.life.step,
+            operator=str(self.mode.current) if self.mode.current is not None else None,
+            module=self.modules.current,
+            frames=frames_of_call(),
+            by_category=record.categories(),
+        )
+
+    def __enter__(self) -> Session:
+        from gonogo.virtual import surroundings
+
+        VirtualTensor.mode = self.mode
+        VirtualTensor.accelerator_type = self.plan.accelerator.device_type
+        self.memory.device(CPU)
+        self.memory.device(self.device)
+        self.memory.set_category("parameters")
+        collectives.install(self.collectives)
+        undo = self._undo
+        undo.append(private.lift_only_cpu_tensors())
+        undo += surroundings.install(self)
+        undo.append(attention.install(self.plan.accelerator.compute_capability))
+        undo.append(training.install(self.mode, self.life, self.modules))
+        undo.append(trainer.install(self.life))
+        undo.append(engine.install(self.life, self.modules, self.facts))
+        undo.append(loading.install(self.life, self.modules, self.facts, self.events))
+        undo.append(_mode_in_threads(self.mode))
+        self.mode.on_failure = functools.partial(_note, self.modules)
+        torch.manual_seed(0)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def run(self) -> RankRecord:
+        """Run the program to its end; never raises for what the program does."""
+        outcome: Outcome = "completed"
+        failure: Failure | None = None
+        unsupported: list[Unsupported] = []
+        user_error = None
+        try:
+            with self.mode, self._watching_autograd():
+                run_program(self.plan)
+            self.life.enter("exit")
+        except RehearsalComplete:
+            self.events.append("stopped: the program went on after the steps that were asked for")
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+        except BaseException as error:
+            found = _in_chain(error, UnsupportedOperator)
+            told = _in_chain(error, UserError)
+            if isinstance(error, SystemExit) and error.code in (None, 0):
+                self.life.enter("exit")
+            elif told is not None:
+                outcome, user_error = "raised", (told.text.en, told.text.zh)
+            elif found is not None:
+                outcome = "unsupported"
+                failure = failure_of(error, self.life, self.modules, ())
+                place = failure.innermost("user") or failure.innermost("library")
+                where = f"{place.path}:{place.line}" if place else "unknown"
+                unsupported.append(Unsupported(found.operator, where, found.why))
+            else:
+                outcome = "raised"
+                failure = failure_of(error, self.life, self.modules, self._origin)
+        record = self.record(outcome, failure)
+        record.unsupported = unsupported
+        record.user_error = user_error
+        return record
+
+    @contextlib.contextmanager
+    def _watching_autograd(self) -> Iterator[None]:
+        """In a run that repeats a failed one, have autograd say where each node comes from."""
+        if not self.plan.trace_autograd:
+            yield
+            return
+        with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
+            show = warnings.showwarning
+
+            def keep(message: Any, *args: Any, **kwargs: Any) -> None:
+                if "Error detected in" in str(message) and not self._origin:
+                    self._origin = origin_in(str(message))
+                show(message, *args, **kwargs)
+
+            warnings.showwarning = keep
+            warnings.filterwarnings("always", message="Error detected in")
+            yield
+
+    def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
+        """All that is known now."""
+        devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
+        if outcome == "completed" and any(device.shortage is not None for device in devices):
+            outcome = "out-of-memory"
+        root = self.life.trained_root
+        stepped = root is not None and self.life.step > 0
+        unused, without = self.modules.without_gradient(root) if stepped else ([], [])
+        return RankRecord(
+            rank=self.plan.rank,
+            local_rank=self.plan.local_rank,
+            device=str(self.device),
+            outcome=outcome,
+            seconds=round(time.monotonic() - self.started, 2),
+            steps=self.life.step,
+            operators=self.mode.operators,
+            phases=list(self.life.reached),
+            expected_phases=list(self.life.expected),
+            last_activity=self.life.describe(self.modules.current),
+            failure=failure,
+            devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
+            host=self.memory.device(CPU).as_host(),
+            collectives=self.collectives.totals(),
+            assumptions=self.ledger.entries(),
+            unused_parameters=unused,
+            parameters_without_gradient=without,
+            left_on_cpu=self.life.left_on_cpu,
+            parameter_count=_count(root),
+            deepspeed_config=_plain(self.facts.get("deepspeed_config")),
+            device_map=self.facts.get("device_map"),
+            device_map_frames=self.facts.get("device_map_frames", []),
+            versions=versions(),
+            events=self.events,
+            rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        )
+
+    def wants_trace(self, record: RankRecord) -> bool:
+        """Whether the program should be run once more, to learn where the failing autograd node came from."""
+        failure = record.failure
+        return (
+            failure is not None
+            and not self.plan.trace_autograd
+            and is_from_autograd(RuntimeError(failure.message))
+            and failure.phase == "backward"
+        )
+
+
+def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
+    note_failed_call(error, func, args, kwargs, modules)
+
+
+def _in_chain(error: BaseException | None, kind: Any) -> Any:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _mode_in_threads(mode: VirtualMode) -> Callable[[], None]:
+    """Dispatch modes belong to a thread: threads that the program starts enter ours too."""
+    patches = Patches()
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        if getattr(thread, "is_gonogo", False):
+            run(thread)
+            return
+        with mode:
+            run(thread)
+
+    patches.set(threading.Thread, "run", with_mode)
+    return patches.undo
+
+
+def _count(root: Any) -> int:
+    """Parameters of the model, partitioned ones in full."""
+    return sum(getattr(p, "ds_numel", p.numel()) for p in root.parameters()) if root is not None else 0
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types only; anything else as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the stack as this process sees them; a package that isn't installed is left out."""
+    found = {}
+    for name in STACK:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    found["python"] = sys.version.split()[0]
+    return found

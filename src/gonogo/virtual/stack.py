@@ -1,0 +1,73 @@
+"""Python frames as facts: whose code each is, without gonogo's own."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType, TracebackType
+
+import torch
+
+from gonogo.evidence.rehearsal import Frame, Owner
+
+OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
+_STDLIB = tuple(
+    {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
+    | {str(Path(os.__file__).resolve().parent) + os.sep}
+)
+_LIMIT = 200
+
+
+def owner_of(path: str) -> Owner:
+    """Whose code a file is: torch's, a library's (site-packages, an overlay, the standard library) or the user's."""
+    path = os.path.abspath(path)
+    if path.startswith(_TORCH):
+        return "torch"
+    inside = ("site-packages", "dist-packages")
+    if any(part in path for part in inside) or path.startswith(_STDLIB) or _is_laid_over(path):
+        return "library"
+    return "user"
+
+
+def _is_laid_over(path: str) -> bool:
+    folders = os.environ.get("GONOGO_OVERLAYS", "").split(os.pathsep)
+    return any(folder and path.startswith(folder + os.sep) for folder in folders)
+
+
+def _frame(code_path: str, line: int, function: str) -> Frame | None:
+    if code_path.startswith(("<frozen", "<string>")) or code_path.startswith(OURS) or not line:
+        return None
+    if code_path.endswith("runpy.py"):
+        return None
+    text = linecache.getline(code_path, line).strip()
+    return Frame(path=code_path, line=line, function=function, text=text, owner=owner_of(code_path))
+
+
+def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
+    """The frames of an exception, outermost first."""
+    found = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frame = _frame(code.co_filename, traceback.tb_lineno, code.co_name)
+        if frame is not None:
+            found.append(frame)
+        traceback = traceback.tb_next
+    return tuple(found[-_LIMIT:])
+
+
+def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
+    """The frames of a running call (the caller's by default), outermost first."""
+    current = frame if frame is not None else sys._getframe(1)
+    found = []
+    while current is not None and len(found) < _LIMIT:
+        made = _frame(current.f_code.co_filename, current.f_lineno, current.f_code.co_name)
+        if made is not None:
+            found.append(made)
+        if current.f_back is None:
+            break
+        current = current.f_back
+    return tuple(reversed(found))

@@ -1,0 +1,39 @@
+"""What stands around the program, put in place in order: files, network, devices, process group, kernels, weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from gonogo.virtual import cuda
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.tensor import VirtualTensor
+
+if TYPE_CHECKING:
+    from gonogo.virtual.session import Session
+
+
+def install(session: Session) -> list[Callable[[], None]]:
+    """Put everything in place; returns what takes it down, to be called last first."""
+    plan = session.plan
+    undo: list[Callable[[], None]] = []
+
+    def allocator_of(index: int):  # type: ignore[no-untyped-def]
+        allocator = session.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
+        assert allocator is not None
+        return allocator
+
+    facade = cuda.install(
+        plan.accelerator,
+        plan.local_world_size,
+        allocator_of,
+        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        unsupported=UnsupportedOperator,
+        pin=lambda tensor: session.mode.pinned_copy(session.mode.virtualise(tensor)),
+    )
+    undo.append(facade.undo)
+    VirtualTensor.accelerator_index = lambda: facade.current_device
+    return undo

@@ -1,0 +1,278 @@
+"""The virtual tensor: shape, strides, dtype and a device that does not exist; no memory.
+
+A :class:`VirtualTensor` is a wrapper subclass whose C++ side lives on an indexed ``meta`` device, while Python's
+``.device`` says ``cuda:N`` or ``cpu``. C++ never learns of CUDA, so no guard, stream or driver is entered, and a torch
+with or without CUDA behaves the same. The index keeps devices apart on the C++ side too: a factory that C++ itself
+calls with ``meta:3`` belongs on ``cuda:3``, whereas a program's own ``meta`` has no index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.virtual import private
+
+if TYPE_CHECKING:
+    from gonogo.virtual.memory import Cell
+
+CPU = torch.device("cpu")
+META = torch.device("meta")
+_CPU_TOLD_AS = 100
+"""The index under which C++ is told of the CPU; no machine has that many accelerators."""
+
+Spec = tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]
+
+
+def told_device(device: torch.device) -> torch.device:
+    """The ``meta:N`` device by which C++ knows a virtual device."""
+    return torch.device("meta", _CPU_TOLD_AS if device.type == "cpu" else device.index or 0)
+
+
+class Kernel:
+    """Whether a meta kernel is running: then a virtual tensor's device is ``meta`` to Python as well."""
+
+    running = False
+
+
+class VirtualTensor(torch.Tensor):
+    """A tensor on a virtual device. Made by :func:`new_virtual` and :func:`alias_of` only."""
+
+    __slots__ = ("_device", "_spec", "cell")
+    _device: torch.device
+    _spec: Spec | None
+    cell: Cell
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    accelerator_type = "cuda"
+    """Device type of the accelerators; set once a process."""
+    mode: Any = None
+    """The dispatch mode that serves operators on virtual tensors; set once a process."""
+    accelerator_index: Any = None
+    """Answers the current accelerator's index."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Reached only where the mode is not active (another thread, a data pipeline): enter it."""
+        if not all(issubclass(t, VirtualTensor) or t is torch.Tensor or t is torch.nn.Parameter for t in types):
+            return NotImplemented
+        with cls.mode:
+            return func(*args, **(kwargs or {}))
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, strides, dtype, device: what an operator's output can depend on."""
+        spec = self._spec
+        if spec is None:
+            spec = self._spec = (self.shape, self.stride(), self.dtype, self._device)
+        return spec
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The virtual device; ``meta`` while a meta kernel runs."""
+        return META if Kernel.running else self._device
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        """Whether the virtual device is a CUDA one."""
+        return self._device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:  # type: ignore[override]
+        """Whether the virtual device is the CPU."""
+        return self._device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:  # type: ignore[override]
+        """False to the program; True to a meta kernel."""
+        return Kernel.running
+
+    @property
+    def data(self) -> torch.Tensor:  # type: ignore[override]
+        """As of a real tensor: shares storage, knows no autograd."""
+        return private.get_data(self)
+
+    @data.setter
+    def data(self, new: torch.Tensor) -> None:
+        if not isinstance(new, VirtualTensor):
+            new = VirtualTensor.mode.virtualise(new)
+        private.set_data(self, new)
+        self._device, self.cell, self._spec = new._device, new.cell, None
+
+    def get_device(self) -> int:
+        """Index of the accelerator, -1 on the CPU."""
+        return -1 if self._device.type == "cpu" else self._device.index or 0
+
+    def data_ptr(self) -> int:
+        """The address that the replayed allocator gave the storage, plus the offset. Nothing lies there."""
+        return self.cell.address + self.storage_offset() * self.element_size() if self.numel() else 0
+
+    def type(self, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        """As ``Tensor.type``: the legacy type's name, or a conversion."""
+        if dtype is None:
+            plain = private.legacy_type_name(self.dtype)
+            return plain if self._device.type == "cpu" else plain.replace("torch.", f"torch.{self._device.type}.")
+        if isinstance(dtype, str) or not isinstance(dtype, torch.dtype):
+            name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+            wanted = private.dtype_of_legacy_type(name)
+            device = CPU if f".{self.accelerator_type}." not in name else None
+            return self.to(device=device or self._accelerator(), dtype=wanted, non_blocking=non_blocking)
+        return self.to(dtype=dtype, non_blocking=non_blocking)
+
+    def _accelerator(self) -> torch.device:
+        return torch.device(self.accelerator_type, self.accelerator_index())
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``Tensor.to``. C++ would compare with the device it was told of, so a move to where we are is dropped."""
+        if args and isinstance(args[0], torch.Tensor):
+            other, *rest = args
+            return self.to(other.device, other.dtype, *rest, **kwargs)
+        memory_format = kwargs.pop("memory_format", None)
+        copy = kwargs.pop("copy", False)
+        if len(args) > 3:
+            *args, copy = args  # type: ignore[assignment]
+        device, dtype, non_blocking, _ = private.parse_to(*args, **kwargs)
+        if device is not None:
+            device = resolve(device)
+        if not copy and device in (None, self._device) and dtype in (None, self.dtype):
+            if memory_format in (None, torch.preserve_format) or self.is_contiguous(memory_format=memory_format):
+                return self
+        return private.to_copy(
+            self, device or self._device, dtype or self.dtype, non_blocking, memory_format or torch.preserve_format
+        )
+
+    def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> Any:
+        """As ``Tensor.cpu``."""
+        return self.to("cpu", memory_format=memory_format)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format) -> Any:
+        """As ``Tensor.cuda``."""
+        where = torch.device("cuda", device) if isinstance(device, int) else device or "cuda"
+        return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
+
+    def pin_memory(self, device: Any = None) -> Any:
+        """As ``Tensor.pin_memory``: a pinned copy, unless it is pinned already."""
+        if self._device.type != "cpu":
+            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+        return self if self.cell.pinned else VirtualTensor.mode.pinned_copy(self)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the storage was pinned."""
+        return self.cell.pinned
+
+    def is_shared(self) -> bool:
+        """CUDA tensors are shareable; a virtual CPU tensor never lies in shared memory."""
+        return self._device.type != "cpu"
+
+    def share_memory_(self) -> Any:
+        """Shared memory makes no difference where there is no memory."""
+        return self
+
+    def record_stream(self, stream: Any) -> None:
+        """Streams don't reorder a rehearsal."""
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The known values; where they are not known, zeros, with the assumption recorded."""
+        if self._device.type != "cpu" and not force:
+            raise TypeError(
+                f"can't convert {self._device} device type tensor to numpy. "
+                "Use Tensor.cpu() to copy the tensor to host memory first."
+            )
+        if self.requires_grad and not force and torch.is_grad_enabled():
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return VirtualTensor.mode.values_or_assumed(self).numpy()
+
+    def __array__(self, dtype: Any = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def tolist(self) -> Any:
+        """The known values; where they are not known, assumed ones."""
+        return VirtualTensor.mode.values_or_assumed(self).tolist()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        known = None if Kernel.running else VirtualTensor.mode.known_values(self)
+        if known is not None and known.numel() <= 1000:
+            text = repr(known)
+            return text if self._device.type == "cpu" else f"{text[:-1]}, device='{self._device}')"
+        return f"tensor(..., device='{self._device}', size={tuple(self.shape)}, dtype={self.dtype})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        import copy
+
+        with torch.no_grad():
+            new = self.clone()
+        memo[id(self)] = new
+        new.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        new.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            new.grad = copy.deepcopy(self.grad, memo)
+        if isinstance(self, torch.nn.Parameter):
+            VirtualTensor.mode.memory.recategorise(new.cell, "parameters")
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled as its metadata; read back, it is a tensor of unknown values (or of its known ones, if few)."""
+        known = VirtualTensor.mode.known_values(self)
+        numbers = known.contiguous().clone().numpy().tobytes() if private.is_small_numeric(known) else None
+        state = (tuple(self.shape), self.stride(), self.dtype, str(self._device), self.requires_grad, numbers)
+        return rebuild, (*state, isinstance(self, torch.nn.Parameter))
+
+
+def resolve(device: Any) -> torch.device:
+    """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
+    if isinstance(device, int):
+        return torch.device(VirtualTensor.accelerator_type, device)
+    device = torch.device(device)
+    if device.type == "meta" and device.index is not None:  # C++ names a virtual device
+        if device.index == _CPU_TOLD_AS:
+            return CPU
+        return torch.device(VirtualTensor.accelerator_type, device.index)
+    if device.type == VirtualTensor.accelerator_type and device.index is None:
+        return torch.device(device.type, VirtualTensor.accelerator_index())
+    return CPU if device.type == "cpu" else device
+
+
+def new_virtual(
+    shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
+) -> VirtualTensor:
+    """A virtual tensor with a storage of its own; the caller gives it a cell."""
+    tensor = private.make_wrapper(VirtualTensor, shape, strides, dtype, told_device(device), device, requires_grad)
+    tensor._device = device
+    tensor._spec = None
+    return tensor
+
+
+def alias_of(view: torch.Tensor, base: VirtualTensor) -> VirtualTensor:
+    """``view`` (a plain tensor that shares ``base``'s storage) as a virtual tensor on the same device and cell."""
+    tensor: VirtualTensor = torch.Tensor._make_subclass(VirtualTensor, view, False)
+    tensor._device = base._device
+    tensor._spec = None
+    tensor.cell = base.cell
+    return tensor
+
+
+def rebuild(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: torch.dtype,
+    device: str,
+    requires_grad: bool,
+    numbers: bytes | None,
+    is_parameter: bool,
+) -> torch.Tensor:
+    """The inverse of pickling a virtual tensor."""
+    if numbers is not None:
+        tensor = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).to(device)
+    else:
+        tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)

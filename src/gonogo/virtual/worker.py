@@ -1,0 +1,112 @@
+"""The worker's frame: reads the plan, reports progress, and writes the record whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from gonogo.evidence.rehearsal import Outcome, RankRecord
+from gonogo.virtual.failure import stack_of_main_thread
+from gonogo.virtual.plan import Progress, WorkerPlan
+from gonogo.virtual.session import Session
+from gonogo.virtual.tensor import CPU
+
+_INTERVAL = 0.5
+TRACE = "GONOGO_TRACE_AUTOGRAD"
+
+
+def main(plan_path: str) -> NoReturn:
+    """Rehearse one rank as the plan says; the process ends with status 0 where a record was written."""
+    plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
+    if os.environ.get(TRACE):
+        plan = msgspec.structs.replace(plan, trace_autograd=True)
+    random.seed(0)
+    status = 70
+    try:
+        session = Session(plan)
+        _write_on_signal(session)
+        stop = _report_progress(session)
+        with session:
+            record = session.run()
+        stop()
+        if session.wants_trace(record):
+            os.environ[TRACE] = "1"
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.execv(sys.executable, [sys.executable, "-m", "gonogo.virtual", plan_path])
+        if record.failure is not None:
+            print(record.failure.traceback, file=sys.stderr)
+        write(plan, record)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)  # the program's own exit handlers (loggers, process groups) may wait for what does not exist
+
+
+def write(plan: WorkerPlan, record: RankRecord) -> None:
+    """Write the record: whole, or not at all."""
+    target = plan.record
+    partial = f"{target}.partial"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(descriptor, msgspec.json.encode(record))
+    finally:
+        os.close(descriptor)
+    os.replace(partial, target)
+
+
+def _write_on_signal(session: Session) -> None:
+    """SIGTERM (the time is over) and SIGINT (the user's) write what is known, and where the program was."""
+
+    def end(number: int, frame: Any) -> None:
+        outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
+        record = session.record(outcome)
+        stack = [f for f in stack_of_main_thread() if "gonogo" not in f.path]
+        record.events.append("the program was at: " + " < ".join(f"{f.path}:{f.line}" for f in reversed(stack[-6:])))
+        record.stack = list(stack)
+        with contextlib.suppress(OSError):
+            write(session.plan, record)
+        os._exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
+def _report_progress(session: Session) -> Any:
+    """Append a line of progress twice a second, from a thread of our own."""
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(_INTERVAL):
+            device = session.memory.devices.get(session.device)
+            host = session.memory.devices.get(CPU)
+            line = Progress(
+                rank=session.plan.rank,
+                phase=session.life.phase,
+                step=session.life.step,
+                operators=session.mode.operators,
+                device_bytes=device.live if device else 0,
+                host_bytes=host.live if host else 0,
+                activity=session.life.describe(session.modules.current),
+            )
+            with contextlib.suppress(OSError):
+                descriptor = os.open(session.plan.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+                os.write(descriptor, msgspec.json.encode(line) + b"\n")
+                os.close(descriptor)
+
+    thread = threading.Thread(target=report, daemon=True, name="gonogo-progress")
+    thread.is_gonogo = True  # type: ignore[attr-defined]
+    thread.start()
+    return ended.set
