@@ -52,8 +52,9 @@ def mismatch_in_message(message: str) -> DeviceMismatch | None:
         if found := wording.search(message):
             return DeviceMismatch((found.group(1), found.group(2)), named)
     if found := _INDEXED.search(message):
+        # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
         indexed = found.group(1)
-        return DeviceMismatch((indexed, "cuda" if indexed == "cpu" else "cpu"), "indices")
+        return DeviceMismatch((indexed, "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"), "indices")
     if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
         return DeviceMismatch(("cuda", "cpu"), "weight" if found.group(1) else "input")
     if _TENSORS_OF_NPU in message:

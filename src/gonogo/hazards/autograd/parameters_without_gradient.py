@@ -83,8 +83,7 @@ class ParametersWithoutGradient(Hazard):
         adapters = [name for name in names if "lora_" in name or "adapter" in name]
         reconnect = Text(
             en="Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part "
-            "if "
-            "it is not to be trained",
+            "if it is not to be trained",
             zh="检查 {module} 的输出是否经过 detach()、torch.no_grad()，或没有进入损失；若不训练该部分，请冻结它",
         ).format(module=names[0].rpartition(".")[0] or "?")
         inputs = Text(

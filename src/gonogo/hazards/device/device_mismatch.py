@@ -168,26 +168,25 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         cures.append(
             Text(
                 en="deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
-                "the "
-                "GPU: give the others device= too, or build this part outside of it",
+                "the GPU: give the others device= too, or build this part outside of it",
                 zh="deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU："
                 "其他函数也请写明 device=，或在其外构建这一部分",
             )
         )
     if caller is not None and caller.owner == "library":
         package = _package(caller.path)
-        version = failed.first.versions.get(package, "")
+        version = failed.first.versions.get(package or "")
         cures.append(
             Text(
-                en="The line is in {package} {version}, not in your code: try another version of it, or leave out the "
+                en="The line is in {package}, not in your code: try another version of it, or leave out the "
                 "feature that runs it",
-                zh="出错的行在 {package} {version} 中而不在您的代码中：尝试其他版本，或不使用触发它的功能",
-            ).format(package=package, version=version)
+                zh="出错的行在 {package} 中而不在您的代码中：尝试其他版本，或不使用触发它的功能",
+            ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
         )
     return tuple(cures)
 
 
-def _package(path: str) -> str:
-    """The package that a file in ``site-packages`` belongs to."""
-    _, found, inside = path.replace("\\", "/").rpartition("site-packages/")
-    return inside.partition("/")[0].removesuffix(".py") if found else "a library"
+def _package(path: str) -> str | None:
+    """The package that a file in ``site-packages`` (Debian: ``dist-packages``) belongs to, or None."""
+    inside = path.replace("\\", "/").rpartition("-packages/")
+    return inside[2].partition("/")[0].removesuffix(".py") if inside[1] else None

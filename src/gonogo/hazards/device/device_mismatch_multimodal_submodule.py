@@ -13,8 +13,8 @@ from gonogo.hazards._rehearsed import describe, failed_ranks, failure_places, la
 
 # Parts of an any-to-any model that speak, hear or see beside the language model that is trained.
 _SUBMODULE = re.compile(
-    r"talker|token2wav|code2wav|bigvgan|vocoder|audio_tower|audio_encoder|speech_encoder|speech_decoder|\btts\b"
-    r"|vision_tower|\bvisual\b|image_encoder",
+    r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?(?:tower|encoder|decoder|model)"
+    r"|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
 

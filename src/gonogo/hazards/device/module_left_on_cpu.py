@@ -78,8 +78,7 @@ class ModuleLeftOnCpu(Hazard):
         yield self.finding(
             Text(
                 en="{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step "
-                "of "
-                "the rehearsal used them.",
+                "of the rehearsal used them.",
                 zh="有 {count} 个参数与 buffer 在 CPU 上，而模型在 {device} 上：{modules}。排练的各步都没有用到它们。",
             ).format(count=len(first.left_on_cpu), device=first.device, modules=few(modules)),
             certainty=Certainty.LIKELY,

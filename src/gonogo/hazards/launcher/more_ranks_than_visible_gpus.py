@@ -77,8 +77,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             yield self.finding(
                 Text(
                     en="{count} processes are started on a node; the one with local rank {local} takes GPU {local}, "
-                    "which "
-                    "is not visible.",
+                    "which is not visible.",
                     zh="每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
                 ).format(count=record.ranks_per_node, local=failed.first.local_rank),
                 cure=(

@@ -34,20 +34,20 @@ class GpuShortage:
         return self.shortage.allocated_bytes + self.shortage.requested_bytes
 
     @property
-    def _ended_at_shortage(self) -> bool:
+    def ended_at_shortage(self) -> bool:
         """True where the rehearsal stopped when memory ran out, so that no later peak is known."""
         return self.memory.peak_allocated_bytes < self._wanted_at_shortage
 
     @property
     def by_category(self) -> dict[str, int]:
         """Bytes by category at the peak where the rehearsal went on to it, else when memory ran out."""
-        return (self._ended_at_shortage and self.shortage.by_category) or self.memory.by_category
+        return (self.ended_at_shortage and self.shortage.by_category) or self.memory.by_category
 
     def _bytes_of(self, categories: tuple[str, ...]) -> int:
         """Bytes of these categories together; a request that ended it counts for the phase that made it."""
         held = sum(self.by_category.get(category, 0) for category in categories)
         for_states = self.shortage.phase in _PHASES_OF_STATES
-        if self._ended_at_shortage and for_states == (categories == MODEL_STATES):
+        if self.ended_at_shortage and for_states == (categories == MODEL_STATES):
             held += self.shortage.requested_bytes
         return held
 
@@ -90,11 +90,19 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 
 def title(short: GpuShortage, what: Text) -> Text:
-    """``Model states overfill the GPU: 155.9 GiB are needed, an H100-80G has 79.6 GiB``."""
+    """``Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB, 1.2 GiB of it taken …``."""
     return Text(
-        en="{what}: the run needs {need}, an {name} has {total}",
-        zh="{what}：需要 {need}，而 {name} 只有 {total}",
-    ).format(what=what, need=size(short.need), name=short.record.accelerator.name, total=size(short.memory.total_bytes))
+        en="{what}: the run needs {least}{need}, an {name} has {total}, "
+        "{allowance} of it taken by context and libraries",
+        zh="{what}：{least}需要 {need}，而 {name} 有 {total}，其中 {allowance} 被上下文与库占用",
+    ).format(
+        what=what,
+        least=Text("at least ", "至少") if short.ended_at_shortage else "",
+        need=size(short.need),
+        name=short.record.accelerator.name,
+        total=size(short.memory.total_bytes),
+        allowance=size(short.memory.allowance_bytes),
+    )
 
 
 def cause(short: GpuShortage) -> Text:
@@ -102,11 +110,10 @@ def cause(short: GpuShortage) -> Text:
     shortage, held = short.shortage, short.by_category
     text = Text(
         en="In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated "
-        "and "
-        "{reserved} reserved of {capacity}: {total} less {allowance} for the context and libraries. What the run needs "
-        "at its peak: {categories}.{modules}",
+        "and {reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
+        "{categories}.{modules}",
         zh="在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
-        "{reserved}，可用上限 {capacity}：总量 {total} 减去上下文与库占用的 {allowance}。峰值时的构成：{categories}。"
+        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成：{categories}。"
         "{modules}",
     ).format(
         phase=PHASES[shortage.phase],
@@ -198,11 +205,10 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which divides what stage {stage} keeps whole over "
-                    f"the "
-                    f"{world} ranks",
-                    zh=f"使用 ZeRO-3（zero_optimization.stage: 3），把第 {stage} 阶段不切分的部分"
-                    f"切分到 {world} 个 rank",
+                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which divides over the {world} ranks what each of "
+                    "them now keeps whole",
+                    zh="使用 ZeRO-3（zero_optimization.stage: 3），"
+                    f"把现在每个 rank 都完整保存的部分切分到 {world} 个 rank",
                 ),
                 replicated * (world - 1) // world,
             )
@@ -213,8 +219,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
             Remedy(
                 Text(
                     en=f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu; takes at least {host} "
-                    f"of "
-                    "a node's memory)",
+                    "of a node's memory)",
                     zh=f"卸载优化器（zero_optimization.offload_optimizer.device: cpu；"
                     f"每个节点至少再占 {host} 主机内存）",
                 ),
@@ -250,7 +255,14 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
             gradients + optimizer,
         )
     )
-    return remedies
+    remedies.append(larger_device(short))
+    return [remedy for remedy in remedies if remedy.frees != 0]
+
+
+def larger_device(short: GpuShortage) -> Remedy:
+    """The memory that an accelerator needs to have for the run as it is."""
+    needed = size(short.need + short.memory.allowance_bytes)
+    return Remedy(Text(f"Take a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(short: GpuShortage, divided: int) -> int | None:

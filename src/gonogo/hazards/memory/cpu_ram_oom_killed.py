@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
 from gonogo.evidence.rehearsal import HostMemory, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
@@ -80,29 +80,27 @@ class CpuRamOomKilled(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """The fullest node, estimated from the ranks of it that were run, against its memory."""
         limit = record.host_memory_bytes
-        nodes = _nodes(record)
+        nodes = host_memory_by_node(record)
         if limit is None or not nodes:
             return
-        node = max(nodes, key=lambda node: node.total)
-        if node.total <= _HEADROOM * limit:
+        node = max(nodes, key=lambda each: each.peak_bytes)
+        if node.peak_bytes <= _HEADROOM * limit:
             return
         worst, host = node.fullest
-        over = node.total > limit
+        over = node.peak_bytes > limit
         yield self.finding(
             Text(
                 en="The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
-                "{rank} peaks at {peak}, in {phase}: {categories}. Python, the CUDA contexts, data workers and the "
-                "page "
-                "cache come on top.",
+                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers "
+                "and the page cache come on top.",
                 zh="一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}"
-                "rank {rank} 在{phase}时"
-                "达到峰值 {peak}：{categories}。Python、CUDA 上下文、数据进程与页缓存另计。",
+                "rank {rank} 在{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
             ).format(
-                ranks=node.size,
-                total=size(node.total),
-                pinned=size(node.pinned),
+                ranks=node.ranks,
+                total=size(node.peak_bytes),
+                pinned=size(node.pinned_bytes),
                 limit=size(limit),
-                basis=node.basis,
+                basis=_basis(node),
                 rank=worst.rank,
                 peak=size(host.peak_bytes),
                 phase=PHASES[host.peak_phase],
@@ -112,76 +110,43 @@ class CpuRamOomKilled(Hazard):
             title=Text(
                 en="Host memory runs out: a node needs {total} and has {limit}",
                 zh="主机内存不足：节点需要 {total}，只有 {limit}",
-            ).format(total=size(node.total), limit=size(limit))
+            ).format(total=size(node.peak_bytes), limit=size(limit))
             if over
             else Text(
                 en="Host memory is all but full: a node needs {total} of {limit}",
                 zh="主机内存几乎用满：节点需要 {total}，共有 {limit}",
-            ).format(total=size(node.total), limit=size(limit)),
-            certainty=node.certainty(limit),
+            ).format(total=size(node.peak_bytes), limit=size(limit)),
+            certainty=_certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=_cures(record, worst, host, int(node.total / _HEADROOM) - limit),
+            cure=_cures(record, worst, host, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
 
-@dataclass(frozen=True)
-class _Node:
-    """One node: the ranks of it that were run, and how many it has."""
-
-    run: tuple[tuple[RankRecord, HostMemory], ...]
-    size: int
-
-    @property
-    def _factor(self) -> float:
-        """What the ranks that were run are multiplied by: the others are taken to be like their average."""
-        return self.size / len(self.run)
-
-    @property
-    def total(self) -> int:
-        return int(sum(host.peak_bytes for _, host in self.run) * self._factor)
-
-    @property
-    def pinned(self) -> int:
-        return int(sum(host.peak_pinned_bytes for _, host in self.run) * self._factor)
-
-    @property
-    def fullest(self) -> tuple[RankRecord, HostMemory]:
-        return max(self.run, key=lambda pair: pair[1].peak_bytes)
-
-    @property
-    def basis(self) -> Text:
-        if len(self.run) == self.size:
-            return Text("All of them were run.", "所有 rank 均已排练。")
-        return Text(
-            en="{run} of them {were} run; the other {rest} are taken to be alike.",
-            zh="排练了其中 {run} 个，其余 {rest} 个按相同计。",
-        ).format(run=len(self.run), were="was" if len(self.run) == 1 else "were", rest=self.size - len(self.run))
-
-    def certainty(self, limit: int) -> Certainty:
-        """Certain where the ranks that were run prove it.
-
-        They do where they alone overfill the node, or where the least of them, taken for all, does. The latter says
-        nothing where only the node's first rank was run and it peaks in loading or saving: there libraries make the
-        first rank do what the others do not (read the weights, gather the model).
-        """
-        if sum(host.peak_bytes for _, host in self.run) > limit:
-            return Certainty.CERTAIN
-        only_first = all(rank.local_rank == 0 for rank, _ in self.run)
-        if only_first and any(host.peak_phase in ("load", "save") for _, host in self.run):
-            return Certainty.LIKELY if self.total > limit else Certainty.POSSIBLE
-        if min(host.peak_bytes for _, host in self.run) * self.size > limit:
-            return Certainty.CERTAIN
-        return Certainty.LIKELY if self.total > limit else Certainty.POSSIBLE
+def _certainty(node: NodeHostMemory, limit: int) -> Certainty:
+    if node.proven_bytes > limit:
+        return Certainty.CERTAIN
+    return Certainty.LIKELY if node.peak_bytes > limit else Certainty.POSSIBLE
 
 
-def _nodes(record: RehearsalRecord) -> list[_Node]:
-    size_of_node = max(record.ranks_per_node, 1)
-    by_node: dict[int, list[tuple[RankRecord, HostMemory]]] = {}
-    for rank in record.ranks:
-        if rank.host is not None and rank.host.peak_bytes:
-            by_node.setdefault(rank.rank // size_of_node, []).append((rank, rank.host))
-    return [_Node(tuple(run), size_of_node) for run in by_node.values()]
+def _basis(node: NodeHostMemory) -> Text:
+    if not node.estimated:
+        return Text("All of them were run.", "所有 rank 均已排练。")
+    first_only = all(rank.local_rank == 0 for rank, _ in node.run) and node.fullest[1].peak_phase in ("load", "save")
+    return Text(
+        en="{run} of them {were} run; the other {rest} are taken to be alike{though}.",
+        zh="排练了其中 {run} 个，其余 {rest} 个按相同计{though}。",
+    ).format(
+        though=Text(
+            ", though in loading and saving a node's first rank may do what the others do not",
+            "，但加载与保存时节点的首个 rank 可能做得比其他 rank 多",
+        )
+        if first_only
+        else "",
+        run=len(node.run),
+        were="was" if len(node.run) == 1 else "were",
+        rest=node.ranks - len(node.run),
+    )
 
 
 def _cures(record: RehearsalRecord, rank: RankRecord, host: HostMemory, missing: int) -> tuple[Text, ...]:

@@ -114,8 +114,7 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
             gpu.Remedy(
                 Text(
                     en=f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
-                    f"accumulation "
-                    "raised in proportion",
+                    "accumulation raised in proportion",
                     zh=f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
                 ),
                 short.activations * (batch - fits) // batch,
@@ -142,4 +141,5 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
             None,
         )
     )
+    remedies.append(gpu.larger_device(short))
     return remedies

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from gonogo.evidence.host_memory import host_memory_by_node
+from gonogo.evidence.rehearsal import AcceleratorFacts, HostMemory, Phase, RankRecord, RehearsalRecord
+
+
+def record(*peaks: tuple[int, int, Phase], ranks_per_node: int = 8, nodes: int = 1) -> RehearsalRecord:
+    """A rehearsal of the ranks in ``peaks``: (rank, peak, its phase)."""
+    return RehearsalRecord(
+        command=[],
+        cwd="/",
+        world_size=ranks_per_node * nodes,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        accelerator=AcceleratorFacts("H100-80G", "cuda", 80, 1),
+        steps=2,
+        host_memory_bytes=None,
+        ranks=[
+            RankRecord(
+                rank, rank % ranks_per_node, "cuda:0", "completed", host=HostMemory(peak, peak // 2, phase, 1, {})
+            )
+            for rank, peak, phase in peaks
+        ],
+    )
+
+
+def test_all_ranks_run() -> None:
+    (node,) = host_memory_by_node(record((0, 10, "step"), (1, 14, "step"), ranks_per_node=2))
+    assert (node.peak_bytes, node.pinned_bytes, node.proven_bytes) == (24, 12, 24)
+    assert not node.estimated
+    assert node.fullest[0].rank == 1
+
+
+def test_the_first_rank_speaks_for_the_others_in_training() -> None:
+    (node,) = host_memory_by_node(record((0, 10, "step")))
+    assert (node.peak_bytes, node.proven_bytes) == (80, 80)
+    assert node.estimated
+
+
+def test_the_first_rank_proves_only_itself_in_loading_and_saving() -> None:
+    for phase in ("load", "save"):
+        (node,) = host_memory_by_node(record((0, 10, phase)))  # type: ignore[arg-type]
+        assert (node.peak_bytes, node.proven_bytes) == (80, 10)
+
+
+def test_another_rank_speaks_for_those_not_run() -> None:
+    (node,) = host_memory_by_node(record((0, 30, "save"), (1, 10, "save")))
+    assert (node.peak_bytes, node.proven_bytes) == (30 + 7 * 10, 30 + 7 * 10)
+
+
+def test_peaks_in_different_phases_prove_only_the_largest() -> None:
+    (node,) = host_memory_by_node(record((0, 30, "save"), (1, 10, "step"), ranks_per_node=2))
+    assert (node.peak_bytes, node.proven_bytes) == (40, 30)
+
+
+def test_nodes_are_apart() -> None:
+    nodes = host_memory_by_node(record((0, 30, "step"), (9, 10, "step"), nodes=2))
+    assert [node.peak_bytes for node in nodes] == [30 + 7 * 10, 8 * 10]
+
+
+def test_nothing_measured() -> None:
+    assert host_memory_by_node(record()) == []
