@@ -15,15 +15,15 @@ SAME = "Expected all tensors to be on the same device"
     [
         (f"{SAME}, but found at least two devices, cuda:0 and cpu!", ("cuda:0", "cpu"), None),
         (
-            f"{SAME}, but found at least two devices, cuda:3 and cuda:0! (when checking argument for argument target in "
-            "method wrapper_CUDA_nll_loss_forward)",
+            f"{SAME}, but found at least two devices, cuda:3 and cuda:0! (when checking argument for argument target "
+            "in method wrapper_CUDA_nll_loss_forward)",
             ("cuda:3", "cuda:0"),
             "target",
         ),
         (f"{SAME}, but found at least two devices, npu:0 and cpu!", ("npu:0", "cpu"), None),
         (
-            f"{SAME}, but got weight is on cpu, different from other tensors on cuda:0 (when checking argument in method "
-            "wrapper_CUDA__native_layer_norm)",
+            f"{SAME}, but got weight is on cpu, different from other tensors on cuda:0 (when checking argument in "
+            "method wrapper_CUDA__native_layer_norm)",
             ("cpu", "cuda:0"),
             "weight",
         ),
