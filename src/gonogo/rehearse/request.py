@@ -1,0 +1,27 @@
+"""What a rehearsal is asked for: the command line's options, as they were given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RehearsalRequest:
+    """One call of ``gonogo rehearse``.
+
+    ``command`` is what the user would launch, word by word. ``gpus`` and ``host_memory`` are as typed
+    (``8xH100-80G``, ``1T``), ``ranks`` is ``0``, ``0,3`` or ``all``, ``timeout`` is in seconds and counts for the
+    whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``.
+    """
+
+    command: list[str]
+    gpus: str | None = None
+    nodes: int | None = None
+    host_memory: str | None = None
+    ranks: str = "0"
+    steps: int = 2
+    timeout: float = 600.0
+    environment: Path | None = None
+    with_packages: tuple[str, ...] = ()
+    keep: Path | None = None

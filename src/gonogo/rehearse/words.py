@@ -1,0 +1,146 @@
+"""The words of a command line: what stands before the program that it runs, and what Python is told."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Literal
+
+_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
+_PYTHON = re.compile(r"^python(\d+(\.\d+)*)?$")
+SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
+
+# Programs that run the command after them, with the options that take a word of their own.
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
+    "nohup": frozenset(),
+    "time": frozenset({"-f", "--format", "-o", "--output"}),
+    "exec": frozenset({"-a"}),
+    "command": frozenset(),
+    "nice": frozenset({"-n", "--adjustment"}),
+    "ionice": frozenset({"-c", "-n", "--class", "--classdata"}),
+    "setsid": frozenset(),
+    "stdbuf": frozenset({"-i", "-o", "-e", "--input", "--output", "--error"}),
+    "timeout": frozenset({"-k", "-s", "--kill-after", "--signal"}),
+    "numactl": frozenset({"-N", "-m", "-C", "-i", "-p"}),
+    "taskset": frozenset(),
+}
+# Words of the wrapper's own that stand between its options and the command.
+_OPERANDS = {"timeout": 1, "taskset": 1}
+
+# Python's options that take a word of their own; see `python --help`.
+_PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+@dataclass(frozen=True)
+class PlainCommand:
+    """A command without what stands before it. ``words[0]`` is the program."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    cleared: bool = False
+    """``env -i``: nothing of the environment is handed on."""
+    chdir: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's name without its folder; empty where there is no program."""
+        return PurePath(self.words[0]).name if self.words else ""
+
+
+def without_prefix(words: Sequence[str]) -> PlainCommand:
+    """The command behind ``VAR=x``, ``env``, ``nohup``, ``time`` and other programs that only run another."""
+    rest = list(words)
+    environment: dict[str, str] = {}
+    removed: list[str] = []
+    cleared = False
+    chdir: str | None = None
+    while rest:
+        while rest and _ASSIGNMENT.match(rest[0]):
+            name, _, value = rest.pop(0).partition("=")
+            environment[name] = value
+        if not rest:
+            break
+        wrapper = PurePath(rest[0]).name
+        if wrapper not in _WRAPPERS:
+            break
+        rest.pop(0)
+        while rest and rest[0].startswith("-") and rest[0] != "--":
+            option = rest.pop(0)
+            value = rest.pop(0) if option in _WRAPPERS[wrapper] and rest else ""
+            if wrapper == "env":
+                if option in ("-i", "-", "--ignore-environment"):
+                    cleared = True
+                elif option in ("-u", "--unset"):
+                    removed.append(value)
+                elif option.startswith("--unset="):
+                    removed.append(option.partition("=")[2])
+                elif option in ("-C", "--chdir"):
+                    chdir = value
+                elif option.startswith("--chdir="):
+                    chdir = option.partition("=")[2]
+        if rest and rest[0] == "--":
+            rest.pop(0)
+        del rest[: _OPERANDS.get(wrapper, 0)]
+    return PlainCommand(tuple(rest), environment, tuple(removed), cleared, chdir)
+
+
+def is_python(name: str) -> bool:
+    """Whether a program's name (without its folder) is a Python interpreter's."""
+    return _PYTHON.match(name) is not None
+
+
+@dataclass(frozen=True)
+class PythonCommand:
+    """How ``python …`` is told what to run. ``target`` is a path, a module's name, or code."""
+
+    kind: Literal["script", "module", "code", "stdin", "none"]
+    target: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def python_command(arguments: Sequence[str]) -> PythonCommand:
+    """What a Python interpreter with those arguments runs (``none``: only prints, as with ``--version``)."""
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in _PYTHON_OPTIONS_WITH_VALUE:
+            del rest[:1]
+        elif word == "-":
+            return PythonCommand("stdin", arguments=tuple(rest))
+        elif word.startswith("--"):
+            if word in ("--version", "--help", "--help-all", "--help-env", "--help-xoptions"):
+                return PythonCommand("none")
+        elif word.startswith("-"):
+            found = _in_cluster(word[1:], rest)
+            if found is not None:
+                return found
+        else:
+            return PythonCommand("script", word, tuple(rest))
+    return PythonCommand("stdin")
+
+
+def _in_cluster(letters: str, rest: list[str]) -> PythonCommand | None:
+    """What short options written together (``-um``) come to; takes a value from ``rest`` where one of them needs it."""
+    for index, letter in enumerate(letters):
+        if letter in "mc":
+            attached = letters[index + 1 :]
+            target = attached or (rest.pop(0) if rest else "")
+            return PythonCommand("module" if letter == "m" else "code", target, tuple(rest))
+        if letter in "Vh?":
+            return PythonCommand("none")
+        if letter in "WX":
+            if not letters[index + 1 :]:
+                del rest[:1]
+            return None
+    return None
+
+
+def shown(words: Sequence[str], limit: int = 300) -> str:
+    """A command as a person would type it, cut where it is long."""
+    text = shlex.join(words)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
