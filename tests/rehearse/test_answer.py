@@ -8,7 +8,7 @@ import pytest
 import samples
 
 from gonogo.evidence.rehearsal import RehearsalRecord, Unsupported
-from gonogo.finding import Certainty, Finding, Report, Severity, Verdict
+from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.rehearse import answer as answer_module
 from gonogo.rehearse.answer import answer, was_interrupted
 from gonogo.rehearse.summary import host_per_node, rehearsal_object
@@ -100,12 +100,23 @@ def test_an_exception_that_nothing_explains_is_told(judged) -> None:
     assert "RuntimeError at /work/train.py:12" in why
 
 
-def test_a_node_of_ranks_not_run_is_estimated_from_the_neediest() -> None:
+def test_places_below_the_folder_are_named_as_seen_from_it(judged) -> None:
+    spans = (Span("/work/train.py", 41), Span("/workshop/train.py", 1), Span("/opt/venv/lib/x.py", 2))
+    rank = samples.rank_record(outcome="raised", failure=samples.failure())
+    report = judged(samples.rehearsal_record(rank, world_size=1), replace(samples.finding(), spans=spans))
+    assert [span.path for span in report.findings[0].spans] == ["train.py", "/workshop/train.py", "/opt/venv/lib/x.py"]
+    assert report.rehearsal is not None
+    assert report.rehearsal["ranks"][0]["failure"]["user_frame"]["path"] == "train.py"
+    assert report.rehearsal["ranks"][0]["failure"]["frames"][0]["path"] == "/work/train.py"
+
+
+def test_a_node_of_ranks_not_run_is_estimated() -> None:
     record = samples.rehearsal_record(samples.rank_record(0), world_size=8)
     assert host_per_node(record) == {
         "peak_bytes": 8 * 30 * GIB,
         "pinned_bytes": 8 * 10 * GIB,
         "capacity_bytes": 1024 * GIB,
+        "ranks": 8,
         "estimated": True,
     }
     every = samples.rehearsal_record()
@@ -113,6 +124,7 @@ def test_a_node_of_ranks_not_run_is_estimated_from_the_neediest() -> None:
         "peak_bytes": 60 * GIB,
         "pinned_bytes": 20 * GIB,
         "capacity_bytes": 1024 * GIB,
+        "ranks": 2,
         "estimated": False,
     }
     every.ranks = [samples.rank_record(host=None)]

@@ -6,7 +6,9 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import pytest
 import samples
 from hypothesis import HealthCheck, given, settings
@@ -15,10 +17,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from gonogo.errors import UserError
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Span, Text, Verdict
+from gonogo.rehearse.answer import answer
 from gonogo.report import FORMATS, print_to, render
 from gonogo.report.text import print_report
 
+RECORDS = sorted((Path(__file__).parent.parent / "hazards").glob("*/*.record.json"))
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 NASTY = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07[]m0;31\\/`|<>*_#\n\r\t\u202e\ud800\x00{}中"))
@@ -209,6 +214,20 @@ def test_on_a_terminal_only_styles_of_our_own_are_left(report: Report, width: in
     buffer = io.StringIO()
     print_report(report, Console(file=buffer, force_terminal=True, color_system="standard", width=width), "en")
     assert not OBEYED.search(re.sub(r"\x1b\[[0-9;]*m", "", buffer.getvalue()))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def test_records_of_every_hazard_are_told_in_every_format(path: Path) -> None:
+    report = answer(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord))
+    for language in ("en", "zh"):
+        text = render(report, "text", language)
+        for found in report.findings:
+            assert f"[{found.hazard}]" in text
+            assert all(f"{span.path}:{span.line}" in text for span in found.spans)
+        markdown = render(report, "markdown", language)
+        assert all(f"`{found.hazard}`" in markdown for found in report.findings)
+        document = json.loads(render(report, "json", language))
+        assert [found["hazard"] for found in document["findings"]] == [found.hazard for found in report.findings]
 
 
 def test_markup_in_untrusted_text_is_printed_as_it_stands() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
-from gonogo.finding import Report, Severity, Skipped, Text, verdict_of
+from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.hazard import findings_in_rehearsal
-from gonogo.rehearse.summary import rehearsal_object
+from gonogo.rehearse.summary import rehearsal_object, seen_from
 
 _PHASES: dict[Phase, Text] = {
     "load": Text("load", "加载"),
@@ -41,7 +42,7 @@ def answer(record: RehearsalRecord) -> Report:
     that a real run would reach was not reached, where something could not be rehearsed, or where a rank failed in a
     way that no hazard explains. Else GO.
     """
-    findings = findings_in_rehearsal(record)
+    findings = tuple(_seen_from(record.cwd, finding) for finding in findings_in_rehearsal(record))
     return Report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
@@ -50,6 +51,11 @@ def answer(record: RehearsalRecord) -> Report:
         skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks})),
         rehearsal=rehearsal_object(record),
     )
+
+
+def _seen_from(folder: str, finding: Finding) -> Finding:
+    """The finding with the paths of its places as they are seen from the folder."""
+    return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
 
 
 def was_interrupted(record: RehearsalRecord) -> bool:

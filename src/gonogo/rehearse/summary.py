@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gonogo.evidence.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal import CATEGORIES, DeviceMemory, Failure, Frame, RankRecord, RehearsalRecord
 
 
@@ -28,35 +29,25 @@ def rehearsal_object(record: RehearsalRecord) -> dict[str, Any]:
         "seconds": round(record.seconds, 3),
         "host_per_node": host_per_node(record),
         "versions": record.ranks[0].versions if record.ranks else {},
-        "ranks": [_rank_object(rank) for rank in record.ranks],
+        "ranks": [_rank_object(rank, record.cwd) for rank in record.ranks],
     }
 
 
 def host_per_node(record: RehearsalRecord) -> dict[str, Any] | None:
-    """Host memory of the fullest node: peaks of its ranks added up; None where no rank has a host record.
-
-    A rank that was not run is taken to need what the neediest that was run needs, and ``estimated`` says so. The
-    peaks of ranks need not fall together, so the sum is an upper bound.
-    """
-    measured = {rank.rank: rank.host for rank in record.ranks if rank.host is not None}
-    if not measured:
+    """Host memory of the fullest node of which a rank was run; None where no rank has a host record."""
+    fullest = max(host_memory_by_node(record), key=lambda node: node.peak_bytes, default=None)
+    if fullest is None:
         return None
-    neediest = max(measured.values(), key=lambda host: host.peak_bytes)
-    nodes = []
-    for node in range(record.nodes):
-        ranks = range(node * record.ranks_per_node, (node + 1) * record.ranks_per_node)
-        hosts = [measured.get(rank, neediest) for rank in ranks]
-        nodes.append((sum(host.peak_bytes for host in hosts), sum(host.peak_pinned_bytes for host in hosts)))
-    peak, pinned = max(nodes)
     return {
-        "peak_bytes": peak,
-        "pinned_bytes": pinned,
+        "peak_bytes": fullest.peak_bytes,
+        "pinned_bytes": fullest.pinned_bytes,
         "capacity_bytes": record.host_memory_bytes,
-        "estimated": len(measured) < record.world_size,
+        "ranks": fullest.ranks,
+        "estimated": fullest.estimated,
     }
 
 
-def _rank_object(rank: RankRecord) -> dict[str, Any]:
+def _rank_object(rank: RankRecord, cwd: str) -> dict[str, Any]:
     own = own_device(rank)
     return {
         "rank": rank.rank,
@@ -86,7 +77,7 @@ def _rank_object(rank: RankRecord) -> dict[str, Any]:
         "unused_parameters": list(rank.unused_parameters),
         "parameters_without_gradient": list(rank.parameters_without_gradient),
         "left_on_cpu": msgspec.to_builtins(rank.left_on_cpu),
-        "failure": _failure_object(rank.failure) if rank.failure else None,
+        "failure": _failure_object(rank.failure, cwd) if rank.failure else None,
         "events": list(rank.events),
     }
 
@@ -97,13 +88,19 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
 
 
-def _failure_object(failure: Failure) -> dict[str, Any]:
+def _failure_object(failure: Failure, cwd: str) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(failure),
-        "user_frame": _frame_object(failure.innermost("user")),
-        "library_frame": _frame_object(failure.innermost("library")),
+        "user_frame": _frame_object(failure.innermost("user"), cwd),
+        "library_frame": _frame_object(failure.innermost("library"), cwd),
     }
 
 
-def _frame_object(frame: Frame | None) -> dict[str, Any] | None:
-    return msgspec.to_builtins(frame) if frame else None
+def _frame_object(frame: Frame | None, cwd: str) -> dict[str, Any] | None:
+    return {**msgspec.to_builtins(frame), "path": seen_from(cwd, frame.path)} if frame else None
+
+
+def seen_from(folder: str, path: str) -> str:
+    """The path as it is seen from the folder: relative below it, else as it is."""
+    inside = f"{folder.rstrip('/')}/"
+    return path.removeprefix(inside) if folder else path

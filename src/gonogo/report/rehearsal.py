@@ -134,7 +134,7 @@ def _host(rehearsal: dict[str, Any], language: str) -> Table:
     per_rank = [
         (rank["rank"], (size(rank["host_peak_bytes"]), size(rank["host_pinned_peak_bytes"]), ""))
         for rank in rehearsal.get("ranks", [])
-        if rank.get("host_peak_bytes") is not None
+        if rank.get("host_peak_bytes")
     ]
     rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in _merged(per_rank)]
     node = rehearsal.get("host_per_node")
