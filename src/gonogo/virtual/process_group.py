@@ -1,0 +1,251 @@
+"""``torch.distributed`` for one rank of many: process groups without other processes.
+
+NCCL, HCCL and Gloo groups are made of torch's own ``fake`` backend, which runs no communication and opens no port;
+``get_backend`` goes on answering what the program asked for. Rendezvous keeps its own checks (``RANK``,
+``MASTER_ADDR``…), and gets a store in memory. Collectives reach the dispatch mode as ``c10d`` operators; those of
+Python objects are answered here, as though every rank had sent what this one sends.
+
+Replaces private names of torch.distributed: ``distributed_c10d._store_based_barrier``, ``_world.pg_map``,
+``_world.pg_backend_config``, ``rendezvous._create_c10d_store``. Tried on torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.virtual.patching import Patches
+
+rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
+Assume = Callable[[str], object]
+
+_SAME = "every rank sends the objects that this rank sends"
+_KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
+
+
+def install(assume: Assume) -> Callable[[], None]:
+    """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks."""
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
+
+    patches = Patches()
+    replaced: list[tuple[Any, Any]] = []
+
+    def replace(name: str, value: Any) -> None:
+        for module in (c10d, dist):
+            original = vars(module).get(name)
+            if original is not None and original is not value:
+                replaced.append((original, value))
+            patches.set(module, name, value)
+
+    for name, function in {**_groups(patches), **_object_collectives(assume)}.items():
+        replace(name, function)
+    for backend in ("nccl", "gloo"):
+        replace(f"is_{backend}_available", lambda: True)
+    replace("is_backend_available", _is_backend_available)
+    if not hasattr(c10d, "ProcessGroupNCCL"):
+        replace("ProcessGroupNCCL", _ProcessGroupNCCL)
+    patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
+    for store in ("TCPStore", "FileStore"):
+        replaced.append((getattr(dist, store), _MemoryStore))
+        patches.set(dist, store, _MemoryStore)
+        patches.set(rendezvous, store, _MemoryStore)
+    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: _MemoryStore())
+    patches.everywhere(replaced)
+    patches.on_undo(_destroy)
+    return patches.undo
+
+
+class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
+    """Stands for ``TCPStore`` and ``FileStore``: holds what this rank put in."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+
+class _ProcessGroupNCCL:
+    """Stands for ``ProcessGroupNCCL`` where torch has none: its options are taken, and change nothing."""
+
+    NCCL_CTA_POLICY_ZERO = 0
+
+    class Options:
+        """``ProcessGroupNCCL.Options``."""
+
+        def __init__(self, is_high_priority_stream: bool = False) -> None:
+            self.is_high_priority_stream = is_high_priority_stream
+            self.config = SimpleNamespace()
+
+
+def _destroy() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _is_backend_available(backend: str) -> bool:
+    return backend.lower() in _KNOWN_BACKENDS or backend.upper() in dist.Backend._plugins
+
+
+def _checked(backend: Any) -> str:
+    """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
+    name = "undefined" if backend is None else str(backend).lower()
+    for part in name.split(","):
+        single = part.rpartition(":")[2]
+        if single == "mpi":
+            raise RuntimeError(
+                "Distributed package doesn't have MPI built in. MPI is only included if you build PyTorch from source "
+                "on a host that has MPI installed."
+            )
+        if not _is_backend_available(single):
+            raise AssertionError(f"Unknown c10d backend type {single.upper()}")
+    return name
+
+
+def _groups(patches: Patches) -> dict[str, Any]:
+    """What makes groups, and what asks for more than the fake backend has."""
+    real_init, real_new_group = c10d.init_process_group, c10d.new_group
+
+    def name_group(group: Any, backend: str) -> Any:
+        """Have torch's own tables say which backend was asked for."""
+        if isinstance(group, dist.ProcessGroup):
+            store = c10d._world.pg_map[group][1]
+            c10d._world.pg_map[group] = (dist.Backend(backend), store)
+            config = {"undefined": "cpu:gloo,cuda:nccl", "hccl": "npu:hccl"}.get(backend, backend)
+            c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(dist.Backend(config)))
+        return group
+
+    def init_process_group(
+        backend: Any = None,
+        init_method: str | None = None,
+        timeout: Any = None,
+        world_size: int = -1,
+        rank: int = -1,
+        store: Any = None,
+        group_name: str = "",
+        pg_options: Any = None,
+        device_id: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if backend is None and device_id is not None:
+            backend = "nccl"
+        requested = _checked(backend)
+        if store is None:
+            method = init_method or "env://"
+            store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
+            init_method = None
+        real_init("fake", init_method, timeout, world_size, rank, store, group_name)
+        name_group(c10d._get_default_group(), requested)
+
+    def new_group(
+        ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        requested = _checked(backend) if backend is not None else str(c10d.get_backend())
+        kwargs.pop("device_id", None)
+        return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
+
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        if c10d._rank_not_in_group(group):
+            return
+        if c10d.get_backend(group) != dist.Backend.GLOO:
+            raise ValueError("monitored_barrier is only implemented for GLOO backend.")
+
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Any:
+        group = group or c10d._get_default_group()
+        if c10d._rank_not_in_group(group):
+            return None
+        options = c10d.BarrierOptions()
+        options.device = torch.device("cpu")
+        work = group.barrier(opts=options)
+        return work if async_op else None
+
+    return {
+        "init_process_group": init_process_group,
+        "new_group": new_group,
+        "monitored_barrier": monitored_barrier,
+        "barrier": barrier,
+    }
+
+
+def _object_collectives(assume: Assume) -> dict[str, Any]:
+    def copy(value: Any) -> Any:
+        """What arrives is a pickled copy; what can't be pickled can't be sent."""
+        return pickle.loads(pickle.dumps(value))
+
+    def is_outside(group: Any) -> bool:
+        return c10d._rank_not_in_group(group)
+
+    def source(src: Any, group: Any, group_src: Any) -> int:
+        if group_src is not None:
+            return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
+        return 0 if src is None else int(src)
+
+    def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+        if is_outside(group):
+            return
+        assume(_SAME)
+        for index in range(dist.get_world_size(group)):
+            object_list[index] = copy(obj)
+
+    def gather_object(
+        obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
+    ) -> None:
+        if is_outside(group):
+            return
+        mine = dist.get_rank()
+        c10d._validate_output_list_for_rank(mine, source(dst, group, group_dst), object_gather_list)
+        if mine == source(dst, group, group_dst):
+            assume(_SAME)
+            for index in range(dist.get_world_size(group)):
+                object_gather_list[index] = copy(obj)
+        else:
+            copy(obj)
+
+    def broadcast_object_list(
+        object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
+    ) -> None:
+        if is_outside(group):
+            return
+        if dist.get_rank() == source(src, group, group_src):
+            copy(object_list)
+        else:
+            assume(f"rank {source(src, group, group_src)} broadcasts the objects that this rank has in their place")
+
+    def scatter_object_list(
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: Any = None,
+        src: Any = None,
+        group: Any = None,
+        group_src: Any = None,
+    ) -> None:
+        if is_outside(group):
+            return
+        if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
+            raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
+        if dist.get_rank() == source(src, group, group_src):
+            scatter_object_output_list[0] = copy(scatter_object_input_list[dist.get_rank(group)])
+        elif scatter_object_input_list:
+            assume(f"rank {source(src, group, group_src)} scatters the objects that this rank would")
+            scatter_object_output_list[0] = copy(scatter_object_input_list[dist.get_rank(group)])
+        else:
+            assume(f"rank {source(src, group, group_src)} scatters the object that stands in the output list already")
+
+    def send_object_list(object_list: list[Any], dst: Any = None, group: Any = None, *args: Any, **kwargs: Any) -> None:
+        copy(object_list)
+
+    def recv_object_list(object_list: list[Any], src: Any = None, group: Any = None, *args: Any, **kwargs: Any) -> int:
+        assume("the objects received are those that stand in the list already")
+        return -1 if src is None else int(src)
+
+    return {
+        "all_gather_object": all_gather_object,
+        "gather_object": gather_object,
+        "broadcast_object_list": broadcast_object_list,
+        "scatter_object_list": scatter_object_list,
+        "send_object_list": send_object_list,
+        "recv_object_list": recv_object_list,
+    }
