@@ -1,0 +1,80 @@
+"""Something done to a package when the program imports it, so that nothing heavy is imported needlessly."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+Action = Callable[[ModuleType], None]
+
+
+class _Finder(MetaPathFinder):
+    """Finds nothing itself: lets the others find the module, and runs the actions once it has been executed."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, list[Action]] = defaultdict(list)
+        self._searching: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in self.actions or name in self._searching:
+            return None
+        self._searching.add(name)
+        try:
+            spec = find_spec(name)
+        finally:
+            self._searching.discard(name)
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, self.actions[name])
+        return spec
+
+
+class _Loader(Loader):
+    """The module's own loader, followed by the actions."""
+
+    def __init__(self, inner: Loader, actions: list[Action]) -> None:
+        self._inner = inner
+        self._actions = actions
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
+        self._inner.exec_module(module)
+        for action in self._actions:
+            action(module)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+_finder = _Finder()
+
+
+def after_import(name: str, action: Action) -> Callable[[], None]:
+    """Run ``action(module)`` when module ``name`` has been imported: at once where it already is.
+
+    Returns what takes the action off again (what it did stays done).
+    """
+    _finder.actions[name].append(action)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+
+    def forget() -> None:
+        _finder.actions[name].remove(action)
+        if not _finder.actions[name]:
+            del _finder.actions[name]
+
+    return forget

@@ -1,0 +1,67 @@
+"""Names replaced in other people's modules, and put back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+_ABSENT = object()
+
+
+class Patches:
+    """Replacements of attributes; :meth:`undo` puts everything back, last first."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Replace ``owner.name``; an inherited attribute is shadowed, and uncovered again by :meth:`undo`."""
+        before = vars(owner).get(name, _ABSENT)
+
+        def restore() -> None:
+            if before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+        setattr(owner, name, value)
+        self._undo.append(restore)
+
+    def item(self, mapping: Any, key: Any, value: Any) -> None:
+        """Replace ``mapping[key]``, e.g. an environment variable."""
+        before = mapping.get(key, _ABSENT)
+
+        def restore() -> None:
+            if before is _ABSENT:
+                mapping.pop(key, None)
+            else:
+                mapping[key] = before
+
+        mapping[key] = value
+        self._undo.append(restore)
+
+    def on_undo(self, action: Callable[[], None]) -> None:
+        """Have ``action`` run when everything is put back."""
+        self._undo.append(action)
+
+    def everywhere(self, replacements: Iterable[tuple[Any, Any]], *, but: Iterable[ModuleType] = ()) -> None:
+        """Replace objects in the namespaces of all loaded modules: those that did ``from os import stat``.
+
+        ``replacements`` are (original, replacement). gonogo's own modules and ``but`` are left alone.
+        """
+        by_identity = {id(original): (original, replacement) for original, replacement in replacements}
+        spared = {id(module) for module in but}
+        for name, module in list(sys.modules.items()):
+            if not isinstance(module, ModuleType) or id(module) in spared or name.partition(".")[0] == "gonogo":
+                continue
+            for attribute, value in list(vars(module).items()):
+                found = by_identity.get(id(value))
+                if found is not None and found[0] is value:
+                    self.set(module, attribute, found[1])
+
+    def undo(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
