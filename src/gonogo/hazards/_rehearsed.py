@@ -72,8 +72,14 @@ def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
 
 
 def last_outside_torch(failure: Failure) -> Frame | None:
-    """The innermost frame that is not torch's own: the code that called the operator."""
-    return next((frame for frame in reversed(failure.frames) if frame.owner != "torch"), None)
+    """The innermost frame that is neither torch's nor Python's own: the code that called the operator."""
+    return next((f for f in reversed(failure.frames) if f.owner != "torch" and not of_python_itself(f)), None)
+
+
+def of_python_itself(frame: Frame) -> bool:
+    """True for a file of Python's standard library (``importlib``, ``contextlib``), which explains nothing."""
+    path = frame.path.replace("\\", "/")
+    return path.startswith("<frozen") or ("/lib/python3" in path and "-packages/" not in path)
 
 
 def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
@@ -85,10 +91,16 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
     return tuple(spans.values())
 
 
+def library_frame(failure: Failure) -> Frame | None:
+    """The innermost frame of a library, torch's where there is no other."""
+    others = [frame for frame in failure.frames if not of_python_itself(frame)]
+    return innermost(others, "library") or innermost(others, "torch")
+
+
 def failure_places(failure: Failure) -> tuple[Span, ...]:
-    """The user's innermost frame first, then the innermost frame of a library (torch's where there is no other)."""
-    library = failure.innermost("library") or failure.innermost("torch")
-    return places((failure.innermost("user"), None), (library, Text("raised from here", "异常由此抛出")))
+    """The user's innermost frame first, then the innermost frame of a library."""
+    raised = Text("raised from here", "异常由此抛出")
+    return places((failure.innermost("user"), None), (library_frame(failure), raised))
 
 
 def size(count: float) -> str:

@@ -8,7 +8,7 @@ from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, few, innermost, places
+from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, few, innermost, library_frame, places
 from gonogo.hazards.device._device_map import accelerators_of
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
@@ -137,7 +137,7 @@ class DeviceMapAutoDistributed(Hazard):
             spans=places(
                 (placed, Text("spread over the GPUs here", "在此处分散到各 GPU")),
                 (failure.innermost("user") if failure else None, Text("fails here", "在此处失败")),
-                (failure.innermost("library") if failure else None, None),
+                (library_frame(failure) if failure else None, None),
             ),
             ranks=ranks,
             module=failure.module if failure else None,

@@ -8,7 +8,7 @@ from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, few, innermost, places
+from gonogo.hazards._rehearsed import failed_ranks, few, innermost, library_frame, places
 from gonogo.hazards.device._device_map import accelerators_of
 
 
@@ -104,7 +104,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 spans=places(
                     (innermost(failed.first.device_map_frames, "user"), Text("split here", "在此处切分")),
                     (failed.failure.innermost("user"), Text("fails here", "在此处失败")),
-                    (failed.failure.innermost("library"), None),
+                    (library_frame(failed.failure), None),
                 ),
                 ranks=failed.ranks,
                 module=failed.failure.module,

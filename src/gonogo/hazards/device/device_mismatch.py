@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gonogo.evidence.device_mismatch import DeviceMismatch as Mismatch
 from gonogo.evidence.device_mismatch import device_mismatch
@@ -174,7 +174,7 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
             )
         )
     if caller is not None and caller.owner == "library":
-        package = _package(caller.path)
+        package = _package(caller.path, failed.first.versions)
         version = failed.first.versions.get(package or "")
         cures.append(
             Text(
@@ -186,7 +186,10 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
     return tuple(cures)
 
 
-def _package(path: str) -> str | None:
-    """The package that a file in ``site-packages`` (Debian: ``dist-packages``) belongs to, or None."""
-    inside = path.replace("\\", "/").rpartition("-packages/")
-    return inside[2].partition("/")[0].removesuffix(".py") if inside[1] else None
+def _package(path: str, stack: Mapping[str, str]) -> str | None:
+    """The package that a library's file belongs to: of the stack where a folder is named so, else by site-packages."""
+    path = path.replace("\\", "/")
+    _, installed, inside = path.rpartition("-packages/")
+    if installed:
+        return inside.partition("/")[0].removesuffix(".py")
+    return next((folder for folder in reversed(path.split("/")[:-1]) if folder in stack), None)
