@@ -166,9 +166,9 @@ class TestWhatIsSaid:
             "code2wav_bigvgan_model"
         )
         assert "ENABLE_AUDIO_OUTPUT=0" in finding.cure[0].en
-        assert found("device-mismatch-multimodal-submodule", "bad_in_the_audio_towers_forward")[0].module == (
-            "thinker.audio_tower"
-        )
+        hears = found("device-mismatch-multimodal-submodule", "bad_in_the_audio_towers_forward")[0]
+        assert hears.module == "thinker.audio_tower"
+        assert not any("ENABLE_AUDIO_OUTPUT" in text.en for text in hears.cure)  # it would not leave this part out
 
     def test_the_parameter_is_named(self) -> None:
         finding = found("zero3-direct-param-use-invalid-gradient", "bad")[0]
@@ -203,7 +203,8 @@ class TestWhatIsSaid:
 class TestGpuMemory:
     def test_the_numbers_are_printed(self) -> None:
         finding = found("gpu-oom-model-states", "bad")[0]
-        assert "the run needs 155.9 GiB, an H100-80G has 79.6 GiB, 1.2 GiB of it taken" in finding.title.en
+        assert finding.title.en == "Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
+        assert "优化器 101.5 GiB" in finding.cause.zh
         for number in (
             "optimizer 101.5 GiB",
             "78.4 GiB (79.6 GiB less 1.2 GiB",
@@ -222,7 +223,7 @@ class TestGpuMemory:
 
     def test_what_stops_while_loading_needs_what_it_held_and_asked_for(self) -> None:
         finding = found("gpu-oom-model-states", "bad_stopped_while_loading")[0]
-        assert "the run needs at least 79.1 GiB" in finding.title.en
+        assert "the run needs at least 79.1 GiB, an H100-80G has 79.6 GiB, 1.2 GiB of it taken" in finding.title.en
         assert "ZeRO-3" in finding.cure[0].en
         assert not any("LoRA" in text.en for text in finding.cure)  # there is no gradient and no optimizer to save
 
@@ -234,6 +235,7 @@ class TestGpuMemory:
 
     def test_fragmentation_is_told_from_need(self) -> None:
         finding = found("gpu-oom-activations", "bad_fragmented")[0]
+        assert "76.0 GiB of tensors do not fit the fragmented 78.4 GiB" in finding.title.en
         assert "would fit" in finding.cause.en
         assert "expandable_segments:True" in finding.cure[0].en
 

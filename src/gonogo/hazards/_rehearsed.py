@@ -23,6 +23,16 @@ PHASES = {
 }
 
 
+CATEGORIES = {
+    "parameters": Text("parameters", "参数"),
+    "gradients": Text("gradients", "梯度"),
+    "optimizer": Text("optimizer", "优化器"),
+    "activations": Text("activations", "激活"),
+    "communication": Text("communication", "通信"),
+    "temporary": Text("temporary", "临时"),
+}
+
+
 @dataclass(frozen=True)
 class FailedRanks:
     """Ranks that one exception, raised at one place, ended."""
@@ -108,6 +118,15 @@ def size(count: float) -> str:
     return f"{count / GIB:,.1f} GiB" if count >= 0.1 * GIB else f"{count / MIB:,.1f} MiB"
 
 
+def sizes(by_category: dict[str, int]) -> Text:
+    """``parameters 18.2 GiB, optimizer 101.5 GiB``, what is nothing left out; ``?`` for no category at all."""
+    held = [(CATEGORIES.get(name, Text(name, name)), size(count)) for name, count in by_category.items() if count]
+    return Text(
+        en=", ".join(f"{name.en} {count}" for name, count in held) or "?",
+        zh="、".join(f"{name.zh} {count}" for name, count in held) or "?",
+    )
+
+
 def setting(config: object, *path: str) -> object:
     """A value of a nested configuration, or None where a step of the path is missing."""
     for key in path:
@@ -124,11 +143,15 @@ def offload_device(config: object, what: str) -> str | None:
     return name if name in ("cpu", "nvme") else None
 
 
-def describe(operand: Operand) -> str:
-    """One operand as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight)``."""
-    owner = operand.parameter or (operand.kind if operand.kind != "unknown" else "")
-    text = f"{operand.name} {list(operand.shape)} {operand.dtype.removeprefix('torch.')} on {operand.device}"
-    return f"{text} ({owner})" if owner else text
+def describe(operands: Iterable[Operand]) -> Text:
+    """Operands as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight); other …``; empty without any."""
+    en, zh = [], []
+    for operand in operands:
+        tensor = f"{operand.name} {list(operand.shape)} {operand.dtype.removeprefix('torch.')}"
+        owner = operand.parameter or (operand.kind if operand.kind != "unknown" else "")
+        en.append(f"{tensor} on {operand.device}" + (f" ({owner})" if owner else ""))
+        zh.append(f"{operand.device} 上的 {tensor}" + (f"（{owner}）" if owner else ""))
+    return Text("; ".join(en), "；".join(zh))
 
 
 def shorten(message: str, limit: int = 600) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
@@ -18,3 +18,8 @@ def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
         if kind not in ("cpu", "disk", "meta"):
             indices.add((kind, int(index) if index.isdigit() else 0))
     return tuple(f"{kind}:{index}" for kind, index in sorted(indices))
+
+
+def in_short(devices: Sequence[str]) -> str:
+    """``cuda:0 … cuda:7`` for three devices or more, else all of them."""
+    return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)

@@ -8,8 +8,8 @@ from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, few, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_of
+from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
+from gonogo.hazards.device._device_map import accelerators_of, in_short
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
@@ -102,14 +102,14 @@ class DeviceMapAutoDistributed(Hazard):
         placed: Frame | None = innermost(rank.device_map_frames, "user")
         return self.finding(
             Text(
-                en="Every process ({world} in all) spreads the whole model over {devices}; {engine} expects a process "
-                "to keep to {own}.{said}",
-                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；而 {engine} 要求每个进程只使用 {own}。"
-                "{said}",
+                en="Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
+                "({engine}) expects a process to keep to {own}.{said}",
+                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；"
+                "分布式引擎（{engine}）要求每个进程只使用 {own}。{said}",
             ).format(
                 world=record.world_size,
-                devices=few(devices, 8) if devices else Text("several GPUs", "多张 GPU"),
-                engine="DeepSpeed" if rank.deepspeed_config else Text("the distributed engine", "分布式引擎"),
+                devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU"),
+                engine="DeepSpeed" if rank.deepspeed_config else "DeepSpeed, DDP, FSDP",
                 own=rank.device,
                 said=Text(f" It ends with: {failure.message[:300]}", f"最终报错：{failure.message[:300]}")
                 if failure

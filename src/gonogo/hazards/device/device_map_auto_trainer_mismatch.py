@@ -8,8 +8,8 @@ from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, few, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_of
+from gonogo.hazards._rehearsed import failed_ranks, innermost, library_frame, places
+from gonogo.hazards.device._device_map import accelerators_of, in_short
 
 
 class DeviceMapAutoTrainerMismatch(Hazard):
@@ -84,7 +84,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     zh="模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，"
                     "而没有钩子搬运它。",
                 ).format(
-                    devices=few(devices, 8),
+                    devices=in_short(devices),
                     module=failed.failure.module or "?",
                     here=mismatch.devices[0],
                     there=mismatch.devices[1],

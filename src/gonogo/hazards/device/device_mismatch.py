@@ -94,12 +94,16 @@ class DeviceMismatch(Hazard):
             caller = last_outside_torch(failure)
             yield self.finding(
                 Text(
-                    en="In {module}, {operator} got {operands}.{culprit}",
-                    zh="在 {module} 中，{operator} 收到 {operands}。{culprit}",
+                    en="In {module}: {what}.{culprit}",
+                    zh="在 {module} 中：{what}。{culprit}",
                 ).format(
                     module=failure.module or (caller.function if caller else "?"),
-                    operator=failure.operator or Text("an operator", "算子"),
-                    operands="; ".join(describe(operand) for operand in failure.operands) or shorten(failure.message),
+                    what=Text("{operator} got {operands}", "{operator} 收到 {operands}").format(
+                        operator=failure.operator or Text("an operator", "某个算子"),
+                        operands=describe(failure.operands),
+                    )
+                    if failure.operands
+                    else shorten(failure.message),
                     culprit=_culprit(odd),
                 ),
                 cure=_cures(failed, odd, caller),
@@ -124,7 +128,7 @@ def _culprit(odd: Operand | None) -> Text:
         return Text("", "")
     kinds = {
         "parameter": Text("a parameter", "参数"),
-        "buffer": Text("a buffer", "buffer"),
+        "buffer": Text("a buffer", "缓冲区"),
         "input": Text("an input of the model", "模型的输入"),
         "gradient": Text("a gradient", "梯度"),
         "optimizer": Text("optimizer state", "优化器状态"),
@@ -133,7 +137,7 @@ def _culprit(odd: Operand | None) -> Text:
     name = f" {odd.parameter}" if odd.parameter else ""
     return Text(
         en=f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
-        zh=f" 放错位置的是 {odd.name}：位于 {odd.device} 的{kind.zh}{name}。",
+        zh=f"放错位置的是 {odd.name}：{odd.device} 上的{kind.zh}{name}。",
     )
 
 
@@ -173,14 +177,14 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
                 "其他函数也请写明 device=，或在其外构建这一部分",
             )
         )
-    if caller is not None and caller.owner == "library":
+    if caller is not None and caller.owner == "library" and kind != "input":
         package = _package(caller.path, failed.first.versions)
         version = failed.first.versions.get(package or "")
         cures.append(
             Text(
                 en="The line is in {package}, not in your code: try another version of it, or leave out the "
                 "feature that runs it",
-                zh="出错的行在 {package} 中而不在您的代码中：尝试其他版本，或不使用触发它的功能",
+                zh="出错的行属于 {package}，而不在您的代码中：尝试其他版本，或不使用触发它的功能",
             ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
         )
     return tuple(cures)

@@ -9,12 +9,12 @@ from gonogo.evidence.device_mismatch import device_mismatch, operands_on
 from gonogo.evidence.rehearsal import Failure, Frame, RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import describe, failed_ranks, failure_places, last_outside_torch
+from gonogo.hazards._rehearsed import PHASES, describe, failed_ranks, failure_places, last_outside_torch
 
-# Parts of an any-to-any model that speak, hear or see beside the language model that is trained.
-_SUBMODULE = re.compile(
-    r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?(?:tower|encoder|decoder|model)"
-    r"|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
+# Parts of an any-to-any model beside the language model: those that speak, and those that hear or see.
+_SPEAKS = re.compile(r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE)
+_PERCEIVES = re.compile(
+    r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
 
@@ -95,36 +95,21 @@ class MultimodalSubmodule(Hazard):
             submodule = _submodule(failure)
             if submodule is None:
                 continue
-            operands = [describe(operand) for device in mismatch.devices for operand in operands_on(failure, device)]
+            operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
             yield self.finding(
                 Text(
-                    en="While {doing}, {submodule} ({function}) combines tensors on {devices}: {operands}.",
-                    zh="{doing}时，{submodule}（{function}）混用了 {devices} 上的张量：{operands}。",
+                    en="While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.",
+                    zh="{doing}时，{submodule}（{function}）混用了 {devices} 上的张量{operands}。",
                 ).format(
                     doing=Text("the model is built inside deepspeed.zero.Init", "在 deepspeed.zero.Init 中构建模型")
                     if failed.under_zero_init
-                    else Text(f"the model runs ({failure.phase})", f"模型运行（{failure.phase}）"),
+                    else Text("the model runs, in {phase}", "模型运行（{phase}）").format(phase=PHASES[failure.phase]),
                     submodule=submodule,
                     function=caller.function,
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
-                    operands="; ".join(operands) or failure.operator or "?",
+                    operands=Text(f": {operands.en}", f"：{operands.zh}") if operands.en else "",
                 ),
-                cure=(
-                    Text(
-                        en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment "
-                        "(ms-swift), or from_pretrained(…, enable_audio_output=False) (transformers)",
-                        zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），"
-                        "或 from_pretrained(…, enable_audio_output=False)（transformers）",
-                    ),
-                    Text(
-                        en="Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
-                        zh="或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
-                    ),
-                    Text(
-                        en="Or stay with ZeRO-2, which builds the model without zero.Init",
-                        zh="或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
-                    ),
-                ),
+                cure=_cures(submodule),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=submodule,
@@ -140,12 +125,44 @@ def _is_library(frame: Frame) -> bool:
 def _submodule(failure: Failure) -> str | None:
     """The part's name: the module that ran, else the innermost line of a library that builds such a part."""
     for name in (failure.module, failure.module_class):
-        if name and _SUBMODULE.search(name):
+        if name and _part_in(name):
             return failure.module or name
     if failure.module is not None:
         return None
     for frame in reversed(failure.frames):
-        if _is_library(frame) and (found := _SUBMODULE.search(f"{frame.function} {frame.text}")):
+        if _is_library(frame) and (found := _part_in(f"{frame.function} {frame.text}")):
             assigned = frame.text.partition("=")[0].strip()
             return assigned.removeprefix("self.") if assigned.startswith("self.") else found.group(0)
     return None
+
+
+def _part_in(text: str) -> re.Match[str] | None:
+    return _SPEAKS.search(text) or _PERCEIVES.search(text)
+
+
+def _cures(submodule: str) -> tuple[Text, ...]:
+    zero2 = Text(
+        en="Or stay with ZeRO-2, which builds the model without zero.Init",
+        zh="或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
+    )
+    if _SPEAKS.search(submodule):
+        return (
+            Text(
+                en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
+                "from_pretrained(…, enable_audio_output=False) (transformers)",
+                zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），"
+                "或 from_pretrained(…, enable_audio_output=False)（transformers）",
+            ),
+            Text(
+                en="Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
+                zh="或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
+            ),
+            zero2,
+        )
+    return (
+        Text(
+            en="Upgrade the package that defines {part}, or leave the part out where the data has no input for it",
+            zh="升级定义 {part} 的软件包；若数据中没有它的输入，则不构建该部分",
+        ).format(part=submodule),
+        zero2,
+    )

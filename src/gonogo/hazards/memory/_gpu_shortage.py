@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gonogo.evidence.rehearsal import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Span, Text
-from gonogo.hazards._rehearsed import PHASES, few, innermost, offload_device, places, setting, size
+from gonogo.hazards._rehearsed import PHASES, few, innermost, offload_device, places, setting, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
 ACTIVATIONS = ("activations", "temporary")
@@ -90,18 +90,32 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 
 def title(short: GpuShortage, what: Text) -> Text:
-    """``Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB, 1.2 GiB of it taken …``."""
+    """``Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
+    if short.fragmented:
+        return Text(
+            en="{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}",
+            zh="{what}：{need} 的张量放不进 {name} 碎片化的 {capacity}",
+        ).format(
+            what=what,
+            need=size(short.need),
+            capacity=size(short.shortage.capacity_bytes),
+            name=short.record.accelerator.name,
+        )
+    close = short.need <= short.memory.total_bytes
     return Text(
-        en="{what}: the run needs {least}{need}, an {name} has {total}, "
-        "{allowance} of it taken by context and libraries",
-        zh="{what}：{least}需要 {need}，而 {name} 有 {total}，其中 {allowance} 被上下文与库占用",
+        en="{what}: the run needs {least}{need}, an {name} has {total}{taken}",
+        zh="{what}：{least}需要 {need}，而 {name} 有 {total}{taken}",
     ).format(
         what=what,
         least=Text("at least ", "至少") if short.ended_at_shortage else "",
         need=size(short.need),
         name=short.record.accelerator.name,
         total=size(short.memory.total_bytes),
-        allowance=size(short.memory.allowance_bytes),
+        taken=Text(", {bytes} of it taken by the context", "，其中 {bytes} 被上下文占用").format(
+            bytes=size(short.memory.allowance_bytes)
+        )
+        if close
+        else "",
     )
 
 
@@ -127,7 +141,7 @@ def cause(short: GpuShortage) -> Text:
         capacity=size(shortage.capacity_bytes),
         total=size(short.memory.total_bytes),
         allowance=size(short.memory.allowance_bytes),
-        categories=", ".join(f"{name} {size(count)}" for name, count in held.items() if count) or size(short.need),
+        categories=sizes(held),
         modules=_top_modules(short),
     )
     if short.fragmented:
@@ -279,4 +293,4 @@ def _top_modules(short: GpuShortage) -> Text | str:
     if not short.memory.top_modules:
         return ""
     names = few((f"{held.module} ({size(held.bytes)})" for held in short.memory.top_modules), 3)
-    return Text(f" Most is held by {names}.", f" 占用最多：{names}。")
+    return Text(f" Most is held by {names}.", f"占用最多：{names}。")

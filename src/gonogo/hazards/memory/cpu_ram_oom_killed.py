@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
-from gonogo.evidence.rehearsal import HostMemory, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import PHASES, offload_device, size
+from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
 
 _HEADROOM = 0.9
 """A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
@@ -104,8 +104,7 @@ class CpuRamOomKilled(Hazard):
                 rank=worst.rank,
                 peak=size(host.peak_bytes),
                 phase=PHASES[host.peak_phase],
-                categories=", ".join(f"{name} {size(count)}" for name, count in host.by_category.items() if count)
-                or "?",
+                categories=sizes(host.by_category),
             ),
             title=Text(
                 en="Host memory runs out: a node needs {total} and has {limit}",
@@ -118,7 +117,7 @@ class CpuRamOomKilled(Hazard):
             ).format(total=size(node.peak_bytes), limit=size(limit)),
             certainty=_certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=_cures(record, worst, host, int(node.peak_bytes / _HEADROOM) - limit),
+            cure=_cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
@@ -149,7 +148,8 @@ def _basis(node: NodeHostMemory) -> Text:
     )
 
 
-def _cures(record: RehearsalRecord, rank: RankRecord, host: HostMemory, missing: int) -> tuple[Text, ...]:
+def _cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[Text, ...]:
+    rank, host = node.fullest
     config = rank.deepspeed_config
     cures: list[Text] = []
     if host.peak_phase == "load":
@@ -193,7 +193,7 @@ def _cures(record: RehearsalRecord, rank: RankRecord, host: HostMemory, missing:
             zh="换内存至少多 {more} 的节点、使用更多节点，或训练 LoRA",
         ).format(more=size(missing))
     )
-    if len(record.ranks) == 1 and record.ranks_per_node > 1:
+    if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
         cures.append(
             Text(
                 en="To be surer of the sum, rehearse another rank too: --ranks 0,1",
