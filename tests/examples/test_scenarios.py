@@ -1,0 +1,172 @@
+"""Each scenario from end to end, as a user would run it: NO-GO with the right cause and place, and GO once cured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLIPPING = "zero3-offload-clip-grad-device-regression"
+
+# Scenarios at true size take a minute or two each on two cores; versions that are laid over are fetched once.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file and folder below, with what is in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in folder.rglob("*")
+    }
+
+
+def rehearse(folder: Path, *arguments: str, gpus: str = "8xH100-80G") -> tuple[int, dict[str, Any]]:
+    """Exit status and JSON report of ``gonogo rehearse`` in that folder. The folder must be left as it was."""
+    before = contents(folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", gpus, "--format", "json", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""},
+        capture_output=True,
+        text=True,
+        timeout=1100,
+    )
+    assert contents(folder) == before
+    assert done.stdout, done.stderr[-3000:]
+    return done.returncode, json.loads(done.stdout)
+
+
+def example(name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / name, tmp_path / name))
+
+
+def lines_with(path: Path, text: str) -> set[int]:
+    return {number for number, line in enumerate(path.read_text().splitlines(), 1) if text in line}
+
+
+def first_place(report: dict[str, Any]) -> tuple[str, int]:
+    span = report["findings"][0]["spans"][0]
+    return span["path"], span["line"]
+
+
+def explain(report: dict[str, Any]) -> str:
+    """What a failing test should show: the verdict, its findings, and how far each rank came."""
+    ranks = [
+        {key: rank.get(key) for key in ("rank", "outcome")} for rank in (report.get("rehearsal") or {}).get("ranks", [])
+    ]
+    findings = [(found["hazard"], found["certainty"], found["cause"]) for found in report["findings"]]
+    return json.dumps([report["verdict"], findings, report["skipped"], ranks], indent=1, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "hazard", "source", "text"),
+    [
+        (
+            "qwen_omni_audio_zero3",
+            "4xH100-80G",
+            "device-mismatch-multimodal-submodule",
+            "train.py",
+            "= Qwen2_5OmniForConditionalGeneration.from_pretrained(",
+        ),
+        (
+            "qwen_7b_device_map",
+            "8xA100-80G",
+            "device-map-auto-distributed",
+            "finetune.py",
+            "= AutoModelForCausalLM.from_pretrained(",
+        ),
+        ("slam_omni_dummy_loss", "8xH100-80G", "zero3-direct-param-use-invalid-gradient", "train.py", "p.sum()"),
+    ],
+)
+def test_a_faulty_script_is_no_go_and_its_line_is_named(
+    name: str, gpus: str, hazard: str, source: str, text: str, tmp_path: Path
+) -> None:
+    folder = example(name, tmp_path)
+    status, report = rehearse(folder, "--", "bash", "launch.sh", gpus=gpus)
+    assert (status, report["verdict"]) == (1, "NO-GO"), explain(report)
+    assert report["findings"][0]["hazard"] == hazard, explain(report)
+    assert report["findings"][0]["certainty"] == "certain"
+    path, line = first_place(report)
+    assert (folder / path).resolve() == (folder / source).resolve()
+    assert line in lines_with(folder / source, text)
+    assert report["findings"][0]["cure"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [
+        ("qwen_omni_audio_zero3", "4xH100-80G"),
+        ("qwen_7b_device_map", "8xA100-80G"),
+        ("slam_omni_dummy_loss", "8xH100-80G"),
+    ],
+)
+def test_a_cured_script_is_go(name: str, gpus: str, tmp_path: Path) -> None:
+    status, report = rehearse(example(name, tmp_path), "--", "bash", "launch_fixed.sh", gpus=gpus)
+    assert (status, report["verdict"]) == (0, "GO"), explain(report)
+    assert [rank["outcome"] for rank in report["rehearsal"]["ranks"]] == ["completed"]
+
+
+@pytest.mark.parametrize("name", ["minicpmv_zero3_offload", "qwen_72b_zero3_offload"])
+def test_the_faulty_environment_is_no_go_and_deepspeeds_line_is_named(name: str, tmp_path: Path) -> None:
+    folder = example(name, tmp_path)
+    status, report = rehearse(folder, "--environment", "requirements.txt", "--", "bash", "launch.sh")
+    assert (status, report["verdict"]) == (1, "NO-GO"), explain(report)
+    assert report["findings"][0]["hazard"] == CLIPPING, explain(report)
+    path, line = first_place(report)
+    assert path.endswith("deepspeed/runtime/zero/stage3.py")
+    # 0.14.2's own line: self.fp32_partitioned_groups_flat[sub_group_id].grad.mul_(1. / combined_scale)
+    assert line == 2117
+    assert "grad.mul_" in report["findings"][0]["spans"][0]["text"]
+    users = [span for span in report["findings"][0]["spans"] if Path(span["path"]).name == "finetune.py"]
+    assert users
+    assert users[0]["line"] in lines_with(folder / "finetune.py", "trainer.train()")
+
+
+@pytest.mark.parametrize("name", ["minicpmv_zero3_offload", "qwen_72b_zero3_offload"])
+def test_the_fixed_environment_is_go(name: str, tmp_path: Path) -> None:
+    folder = example(name, tmp_path)
+    status, report = rehearse(folder, "--environment", "requirements_fixed.txt", "--", "bash", "launch.sh")
+    assert (status, report["verdict"]) == (0, "GO"), explain(report)
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("0.14.0", 0), ("0.14.1", 1), ("0.14.2", 1), ("0.14.3", 0), ("0.14.4", 0), (None, 0)],
+    ids=lambda value: str(value) if not isinstance(value, int) else "",
+)
+def test_only_the_two_faulty_releases_of_deepspeed_are_no_go(version: str | None, status: int, tmp_path: Path) -> None:
+    chosen = ["--with", f"deepspeed=={version}"] if version else []
+    got, report = rehearse(example("minicpmv_zero3_offload", tmp_path), *chosen, "--", "bash", "launch.sh")
+    assert got == status, explain(report)
+    named = [found["hazard"] for found in report["findings"] if found["severity"] == "error"]
+    assert named[:1] == ([CLIPPING] if status else [])
+
+
+def test_the_72b_run_fits_because_it_is_offloaded(tmp_path: Path) -> None:
+    """The memory table: parameters and optimizer are on the host, and a node's ranks together need over 1.1 TB."""
+    folder = example("qwen_72b_zero3_offload", tmp_path)
+    status, report = rehearse(folder, "--", "bash", "launch.sh")
+    assert (status, report["verdict"]) == (0, "GO"), explain(report)
+    (rank,) = report["rehearsal"]["ranks"]
+    assert rank["peak_reserved_bytes"] < 80e9
+    # fp32 master weights, two moments and gradients at 4 bytes each, and bf16 parameters, over eight ranks
+    assert rank["host_peak_bytes"] == pytest.approx(72.7e9 / 8 * 18, rel=0.25)
+
+    status, report = rehearse(folder, "--host-memory", "1T", "--", "bash", "launch.sh")
+    assert (status, report["findings"][0]["hazard"]) == (1, "cpu-ram-oom-killed"), explain(report)
+
+
+def test_the_report_is_the_same_twice(tmp_path: Path) -> None:
+    folder = example("slam_omni_dummy_loss", tmp_path)
+    reports = [rehearse(folder, "--", "bash", "launch.sh")[1] for _ in range(2)]
+    for report in reports:
+        assert report["rehearsal"].pop("seconds") > 0  # the one thing that may differ
+    assert reports[0] == reports[1]
