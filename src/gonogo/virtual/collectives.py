@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal import CollectiveTotal
-from gonogo.virtual import values
+from gonogo.virtual import real, values
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
-_SUM = 0  # c10d ReduceOp.RedOpType.SUM
-_UNCHANGED = {"broadcast_", "allreduce_", "allreduce_coalesced_", "reduce_", "barrier", "send", "recv_"}
 
 
 class CollectiveRecord:
@@ -24,19 +26,46 @@ class CollectiveRecord:
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
+        self.reduction: Any = None
+        """The reduction of the collective that is being called."""
 
     def totals(self) -> list[CollectiveTotal]:
         """By operator, in the order of the names."""
         return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
 
 
-def install(record: CollectiveRecord) -> None:
-    """Have the mode hand ``c10d`` operators to :func:`_collective`."""
+def install(record: CollectiveRecord) -> Callable[[], None]:
+    """Have the mode hand ``c10d`` operators to this file; returns the undo."""
 
     def handle(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return _collective(mode, func, args, kwargs, record)
 
     NAMESPACE_HANDLERS["c10d"] = handle
+    patches = Patches()
+    for name in ("AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"):
+        patches.set(c10d, name, _noting(getattr(c10d, name), record))
+    return patches.undo
+
+
+def _noting(options: Any, record: CollectiveRecord) -> Any:
+    """A class of options that notes the reduction: the operator's own argument can't be read from Python."""
+
+    class Noting(options):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            record.reduction = dist.ReduceOp.SUM
+
+        @property
+        def reduceOp(self) -> Any:  # noqa: N802  torch's name
+            return options.reduceOp.__get__(self)
+
+        @reduceOp.setter
+        def reduceOp(self, value: Any) -> None:  # noqa: N802
+            record.reduction = value
+            options.reduceOp.__set__(self, value)
+
+    Noting.__name__ = options.__name__
+    return Noting
 
 
 def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
@@ -47,7 +76,7 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
     out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    _answer(mode, name, args)
+    _answer(mode, name, args, record)
     return _back(out, back)
 
 
@@ -64,14 +93,14 @@ def _flat(value: Any) -> list[torch.Tensor]:
     return [t for item in value for t in _flat(item)] if isinstance(value, list | tuple) else []
 
 
-def _answer(mode: VirtualMode, name: str, args: Any) -> None:
+def _answer(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
     outputs = _flat(args[0]) if args else []
     inputs = _flat(args[1]) if len(args) > 1 else []
     if not inputs:
         if name in _REDUCING and any(isinstance(t, VirtualTensor) and values.is_known(t) for t in outputs):
             mode.ledger.assume("every rank sends what this rank sends")
-            _scale(mode, outputs, args)
+            _scale(outputs, args, record)
         return
     mine = [values.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
@@ -82,29 +111,20 @@ def _answer(mode: VirtualMode, name: str, args: Any) -> None:
     mode.ledger.assume("every rank sends what this rank sends")
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
     for out in outputs:
-        real = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)
+        repeated = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)
         with mode:
-            out.copy_(real)
+            out.copy_(repeated)
 
 
-def _scale(mode: VirtualMode, outputs: list[torch.Tensor], args: Any) -> None:
+def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> None:
     """A sum over ranks that all send the same is that times their number."""
-    group = next((a for a in args if hasattr(a, "size") and callable(a.size) and not isinstance(a, torch.Tensor)), None)
-    operation = next((a for a in args if "ReduceOp" in str(type(a)) or "ReduceOp" in str(a)), None)
-    size = int(group.size()) if group is not None else torch.distributed.get_world_size()
-    if operation is not None and not _is_sum(operation):
+    if record.reduction != dist.ReduceOp.SUM:
         return
+    size = next((dist.ProcessGroup.unbox(a).size() for a in args if "ProcessGroup" in str(a)), dist.get_world_size())
     for out in outputs:
-        real = values.read(out) if isinstance(out, VirtualTensor) and values.materialise(out) else None
-        if real is not None:
-            real.mul_(size)
-
-
-def _is_sum(operation: Any) -> bool:
-    try:
-        return bool(torch.distributed.ReduceOp.SUM == torch.distributed.ReduceOp.unbox(operation))  # type: ignore[attr-defined]
-    except Exception:
-        return "SUM" in str(operation) or True
+        known = values.read(out) if isinstance(out, VirtualTensor) and values.materialise(out) else None
+        if known is not None:
+            known.mul_(size)
 
 
 def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> Any:
@@ -113,7 +133,7 @@ def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> 
         if isinstance(value, torch.Tensor):
             known = stand_ins.get(id(value))
             if known is None:
-                known = stand_ins[id(value)] = (torch.empty(0, dtype=value.dtype), value)
+                known = stand_ins[id(value)] = (real.empty(0, dtype=value.dtype), value)
             value = known[0]
         elif isinstance(value, list | tuple):
             value = _swapped(value, stand_ins)

@@ -123,6 +123,10 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
         def priority_range() -> tuple[int, int]:
             return 0, -5
 
+        def is_capturing(self) -> bool:
+            """Whether a CUDA graph is being captured: never, since graphs are not rehearsed."""
+            return False
+
         def query(self) -> bool:
             return True
 

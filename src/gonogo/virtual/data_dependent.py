@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual import private, values
+from gonogo.virtual import private, real, values
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.placement import common_device
 from gonogo.virtual.tensor import VirtualTensor
 
 aten = torch.ops.aten
+profiler = torch.ops.profiler
 
 
 def _handles(*operators: Any) -> Any:
@@ -50,9 +51,9 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
         return func(*args)
-    real = values.read(tensor)
-    if real is not None:
-        return real.item()
+    known = values.read(tensor)
+    if known is not None:
+        return known.item()
     if tensor.dtype == torch.bool:
         return mode.ledger.branch("a condition on unknown values")
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
@@ -65,14 +66,14 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """All elements of an unknown mask are taken to be set: the most that its result can hold."""
     (tensor,) = _as_virtual(mode, args)
-    real = _real(mode, func, (tensor,), {})
-    if real is None:
+    known = _real(mode, func, (tensor,), {})
+    if known is None:
         mode.ledger.assume("an unknown mask selects every element")
         if tensor.numel() > (1 << 24):
             return mode._new((tensor.numel(), tensor.dim()), (1, tensor.numel()), torch.int64, tensor._device,
                              tensor.numel() * tensor.dim() * 8)  # fmt: skip
-        real = func(torch.ones(tensor.shape, dtype=torch.bool))
-    return mode.wrap_real(real, tensor._device)
+        known = func(real.ones(tensor.shape, dtype=torch.bool))
+    return mode.wrap_real(known, tensor._device)
 
 
 @_handles(aten.masked_select.default)
@@ -110,11 +111,11 @@ def _is_mask(index: Any) -> bool:
 def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The elements of an unknown tensor are taken to be distinct."""
     args = _as_virtual(mode, args)
-    real = _real(mode, func, args, kwargs)
-    if real is None:
+    known = _real(mode, func, args, kwargs)
+    if known is None:
         mode.ledger.assume("unknown elements are distinct")
-        real = func(torch.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
-    return mode.wrap_real(real, args[0]._device)
+        known = func(real.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
+    return mode.wrap_real(known, args[0]._device)
 
 
 @_handles(aten.repeat_interleave.Tensor, aten.bincount.default, aten.histc.default)
@@ -123,15 +124,15 @@ def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
         return func(*args, **kwargs)
     args = _as_virtual(mode, args)
-    real = _real(mode, func, args, kwargs)
-    if real is None:
+    known = _real(mode, func, args, kwargs)
+    if known is None:
         mode.ledger.assume("unknown counts are one each")
-        stand_in = torch.ones if func is aten.repeat_interleave.Tensor else torch.zeros
+        stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
         args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
         device = next(t._device for t in _tensors(args) if isinstance(t, VirtualTensor)) if any(
             isinstance(a, VirtualTensor) for a in args) else None  # fmt: skip
         return mode.wrap_real(func(*args, **kwargs), device or torch.device("cpu"))
-    return mode.wrap_real(real, common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args))
+    return mode.wrap_real(known, common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args))
 
 
 _CHOICES = {
@@ -150,14 +151,14 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return out
     mode.ledger.assume("choices among unknown scores are evenly spread")
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
-        values.give(indices, torch.zeros(indices.shape, dtype=indices.dtype))
+        values.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
         return out
     dim = _chosen_dim(func, args, kwargs) % max(scores.dim(), 1)
     classes = scores.shape[dim] if scores.dim() else 1
     keeps = indices.dim() == scores.dim()
     chosen = indices.shape[dim] if keeps and indices.dim() else 1
     rows = indices.numel() // max(chosen, 1)
-    around = (torch.arange(rows * chosen) % max(classes, 1)).reshape(rows, chosen)
+    around = (real.arange(rows * chosen) % max(classes, 1)).reshape(rows, chosen)
     if keeps and indices.dim():
         moved = [indices.shape[d] for d in range(indices.dim()) if d != dim] + [chosen]
         around = around.reshape(moved).movedim(-1, dim)
@@ -185,24 +186,28 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     common_device(func, [left, right], args)
     if left.shape != right.shape:
         return False
-    real = _real(mode, func, (left, right), {})
-    if real is not None:
-        return real
+    known = _real(mode, func, (left, right), {})
+    if known is not None:
+        return known
     mode.ledger.assume("unknown tensors are equal")
     return True
 
 
 @_handles(aten._assert_async.msg, aten._assert_async.default)
 def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    real = values.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
-    if real is None:
+    known = values.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
+    if known is None:
         mode.ledger.assume("an assertion on unknown values holds")
         return None
-    return func(real, *args[1:])
+    return func(known, *args[1:])
 
 
-@_handles(torch.ops.profiler._record_function_enter_new.default, torch.ops.profiler._record_function_exit._RecordFunction,
-          torch.ops.profiler._record_function_enter.default, torch.ops.profiler._record_function_exit.default)  # fmt: skip
+@_handles(
+    profiler._record_function_enter_new.default,
+    profiler._record_function_exit._RecordFunction,
+    profiler._record_function_enter.default,
+    profiler._record_function_exit.default,
+)
 def _profiler(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     with private.DisableTorchDispatch():
         return func(*args, **kwargs)

@@ -41,7 +41,8 @@ def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> C
     )
     patches.on_undo(
         after_import(
-            "deepspeed.runtime.zero.partitioned_param_coordinator", lambda module: _count_gathered(patches, module, life)
+            "deepspeed.runtime.zero.partitioned_param_coordinator",
+            lambda module: _count_gathered(patches, module, life),
         )
     )
     patches.on_undo(after_import("deepspeed.runtime.zero.stage3", lambda module: _count_reduced(patches, module, life)))
@@ -109,10 +110,12 @@ def _count_gathered(patches: Patches, module: Any, life: Lifecycle) -> None:
 
 
 def _count_reduced(patches: Patches, module: Any, life: Lifecycle) -> None:
-    for name in dir(module.DeepSpeedZeroOptimizer_Stage3):
-        if "reduce" in name and ("ipg" in name or "bucket" in name or "grad" in name):
-            if callable(getattr(module.DeepSpeedZeroOptimizer_Stage3, name)):
-                _counting(patches, module.DeepSpeedZeroOptimizer_Stage3, name, life, "communication")
+    """Buckets into which gradients are put to be reduced are communication buffers."""
+    owner = module.DeepSpeedZeroOptimizer_Stage3
+    for name in dir(owner):
+        reduces = "reduce" in name and any(word in name for word in ("ipg", "bucket", "grad"))
+        if reduces and callable(getattr(owner, name)):
+            _counting(patches, owner, name, life, "communication")
 
 
 def _count_buffers(engine: Any, life: Lifecycle) -> None:

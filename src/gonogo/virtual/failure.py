@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
+import threading
 import traceback
 from types import TracebackType
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from gonogo.evidence.rehearsal import Failure, Frame, Operand
 from gonogo.virtual.lifecycle import Lifecycle
 from gonogo.virtual.modules import ModuleTracker
-from gonogo.virtual.stack import frames_of_traceback, owner_of
+from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
 from gonogo.virtual.tensor import VirtualTensor
 
 _ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
@@ -105,10 +107,8 @@ def _traceback_without_us(error: BaseException) -> str:
     seen = set()
     while chain is not None and id(chain) not in seen:
         seen.add(id(chain))
-        chain.stack = traceback.StackSummary.from_list(
-            [f for f in chain.stack if f"{'gonogo'}/virtual/" not in f.filename.replace("\\", "/")
-             and not f.filename.startswith("<frozen")]  # fmt: skip
-        )
+        kept = [f for f in chain.stack if not f.filename.startswith((OURS, "<frozen"))]
+        chain.stack = traceback.StackSummary.from_list(kept)
         chain = chain.__cause__ or chain.__context__
     return "".join(printed.format())[-40_000:]
 
@@ -120,11 +120,9 @@ def is_from_autograd(error: BaseException) -> bool:
 
 def origin_in(warning: str) -> tuple[Frame, ...]:
     """The frames of the forward call that anomaly detection printed."""
-    import linecache
-
     frames = []
     for path, line, function in _ANOMALY_FRAME.findall(warning):
-        if "/gonogo/virtual/" in path or path.startswith("<"):
+        if path.startswith((OURS, "<")):
             continue
         text = linecache.getline(path, int(line)).strip()
         frames.append(Frame(path, int(line), function.strip(), text, owner_of(path)))
@@ -133,9 +131,5 @@ def origin_in(warning: str) -> tuple[Frame, ...]:
 
 def stack_of_main_thread() -> tuple[Frame, ...]:
     """Where the main thread is now."""
-    import threading
-
-    from gonogo.virtual.stack import frames_of_call
-
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_of_call(frame) if frame is not None else ()

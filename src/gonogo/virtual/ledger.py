@@ -21,7 +21,10 @@ class Ledger:
         self.step = 0
         self._counts: Counter[tuple[str, str]] = Counter()
         self._visits: Counter[tuple[str, int]] = Counter()
+        stdlib = os.path.dirname(os.__file__) + os.sep
         self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
+        self._glue = (stdlib, "typing_extensions.py")
+        """Decorators and context managers, through which calls pass on their way."""
 
     def assume(self, what: str) -> str:
         """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
@@ -46,12 +49,16 @@ class Ledger:
         frame = sys._getframe(1)
         while frame is not None:
             path = frame.f_code.co_filename
-            if not path.startswith(self._skip):
+            if not path.startswith(self._skip) and not self._is_glue(path):
                 return f"{path}:{frame.f_lineno}"
             if frame.f_back is None:
                 break
             frame = frame.f_back
         return "unknown"
+
+    def _is_glue(self, path: str) -> bool:
+        in_packages = "site-packages" in path or "dist-packages" in path
+        return path.endswith(self._glue[1]) or (path.startswith(self._glue[0]) and not in_packages)
 
     def entries(self) -> list[Assumption]:
         """All of them, in the order in which they were first made."""

@@ -44,8 +44,8 @@ class Lifecycle:
         self.activity = ""
         self.in_backward = 0
         self.has_engine = False
-        self.evaluating = False
-        self.evaluations = 0
+        self.model_in_eval_mode = False
+        self.in_evaluation = 0
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
@@ -72,10 +72,12 @@ class Lifecycle:
         """The program is in ``phase`` meanwhile."""
         before, before_activity = self.phase, self.activity
         self.activity = activity or self.activity
+        self.in_evaluation += phase == "evaluate"
         self.enter(phase)
         try:
             yield
         finally:
+            self.in_evaluation -= phase == "evaluate"
             self.enter(before)
             self.activity = before_activity
 
@@ -102,5 +104,8 @@ class Lifecycle:
 
     def describe(self, module: str | None) -> str:
         """What the program is doing, for the display and for a worker that is ended."""
-        parts: list[Any] = [self.phase, f"step {self.step + 1}" if self.phase in ("forward", "backward", "step") else ""]
+        parts: list[Any] = [
+            self.phase,
+            f"step {self.step + 1}" if self.phase in ("forward", "backward", "step") else "",
+        ]
         return ", ".join(part for part in (*parts, module or self.activity) if part)

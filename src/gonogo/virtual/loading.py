@@ -13,9 +13,7 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.stack import frames_of_call
 
 
-def install(
-    life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any], events: list[str]
-) -> Callable[[], None]:
+def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any], events: list[str]) -> Callable[[], None]:
     """Follow transformers' loading and saving; the device map is left in ``facts``."""
     patches = Patches()
     patches.on_undo(

@@ -22,7 +22,7 @@ _MODULE_SNAPSHOT_STEP = 1.002
 class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
-    __slots__ = ("address", "category", "freed_by", "module", "nbytes", "pinned", "values")
+    __slots__ = ("address", "category", "freed_by", "module", "nbytes", "nonnegative", "pinned", "values")
 
     def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, module: str | None) -> None:
         self.freed_by = device_record
@@ -32,6 +32,8 @@ class Cell:
         self.pinned = False
         self.values: Any = None
         """The real bytes where they are known (see ``values.py``), else None."""
+        self.nonnegative = False
+        """Whether unknown values are known not to be negative (see ``signs.py``)."""
         self.address = device_record.take(self)
 
     def __del__(self) -> None:

@@ -7,18 +7,18 @@ meta kernel, since they have to share storage.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.virtual import private, values
+from gonogo.virtual import carrying, private, real, values
 from gonogo.virtual.ledger import Ledger
-from gonogo.virtual.memory import Cell, MemoryRecord
+from gonogo.virtual.memory import MemoryRecord
 from gonogo.virtual.operators import Operator
-from gonogo.virtual.placement import MIXED_DEVICES, common_device, foreach_devices, mismatch
+from gonogo.virtual.placement import common_device, foreach_devices
+from gonogo.virtual.plain_operands import StandIns, run_with_plain
 from gonogo.virtual.tensor import CPU, META, Kernel, VirtualTensor, alias_of, new_virtual, resolve
 
 aten = torch.ops.aten
@@ -54,7 +54,7 @@ class VirtualMode(TorchDispatchMode):
         self._known_operators: dict[Any, Operator] = {}
         self._results: dict[Any, Any] = {}
         self._specs: dict[Any, int] = {}
-        self._virtual_of_real: dict[int, tuple[Any, VirtualTensor]] = {}
+        self.stand_ins = StandIns(memory)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -98,7 +98,7 @@ class VirtualMode(TorchDispatchMode):
                 key.append(name)
                 plain = self._collect((value,), key, tensors) or plain
         if plain:
-            return self._run_with_plain(operator, args, kwargs)
+            return run_with_plain(self, operator, args, kwargs)
         if operator.view and tensors:
             return self._view(operator, args, kwargs, tensors)
         if not tensors and not operator.known_factory:
@@ -120,7 +120,7 @@ class VirtualMode(TorchDispatchMode):
             out = made[0] if detail[0] is None else detail[0](made)
         else:
             out = None
-        self._carry_values(operator, args, kwargs, tensors, out)
+        carrying.carry(self, operator, args, kwargs, tensors, out)
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
@@ -184,7 +184,7 @@ class VirtualMode(TorchDispatchMode):
         out, result = self._wrap(raw, device, devices, args, kwargs, stand_ins)
         if signature is not None and result[0] != _SLOW and not operator.inplace_view:
             self._results[signature] = result
-        self._carry_values(operator, args, kwargs, tensors, out)
+        carrying.carry(self, operator, args, kwargs, tensors, out)
         return out
 
     def _on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
@@ -223,11 +223,10 @@ class VirtualMode(TorchDispatchMode):
                 return written, (_INPLACE, _place_of(written, args, kwargs))
             spec = self._fresh_spec(raw, device)
             return self._new(*spec), (_FRESH, (None, [spec]))
-        if isinstance(raw, list | tuple) and raw and all(isinstance(item, torch.Tensor) for item in raw):
-            if not any(private.storage_key(item) in stand_ins for item in raw):
-                specs = [self._fresh_spec(t, devices[i] if devices else device) for i, t in enumerate(raw)]
-                make = list if isinstance(raw, list) else tuple
-                return make(self._new(*spec) for spec in specs), (_FRESH, (make, specs))
+        if isinstance(raw, list | tuple) and raw and all(_is_fresh(item, stand_ins) for item in raw):
+            specs = [self._fresh_spec(t, devices[i] if devices else device) for i, t in enumerate(raw)]
+            make = list if isinstance(raw, list) else tuple
+            return make(self._new(*spec) for spec in specs), (_FRESH, (make, specs))
         if isinstance(raw, list | tuple):
             wrapped = [self._wrap(item, device, None, args, kwargs, stand_ins)[0] for item in raw]
             return (wrapped if isinstance(raw, list) else tuple(wrapped)), (_SLOW, None)
@@ -244,17 +243,17 @@ class VirtualMode(TorchDispatchMode):
             with self:
                 return decomposition(*args, **kwargs)
         if tensors and all(values.is_known(t) for t in tensors):
-            real = values.compute(operator.func, args, kwargs, 0, tensors)
-            if real is not None:
-                return self.wrap_real(real, common_device(operator.func, tensors, args))
+            known = values.compute(operator.func, args, kwargs, 0, tensors)
+            if known is not None:
+                return self.wrap_real(known, common_device(operator.func, tensors, args))
         raise UnsupportedOperator(str(operator.func), str(error).partition("\n")[0]) from error
 
     def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
         if tensors and all(values.is_known(t) for t in tensors):
-            real = values.compute(operator.func, args, kwargs, 0, tensors)
-            if real is not None:
-                return self.wrap_real(real, device)
+            known = values.compute(operator.func, args, kwargs, 0, tensors)
+            if known is not None:
+                return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
             return self.ledger.branch(f"{operator.name} of unknown values")
@@ -276,122 +275,24 @@ class VirtualMode(TorchDispatchMode):
     def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         """An operator that may share storage, and did not this time."""
         out = self._new(*self._fresh_spec(raw, common_device(operator.func, tensors, args)))
-        self._carry_values(operator, args, kwargs, tensors, out)
+        carrying.carry(self, operator, args, kwargs, tensors, out)
         return out
 
-    # -- values ------------------------------------------------------------------------------------------------------
-
-    def _carry_values(
-        self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
-    ) -> None:
-        for tensor in tensors:
-            if tensor.cell.values is None:
-                break
-        else:
-            if tensors or operator.known_factory:
-                self._carry_known(operator, args, kwargs, tensors, out)
-            return
-        if operator.write_names:
-            self._forget_written(operator, args, kwargs)
-        elif operator.known_factory:
-            self._carry_known(operator, args, kwargs, [], out)
-        else:
-            test = values.nonfinite_test(operator.func, args) if out.__class__ is VirtualTensor else None
-            if test is not None:
-                self.ledger.assume("values are finite (no NaN, no infinity)")
-                values.give(out, torch.tensor(test).expand(out.shape))
-
-    def _carry_known(
-        self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
-    ) -> None:
-        func = operator.func
-        if operator.known_factory and isinstance(out, VirtualTensor):
-            if operator.uniform is not None or operator.fills:
-                number = operator.uniform if operator.uniform is not None else args[1]
-                values.give_number(out, number)
-                return
-            if operator.is_empty:
-                if out.cell.nbytes <= values.EMPTY_LIMIT:
-                    values.give_number(out, 0)
-                return
-            if out.cell.nbytes > values.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
-                return
-        if operator.write_names:
-            if not all(values.materialise(t) for t in _written(operator, args, kwargs)):
-                self._forget_written(operator, args, kwargs)
-                return
-        real = values.compute(func, args, kwargs, _numel(out), tensors)
-        if operator.write_names:
-            if real is None:
-                self._forget_written(operator, args, kwargs)
-            return
-        if real is None:
-            return
-        outs, reals = (list(out), list(real)) if isinstance(out, list | tuple) else ([out], [real])
-        for virtual, value in zip(outs, reals, strict=True):
-            if isinstance(virtual, VirtualTensor) and isinstance(value, torch.Tensor):
-                if value.dtype == virtual.dtype and value.numel() == virtual.numel():
-                    values.give(virtual, value.expand(virtual.shape) if value.dim() != virtual.dim() else value)
-
-    def _forget_written(self, operator: Operator, args: Any, kwargs: Any) -> None:
-        for tensor in _written(operator, args, kwargs):
-            tensor.cell.values = None
-
-    # -- real tensors ------------------------------------------------------------------------------------------------
-
-    def _run_with_plain(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
-        """An operator among whose operands are real (CPU) or meta tensors, made outside the mode."""
-        virtual, real, meta = _sort_tensors((*args, *kwargs.values()))
-        wanted = kwargs.get("device")
-        target = None if wanted is None else resolve(wanted)
-        stays = target is None or target.type in ("cpu", "meta")
-        if operator.func is aten.lift_fresh.default:
-            return self.virtualise(args[0])
-        if not virtual and (meta or stays) and not any(self._is_tainted(t) for t in real):
-            return operator.func(*args, **kwargs)
-        if meta:
-            if operator.name == "copy_" and meta == [args[0]]:
-                return args[0]
-            if operator.func in MIXED_DEVICES:
-                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-            raise mismatch(virtual[0]._device if virtual else CPU, META)
-        swapped = {id(t): self.virtualise(t) for t in real}
-        out = self.run(operator, _swap(args, swapped), {k: _swap((v,), swapped)[0] for k, v in kwargs.items()})
-        back = {id(v): r for r in real for v in (swapped[id(r)],)}
-        return back.get(id(out), out)
+    # -- values, for those who read them -----------------------------------------------------------------------------
 
     def virtualise(self, real: torch.Tensor) -> VirtualTensor:
-        """The virtual tensor that stands for a real CPU tensor, sharing its values; the same one each time."""
-        if isinstance(real, VirtualTensor):
-            return real
-        memo = self._virtual_of_real.get(id(real))
-        if memo is not None and memo[0]() is real and memo[1].shape == real.shape:
-            return memo[1]
-        with private.DisableTorchDispatch():
-            tensor = new_virtual(real.shape, real.stride(), real.dtype, CPU)
-        tensor.cell = self.memory.new_cell(CPU, real.untyped_storage().nbytes())
-        tensor.cell.values = real.detach().untyped_storage()
-        if real.storage_offset():
-            tensor.cell.values = None
-            values.give(tensor, real.detach())
-        number = id(real)
-        self._virtual_of_real[number] = (weakref.ref(real, lambda _: self._virtual_of_real.pop(number, None)), tensor)
-        return tensor
+        """The virtual tensor that stands for a real CPU tensor."""
+        return self.stand_ins.of(real)
 
-    def _is_tainted(self, real: torch.Tensor) -> bool:
-        """Whether something unknown was written to a real tensor through its virtual stand-in."""
-        memo = self._virtual_of_real.get(id(real))
-        return memo is not None and memo[0]() is real and memo[1].cell.values is None
-
-    def wrap_real(self, real: Any, device: torch.device) -> Any:
+    def wrap_real(self, known: Any, device: torch.device) -> Any:
         """Real results as virtual tensors on ``device``, values kept."""
-        if isinstance(real, torch.Tensor):
-            out = self._new(real.shape, real.stride(), real.dtype, device, real.untyped_storage().nbytes())
-            values.give(out, real)
+        if isinstance(known, torch.Tensor):
+            out = self._new(known.shape, known.stride(), known.dtype, device, known.untyped_storage().nbytes())
+            values.give(out, known)
             return out
-        if isinstance(real, list | tuple):
-            return type(real)(self.wrap_real(item, device) for item in real)
-        return real
+        if isinstance(known, list | tuple):
+            return type(known)(self.wrap_real(item, device) for item in known)
+        return known
 
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
         """A real CPU tensor with the tensor's values, or None where they are not known. Shares memory."""
@@ -405,13 +306,17 @@ class VirtualMode(TorchDispatchMode):
             return known
         self.ledger.assume("values that the program reads are zero")
         with private.modes_off():
-            return torch.zeros(tensor.shape, dtype=tensor.dtype)
+            return real.zeros(tensor.shape, dtype=tensor.dtype)
 
     def pinned_copy(self, tensor: VirtualTensor) -> VirtualTensor:
         """A copy of a CPU tensor in page-locked memory."""
         copy: VirtualTensor = tensor.detach().clone()  # type: ignore[assignment]
         self.memory.device(CPU).pin(copy.cell)
         return copy
+
+
+def _is_fresh(raw: Any, stand_ins: dict[int, VirtualTensor]) -> bool:
+    return isinstance(raw, torch.Tensor) and private.storage_key(raw) not in stand_ins
 
 
 def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, VirtualTensor]]) -> Any:
@@ -422,10 +327,10 @@ def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Vir
             if known is None:
                 offset = value.storage_offset()
                 if offset:
-                    storage = torch.empty(values.storage_bytes(value) // value.element_size(), dtype=value.dtype, device=META)
+                    storage = real.meta(values.storage_bytes(value) // value.element_size(), dtype=value.dtype)
                     plain = storage.as_strided(value.shape, value.stride(), offset)
                 else:
-                    plain = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
+                    plain = real.meta_strided(value.shape, value.stride(), dtype=value.dtype)
                 known = stand_ins[id(value)] = (plain, value)
             value = known[0]
         elif isinstance(value, list | tuple):
@@ -434,55 +339,8 @@ def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Vir
     return tuple(out) if isinstance(arguments, tuple) else out
 
 
-def _numel(out: Any) -> int:
-    if isinstance(out, VirtualTensor):
-        return out.numel()
-    return sum(_numel(item) for item in out) if isinstance(out, list | tuple) else 0
-
-
-def _has_tensor(args: Any) -> bool:
-    return any(isinstance(value, VirtualTensor) for value in args)
-
-
 def _place_of(tensor: VirtualTensor, args: Any, kwargs: dict[str, Any]) -> int | str:
     for index, value in enumerate(args):
         if value is tensor:
             return index
     return next(name for name, value in kwargs.items() if value is tensor)
-
-
-def _written(operator: Operator, args: Any, kwargs: Any) -> list[VirtualTensor]:
-    found: list[VirtualTensor] = []
-    for value in [args[i] for i in operator.writes if i < len(args)] + [
-        kwargs[name] for name in operator.write_names if name in kwargs
-    ]:
-        found += [value] if isinstance(value, VirtualTensor) else []
-        if isinstance(value, list | tuple):
-            found += [item for item in value if isinstance(item, VirtualTensor)]
-    return found
-
-
-def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tensor], list[torch.Tensor]]:
-    virtual: list[VirtualTensor] = []
-    real: list[torch.Tensor] = []
-    meta: list[torch.Tensor] = []
-    for value in arguments:
-        if isinstance(value, VirtualTensor):
-            virtual.append(value)
-        elif isinstance(value, torch.Tensor):
-            (meta if value.device.type == "meta" else real).append(value)
-        elif isinstance(value, list | tuple):
-            for found, more in zip((virtual, real, meta), _sort_tensors(value), strict=True):
-                found.extend(more)  # type: ignore[arg-type]
-    return virtual, real, meta
-
-
-def _swap(arguments: Any, swapped: dict[int, VirtualTensor]) -> Any:
-    out = [
-        _swap(v, swapped) if isinstance(v, list | tuple) else swapped.get(id(v), v) if isinstance(v, torch.Tensor) else v
-        for v in arguments
-    ]
-    return tuple(out) if isinstance(arguments, tuple) else out
-
-
-__all__ = ["HANDLERS", "NAMESPACE_HANDLERS", "Cell", "UnsupportedOperator", "VirtualMode"]

@@ -109,9 +109,9 @@ class ModuleTracker:
         for name, kind, candidate in self.named_tensors():
             if candidate is tensor:
                 return name, kind
-            if isinstance(tensor, VirtualTensor) and isinstance(candidate, VirtualTensor):
-                if candidate.cell is tensor.cell and candidate.numel():
-                    return name, kind
+            both = isinstance(tensor, VirtualTensor) and isinstance(candidate, VirtualTensor)
+            if both and candidate.cell is tensor.cell and candidate.numel():
+                return name, kind
         return None, "unknown"
 
     def watch_gradients(self, root: nn.Module) -> None:
@@ -121,7 +121,15 @@ class ModuleTracker:
         self._watched.add(id(root))
         for name, parameter in root.named_parameters():
             if parameter.requires_grad and parameter.is_leaf:
-                parameter.register_hook(_noting(self.with_gradient, name.removeprefix("module.")))
+                parameter.register_hook(self._noting(name.removeprefix("module.")))
+
+    def _noting(self, name: str) -> Callable[[Any], None]:
+        def note(gradient: Any) -> None:
+            self.with_gradient.add(name)
+            if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
+                self.memory.recategorise(gradient.cell, "gradients")
+
+        return note
 
     def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
         """Trainable parameters (that took part in no forward, that did and got no gradient)."""
@@ -153,11 +161,9 @@ class ModuleTracker:
         return places
 
 
-def _noting(names: set[str], name: str) -> Callable[[Any], None]:
-    def note(gradient: Any) -> None:
-        names.add(name)
-
-    return note
+def owns_storage(tensor: VirtualTensor) -> bool:
+    """Whether the tensor is most of its storage, not a part of some bucket."""
+    return tensor.numel() * tensor.element_size() * 2 >= tensor.cell.nbytes
 
 
 def _first_node(output: Any) -> Any:

@@ -9,6 +9,7 @@ import resource
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -55,6 +56,8 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.started = time.monotonic()
+        self.raw_traceback = ""
+        """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
         self._undo: list[Callable[[], None]] = []
 
@@ -97,8 +100,8 @@ class Session:
         self.memory.device(CPU)
         self.memory.device(self.device)
         self.memory.set_category("parameters")
-        collectives.install(self.collectives)
         undo = self._undo
+        undo.append(collectives.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo += surroundings.install(self)
         undo.append(attention.install(self.plan.accelerator.compute_capability))
@@ -130,6 +133,7 @@ class Session:
         except KeyboardInterrupt:
             outcome = "interrupted"
         except BaseException as error:
+            self.raw_traceback = traceback.format_exc()
             found = _in_chain(error, UnsupportedOperator)
             told = _in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
@@ -167,6 +171,11 @@ class Session:
             warnings.showwarning = keep
             warnings.filterwarnings("always", message="Error detected in")
             yield
+
+    def note(self, event: str) -> None:
+        """Keep a fact worth telling, once."""
+        if event not in self.events:
+            self.events.append(event)
 
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""

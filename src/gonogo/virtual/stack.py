@@ -39,7 +39,7 @@ def _is_laid_over(path: str) -> bool:
 
 
 def _frame(code_path: str, line: int, function: str) -> Frame | None:
-    if code_path.startswith(("<frozen", "<string>")) or code_path.startswith(OURS) or not line:
+    if code_path.startswith(("<frozen", "<string>", OURS)) or not line:
         return None
     if code_path.endswith("runpy.py"):
         return None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gonogo.virtual import cuda
+from gonogo.virtual import cuda, filesystem, kernels, network, process_group, values
 from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.tensor import VirtualTensor
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def install(session: Session) -> list[Callable[[], None]]:
 
     facade = cuda.install(
         plan.accelerator,
-        plan.local_world_size,
+        plan.devices or plan.local_world_size,
         allocator_of,
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         unsupported=UnsupportedOperator,
@@ -36,4 +37,9 @@ def install(session: Session) -> list[Callable[[], None]]:
     )
     undo.append(facade.undo)
     VirtualTensor.accelerator_index = lambda: facade.current_device
+    undo.append(process_group.install(session.ledger.assume))
+    undo.append(kernels.install(values.forget, UnsupportedOperator, session.ledger.assume).undo)
+    undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
+    ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
+    undo.append(filesystem.install(Overlay(plan.scratch, passed=ours)).undo)
     return undo

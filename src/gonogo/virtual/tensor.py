@@ -135,9 +135,10 @@ class VirtualTensor(torch.Tensor):
         device, dtype, non_blocking, _ = private.parse_to(*args, **kwargs)
         if device is not None:
             device = resolve(device)
-        if not copy and device in (None, self._device) and dtype in (None, self.dtype):
-            if memory_format in (None, torch.preserve_format) or self.is_contiguous(memory_format=memory_format):
-                return self
+        stays = device in (None, self._device) and dtype in (None, self.dtype)
+        laid = memory_format in (None, torch.preserve_format) or self.is_contiguous(memory_format=memory_format)
+        if stays and laid and not copy:
+            return self
         return private.to_copy(
             self, device or self._device, dtype or self.dtype, non_blocking, memory_format or torch.preserve_format
         )
@@ -180,9 +181,7 @@ class VirtualTensor(torch.Tensor):
                 "Use Tensor.cpu() to copy the tensor to host memory first."
             )
         if self.requires_grad and not force and torch.is_grad_enabled():
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return VirtualTensor.mode.values_or_assumed(self).numpy()
 
     def __array__(self, dtype: Any = None) -> Any:
@@ -205,7 +204,8 @@ class VirtualTensor(torch.Tensor):
             return memo[id(self)]
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment."
             )
         import copy
 

@@ -12,7 +12,7 @@ from torch import nn
 from gonogo.virtual import private
 from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.modules import ModuleTracker
+from gonogo.virtual.modules import ModuleTracker, owns_storage
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -33,7 +33,7 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
     if life.in_backward or life.phase in ("evaluate", "save"):
         return
     if torch.is_grad_enabled() and root.training:
-        life.evaluating = False
+        life.model_in_eval_mode = False
         if "forward" not in life.reached:
             life.left_on_cpu = modules.left_on_cpu(root)
             life.trained_root = root
@@ -66,7 +66,7 @@ def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:
     for root in modules.roots()[:1]:
         for parameter in root.parameters():
             gradient = parameter.grad if parameter.is_leaf else None
-            if isinstance(gradient, VirtualTensor):
+            if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
                 life.memory.recategorise(gradient.cell, "gradients")
 
 
@@ -133,7 +133,7 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 
     @functools.wraps(train)
     def followed_train(module: Any, how: bool = True) -> Any:
-        life.evaluating = not how
+        life.model_in_eval_mode = not how
         return train(module, how)
 
     patches.set(DataLoader, "__iter__", iterate)
@@ -162,8 +162,8 @@ class Batches:
 
     def __next__(self) -> Any:
         life = self._life
-        evaluating = life.evaluating or life.phase == "evaluate" or not torch.is_grad_enabled()
-        if evaluating and (life.step or life.phase == "evaluate"):
+        evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
+        if life.in_evaluation or (evaluating and life.step):
             if self._given >= EVALUATION_BATCHES:
                 raise StopIteration
         elif life.enough:

@@ -7,11 +7,12 @@ unknown, the storage's values are forgotten.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from gonogo.virtual import private
+from gonogo.virtual import private, real
 from gonogo.virtual.tensor import VirtualTensor
 
 KNOWN_LIMIT = {"cpu": 64 << 20, "accelerator": 8 << 20}
@@ -52,7 +53,7 @@ def read(tensor: VirtualTensor) -> torch.Tensor | None:
         return None
     if type(values) is Uniform:
         return values.scalar.to(tensor.dtype).expand(tensor.shape)
-    return torch.empty(0, dtype=tensor.dtype).set_(values, tensor.storage_offset(), tensor.shape, tensor.stride())
+    return real.empty(0, dtype=tensor.dtype).set_(values, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def forget(tensor: VirtualTensor) -> None:
@@ -67,23 +68,23 @@ def covers_storage(tensor: VirtualTensor) -> bool:
 
 def give_number(tensor: VirtualTensor, number: Any) -> None:
     """Every element of the tensor's whole storage is ``number``."""
-    tensor.cell.values = Uniform(torch.full((), number, dtype=tensor.dtype))
+    tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
 
 
-def give(tensor: VirtualTensor, real: torch.Tensor) -> None:
-    """The tensor's whole storage now has ``real``'s values; they're not kept where they are too many."""
-    if type(real) is not torch.Tensor:
-        real = real.as_subclass(torch.Tensor)
-    uniform = real.numel() > 1 and not any(real.stride())
+def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
+    """The tensor's whole storage now has ``known``'s values; they're not kept where they are too many."""
+    if type(known) is not torch.Tensor:
+        known = known.as_subclass(torch.Tensor)
+    uniform = known.numel() > 1 and not any(known.stride())
     if uniform:
-        tensor.cell.values = Uniform(real[(0,) * real.dim()].clone())
+        tensor.cell.values = Uniform(known[(0,) * known.dim()].clone())
     elif tensor.cell.nbytes > limit_of(tensor._device):
         tensor.cell.values = None
-    elif real.stride() == tensor.stride() and real.untyped_storage().nbytes() == tensor.cell.nbytes:
-        tensor.cell.values = real.untyped_storage()
+    elif known.stride() == tensor.stride() and known.untyped_storage().nbytes() == tensor.cell.nbytes:
+        tensor.cell.values = known.untyped_storage()
     else:
-        laid = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-        laid.copy_(real)
+        laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        laid.copy_(known)
         tensor.cell.values = laid.untyped_storage()
 
 
@@ -162,9 +163,8 @@ def nonfinite_test(func: Any, args: Any) -> bool | None:
         return True
     if func in (aten.ne.Tensor, aten.eq.Tensor) and args[0] is args[1]:
         return func is aten.eq.Tensor
-    if func in (aten.eq.Scalar, aten.ne.Scalar) and isinstance(args[1], float):
-        if args[1] in (float("inf"), float("-inf")) or args[1] != args[1]:
-            return func is aten.ne.Scalar
+    if func in (aten.eq.Scalar, aten.ne.Scalar) and isinstance(args[1], float) and not math.isfinite(args[1]):
+        return func is aten.ne.Scalar
     return None
 
 

@@ -44,7 +44,9 @@ def main(plan_path: str) -> NoReturn:
             sys.stderr.flush()
             os.execv(sys.executable, [sys.executable, "-m", "gonogo.virtual", plan_path])
         if record.failure is not None:
-            print(record.failure.traceback, file=sys.stderr)
+            print(
+                session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr
+            )
         write(plan, record)
         status = 0
     except BaseException:

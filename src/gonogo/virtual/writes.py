@@ -8,6 +8,7 @@ import torch
 
 from gonogo.virtual import private, values
 from gonogo.virtual.mode import HANDLERS, VirtualMode
+from gonogo.virtual.operators import KNOWN_FACTORIES
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 aten = torch.ops.aten
@@ -18,9 +19,9 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     target, source = args[0], args[1]
     if type(target) is not VirtualTensor or type(source) is not VirtualTensor:
         return mode.run(mode.operator(func), args, kwargs)
-    if not values.is_known(target) and values.is_known(source):
-        if values.covers_storage(target) and target.cell.nbytes <= values.limit_of(target._device):
-            values.give_number(target, 0)
+    becomes_known = values.is_known(source) and not values.is_known(target) and values.covers_storage(target)
+    if becomes_known and target.cell.nbytes <= values.limit_of(target._device):
+        values.give_number(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
 
 
@@ -103,9 +104,7 @@ for _overload in aten.set_.overloads():
     HANDLERS[getattr(aten.set_, _overload)] = _set
 HANDLERS[aten._pin_memory.default] = _pin
 HANDLERS[aten.is_pinned.default] = _is_pinned
-for _name in ("empty", "zeros", "ones", "full", "rand", "randn", "empty_strided", "empty_like", "zeros_like", "ones_like",
-              "full_like", "rand_like", "randn_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange",
-              "new_empty_strided", "tensor", "randint"):  # fmt: skip
+for _name in KNOWN_FACTORIES:
     _packet = getattr(aten, _name, None)
     for _overload in _packet.overloads() if _packet is not None else ():
         _func = getattr(_packet, _overload)
