@@ -38,7 +38,7 @@ GIB = 1024**3
 PHASES = ["load", "init", "forward", "backward", "step", "save", "exit"]
 
 
-def device_memory(device: str = "cuda:0", allocated: int = 20 * GIB) -> DeviceMemory:
+def device_memory(device: str = "cuda:0", allocated: int = 20 * GIB, shortage: Shortage | None = None) -> DeviceMemory:
     return DeviceMemory(
         device=device,
         peak_allocated_bytes=allocated,
@@ -49,7 +49,7 @@ def device_memory(device: str = "cuda:0", allocated: int = 20 * GIB) -> DeviceMe
         peak_step=1,
         by_category={"parameters": allocated // 2, "activations": allocated // 2},
         top_modules=(ModuleBytes("model.layers.0.mlp", 3 * GIB), ModuleBytes("lm_head", GIB)),
-        shortage=Shortage("cuda:0", 2 * GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 1),
+        shortage=shortage,
     )
 
 
@@ -102,6 +102,8 @@ def rehearsal_record(*ranks: RankRecord, world_size: int = 2) -> RehearsalRecord
         seconds=21.4,
         ranks=list(ranks) if ranks else [rank_record(rank) for rank in range(world_size)],
         skipped=[("torch 2.4.0", "torch can't be laid over: 2.13.0 was used")],
+        skipped_zh=[("torch 2.4.0", "torch 无法叠加：使用 2.13.0")],
+        notes=[("started by bash", "由 bash 启动")],
     )
 
 
@@ -137,8 +139,10 @@ def finding() -> Finding:
 
 
 def report() -> Report:
+    short = device_memory("cuda:0", shortage=Shortage("cuda:0", 2 * GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 1))
+    unsupported = [Unsupported("triton kernel", "k.py:3", "compiled")]
     record = rehearsal_record(
-        rank_record(0, "raised", failure=failure(), unsupported=[Unsupported("triton kernel", "k.py:3", "compiled")]),
+        rank_record(0, "raised", failure=failure(), unsupported=unsupported, devices=[short]),
         rank_record(1, left_on_cpu=[TensorPlace("model.rotary.inv_freq", "cpu", "torch.float32", (64,), True)]),
     )
     return Report(
@@ -147,6 +151,6 @@ def report() -> Report:
         findings=(finding(), replace(finding(), severity=Severity.WARNING, certainty=Certainty.LIKELY, spans=())),
         covered=(Text("rank 0: load, init", "rank 0：加载、初始化"),),
         skipped=(Skipped(Text("save", "保存"), Text("not reached", "没有执行到")),),
-        rehearsal=rehearsal_object(record),
+        rehearsal=rehearsal_object(record, "/work"),
         notes=(Text("H100-80G taken, as none was named", "未指定型号，按 H100-80G 计算"),),
     )

@@ -117,6 +117,7 @@ def rehearse(
                 )
             )
         from gonogo.rehearse.answer import answer, was_interrupted
+        from gonogo.rehearse.display import live_display
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.run import rehearse as run_rehearsal
 
@@ -132,7 +133,8 @@ def rehearse(
             with_packages=tuple(with_ or ()),
             keep=keep,
         )
-        record = run_rehearsal(request, None)
+        with live_display(language) as on_progress:
+            record = run_rehearsal(request, on_progress)
         report = answer(record)
         publish(report, format_, output, language)
         raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)

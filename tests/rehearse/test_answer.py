@@ -22,7 +22,7 @@ def judged(monkeypatch: pytest.MonkeyPatch):
 
     def judge(record: RehearsalRecord, *findings: Finding) -> Report:
         monkeypatch.setattr(answer_module, "findings_in_rehearsal", lambda _: findings)
-        return answer(record)
+        return answer(record, "/work")
 
     return judge
 
@@ -35,7 +35,10 @@ def test_go_where_every_rank_completed_and_reached_what_it_should(judged) -> Non
         "2 optimizer steps, 1,234,567 operators"
         for rank in (0, 1)
     ]
-    assert [skipped.what.en for skipped in report.skipped] == ["torch 2.4.0"]
+    assert [(skipped.what.en, skipped.why.zh) for skipped in report.skipped] == [
+        ("torch 2.4.0", "torch 无法叠加：使用 2.13.0")
+    ]
+    assert [note.zh for note in report.notes] == ["由 bash 启动"]
 
 
 def test_only_a_certain_error_is_no_go(judged) -> None:
@@ -82,6 +85,22 @@ def test_what_was_not_reached_says_why_and_what_was_going_on(judged) -> None:
     assert "--timeout" in skipped.why.en
     assert "from_pretrained" in skipped.why.en
     assert "from_pretrained" in skipped.why.zh
+
+
+def test_a_rank_that_ended_before_its_settings_were_read_says_so(judged) -> None:
+    rank = samples.rank_record(outcome="killed", phases=["load"], expected_phases=[])
+    report = judged(samples.rehearsal_record(rank, world_size=1))
+    assert report.covered[0].en.startswith("rank 0: load (not to its end);")
+    assert report.skipped[0].what.en == "rank 0: what comes after load"
+    nowhere = judged(samples.rehearsal_record(samples.rank_record(outcome="killed", phases=[], expected_phases=[])))
+    assert nowhere.covered == ()
+    assert nowhere.skipped[0].what.en == "rank 0: what comes after the start"
+
+
+def test_a_rank_that_went_on_where_memory_would_have_run_out_covers_its_phases(judged) -> None:
+    report = judged(samples.rehearsal_record(samples.rank_record(outcome="out-of-memory"), world_size=1))
+    assert "not to its end" not in report.covered[0].en
+    assert [skipped.what.en for skipped in report.skipped] == ["torch 2.4.0"]
 
 
 def test_ranks_not_run_and_operators_not_supported_are_named(judged) -> None:
@@ -135,7 +154,7 @@ def test_a_rank_that_uses_another_device_reports_the_fullest() -> None:
     rank = samples.rank_record(
         0, device="cpu", devices=[samples.device_memory("cuda:1", 2 * GIB), samples.device_memory("cuda:3", 5 * GIB)]
     )
-    told = rehearsal_object(samples.rehearsal_record(rank))["ranks"][0]
+    told = rehearsal_object(samples.rehearsal_record(rank), "")["ranks"][0]
     assert told["peak_allocated_bytes"] == 5 * GIB
     assert [device["device"] for device in told["devices"]] == ["cuda:1", "cuda:3"]
 
@@ -145,6 +164,6 @@ def test_two_rehearsals_differ_only_in_their_seconds() -> None:
     second.seconds = 99.0
     for rank in second.ranks:
         rank.seconds, rank.rss_bytes = 7.0, 123456
-    told, told_again = rehearsal_object(first), rehearsal_object(second)
+    told, told_again = rehearsal_object(first, ""), rehearsal_object(second, "")
     assert told.pop("seconds") != told_again.pop("seconds")
     assert told == told_again

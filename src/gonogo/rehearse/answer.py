@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -35,21 +36,23 @@ _ENDED = {
 }
 
 
-def answer(record: RehearsalRecord) -> Report:
-    """The report of a rehearsal.
+def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
+    """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
 
     NO-GO where a hazard is certain of an error. CANNOT-TELL where not every rank asked for completed, where a phase
     that a real run would reach was not reached, where something could not be rehearsed, or where a rank failed in a
     way that no hazard explains. Else GO.
     """
-    findings = tuple(_seen_from(record.cwd, finding) for finding in findings_in_rehearsal(record))
+    folder = os.getcwd() if folder is None else folder
+    findings = tuple(_seen_from(folder, finding) for finding in findings_in_rehearsal(record))
     return Report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
         findings=findings,
         covered=tuple(_covered(rank) for rank in record.ranks if rank.phases),
         skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks})),
-        rehearsal=rehearsal_object(record),
+        rehearsal=rehearsal_object(record, folder),
+        notes=tuple(Text(*note) for note in record.notes),
     )
 
 
@@ -73,15 +76,23 @@ def _is_complete(record: RehearsalRecord) -> bool:
     )
 
 
+def _went_through(rank: RankRecord) -> bool:
+    """Whether the program was run to its end; a rehearsal goes on where real memory would have run out."""
+    return rank.outcome == "completed" or (rank.outcome == "out-of-memory" and "exit" in rank.phases)
+
+
 def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(_PHASES[phase].en for phase in phases), "、".join(_PHASES[phase].zh for phase in phases))
 
 
 def _covered(rank: RankRecord) -> Text:
+    phases = _names(rank.phases)
+    if not _went_through(rank):
+        phases = Text("{phases} (not to its end)", "{phases}（未完成）").format(phases=phases)
     return Text(
         en="rank {rank}: {phases}; {steps} optimizer steps, {operators:,} operators",
         zh="rank {rank}：{phases}；{steps} 次参数更新，{operators:,} 个算子",
-    ).format(rank=rank.rank, phases=_names(rank.phases), steps=rank.steps, operators=rank.operators)
+    ).format(rank=rank.rank, phases=phases, steps=rank.steps, operators=rank.operators)
 
 
 def _skipped(record: RehearsalRecord, explained: set[int]) -> Iterator[Skipped]:
@@ -95,8 +106,9 @@ def _skipped(record: RehearsalRecord, explained: set[int]) -> Iterator[Skipped]:
             ),
             Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个"),
         )
-    for what, why in record.skipped:
-        yield Skipped(Text(what, what), Text(why, why))
+    chinese = record.skipped_zh or record.skipped
+    for (what, why), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
+        yield Skipped(Text(what, what_zh), Text(why, why_zh))
 
 
 def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
@@ -104,13 +116,17 @@ def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({unsupported.where})"
         yield Skipped(here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why))
-    if missing := _missing(rank):
+    missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
+    if missing is None and not _went_through(rank):  # it ended before its settings could be read
+        last = _names(rank.phases[-1:]) if rank.phases else Text("the start", "启动")
+        missing = Text("what comes after {last}", "{last}之后的全部内容").format(last=last)
+    if missing is not None:
         why = _ENDED[rank.outcome]
         if rank.last_activity and rank.outcome != "completed":
             why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
                 why=why, activity=rank.last_activity
             )
-        yield Skipped(here.format(rank=rank.rank, what=_names(missing)), why)
+        yield Skipped(here.format(rank=rank.rank, what=missing), why)
     if rank.failure and rank.rank not in explained:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         yield Skipped(
@@ -124,5 +140,3 @@ def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
                 message=rank.failure.message,
             ),
         )
-    elif rank.outcome != "completed" and not rank.failure and not missing and rank.rank not in explained:
-        yield Skipped(here.format(rank=rank.rank, what=Text("a verdict", "结论")), _ENDED[rank.outcome])

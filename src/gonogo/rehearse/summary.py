@@ -14,7 +14,7 @@ from gonogo.evidence.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal import CATEGORIES, DeviceMemory, Failure, Frame, RankRecord, RehearsalRecord
 
 
-def rehearsal_object(record: RehearsalRecord) -> dict[str, Any]:
+def rehearsal_object(record: RehearsalRecord, folder: str) -> dict[str, Any]:
     """The record as plain dicts and lists, without what differs from run to run."""
     return {
         "command": list(record.command),
@@ -29,7 +29,7 @@ def rehearsal_object(record: RehearsalRecord) -> dict[str, Any]:
         "seconds": round(record.seconds, 3),
         "host_per_node": host_per_node(record),
         "versions": record.ranks[0].versions if record.ranks else {},
-        "ranks": [_rank_object(rank, record.cwd) for rank in record.ranks],
+        "ranks": [_rank_object(rank, folder) for rank in record.ranks],
     }
 
 
@@ -47,7 +47,7 @@ def host_per_node(record: RehearsalRecord) -> dict[str, Any] | None:
     }
 
 
-def _rank_object(rank: RankRecord, cwd: str) -> dict[str, Any]:
+def _rank_object(rank: RankRecord, folder: str) -> dict[str, Any]:
     own = own_device(rank)
     return {
         "rank": rank.rank,
@@ -77,7 +77,7 @@ def _rank_object(rank: RankRecord, cwd: str) -> dict[str, Any]:
         "unused_parameters": list(rank.unused_parameters),
         "parameters_without_gradient": list(rank.parameters_without_gradient),
         "left_on_cpu": msgspec.to_builtins(rank.left_on_cpu),
-        "failure": _failure_object(rank.failure, cwd) if rank.failure else None,
+        "failure": _failure_object(rank.failure, folder) if rank.failure else None,
         "events": list(rank.events),
     }
 
@@ -88,16 +88,16 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
 
 
-def _failure_object(failure: Failure, cwd: str) -> dict[str, Any]:
+def _failure_object(failure: Failure, folder: str) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(failure),
-        "user_frame": _frame_object(failure.innermost("user"), cwd),
-        "library_frame": _frame_object(failure.innermost("library"), cwd),
+        "user_frame": _frame_object(failure.innermost("user"), folder),
+        "library_frame": _frame_object(failure.innermost("library"), folder),
     }
 
 
-def _frame_object(frame: Frame | None, cwd: str) -> dict[str, Any] | None:
-    return {**msgspec.to_builtins(frame), "path": seen_from(cwd, frame.path)} if frame else None
+def _frame_object(frame: Frame | None, folder: str) -> dict[str, Any] | None:
+    return {**msgspec.to_builtins(frame), "path": seen_from(folder, frame.path)} if frame else None
 
 
 def seen_from(folder: str, path: str) -> str:

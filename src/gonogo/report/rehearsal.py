@@ -110,6 +110,8 @@ def _categories(rehearsal: dict[str, Any], language: str) -> Table:
     rows = []
     for rank, device in _devices(rehearsal):
         held = device.get("by_category", {})
+        if not any(held.values()):
+            continue
         cells = tuple(size(held.get(category, 0)) for category in CATEGORIES)
         rows.append((rank["rank"], (*((_device_name(device),) if shown else ()), *cells)))
     columns = (word("rank", language), *column, *(word(category, language) for category in CATEGORIES))

@@ -104,7 +104,9 @@ def size(count: int | None, language: str = "en") -> str:
         return word("unknown", language)
     if count >= 0.1 * GIB:
         return f"{count / GIB:,.1f} GiB"
-    return f"{count / MIB:.1f} MiB" if count else "0"
+    if count >= 0.1 * MIB:
+        return f"{count / MIB:.1f} MiB"
+    return "< 0.1 MiB" if count else "0"
 
 
 def joined_ranks(ranks: list[int] | tuple[int, ...]) -> str:
