@@ -224,3 +224,7 @@ class RehearsalRecord(msgspec.Struct):
     launcher: str = "python"
     skipped: list[tuple[str, str]] = []
     """(what, why) that the parent left out, e.g. a version that could not be laid over."""
+    skipped_zh: list[tuple[str, str]] = []
+    """:attr:`skipped` in Chinese, entry by entry; empty where it was written by an older gonogo."""
+    notes: list[tuple[str, str]] = []
+    """Facts about how the command was understood, in English and Chinese."""

@@ -50,7 +50,7 @@ def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
         verdict=verdict_of(findings, complete=_is_complete(record)),
         findings=findings,
         covered=tuple(_covered(rank) for rank in record.ranks if rank.phases),
-        skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks})),
+        skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder)),
         rehearsal=rehearsal_object(record, folder),
         notes=tuple(Text(*note) for note in record.notes),
     )
@@ -81,6 +81,12 @@ def _went_through(rank: RankRecord) -> bool:
     return rank.outcome == "completed" or (rank.outcome == "out-of-memory" and "exit" in rank.phases)
 
 
+def _place(rank: RankRecord, folder: str) -> list[str]:
+    """Where the user's code was in a program that was ended from outside; empty where that isn't known."""
+    frame = next((frame for frame in reversed(rank.stack) if frame.owner == "user"), None)
+    return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
+
+
 def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(_PHASES[phase].en for phase in phases), "、".join(_PHASES[phase].zh for phase in phases))
 
@@ -95,9 +101,9 @@ def _covered(rank: RankRecord) -> Text:
     ).format(rank=rank.rank, phases=phases, steps=rank.steps, operators=rank.operators)
 
 
-def _skipped(record: RehearsalRecord, explained: set[int]) -> Iterator[Skipped]:
+def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
-        yield from _skipped_by(rank, explained)
+        yield from _skipped_by(rank, explained, folder)
     run = {rank.rank for rank in record.ranks}
     if others := [rank for rank in range(record.world_size) if rank not in run]:
         yield Skipped(
@@ -111,7 +117,7 @@ def _skipped(record: RehearsalRecord, explained: set[int]) -> Iterator[Skipped]:
         yield Skipped(Text(what, what_zh), Text(why, why_zh))
 
 
-def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
+def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     here = Text("rank {rank}: {what}", "rank {rank}：{what}")
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({unsupported.where})"
@@ -124,7 +130,7 @@ def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
         why = _ENDED[rank.outcome]
         if rank.last_activity and rank.outcome != "completed":
             why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
-                why=why, activity=rank.last_activity
+                why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])
             )
         yield Skipped(here.format(rank=rank.rank, what=missing), why)
     if rank.failure and rank.rank not in explained:
@@ -136,7 +142,7 @@ def _skipped_by(rank: RankRecord, explained: set[int]) -> Iterator[Skipped]:
                 "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
             ).format(
                 type=rank.failure.type,
-                place=f"{frame.path}:{frame.line}" if frame else "?",
+                place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
                 message=rank.failure.message,
             ),
         )

@@ -59,6 +59,7 @@ def _rank_object(rank: RankRecord, folder: str) -> dict[str, Any]:
         "phases": list(rank.phases),
         "expected_phases": list(rank.expected_phases),
         "last_activity": rank.last_activity,
+        "stack": msgspec.to_builtins(rank.stack),
         "parameter_count": rank.parameter_count,
         "peak_allocated_bytes": own.peak_allocated_bytes if own else 0,
         "peak_reserved_bytes": own.peak_reserved_bytes if own else 0,

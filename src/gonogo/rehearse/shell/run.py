@@ -53,6 +53,7 @@ def run_script(
     environment: Mapping[str, str],
     cwd: str,
     python: str,
+    packages: Sequence[Path] = (),
     scratch: Path,
     timeout: float,
 ) -> ScriptRun:
@@ -72,7 +73,7 @@ def run_script(
         )
     words = _as_bash(words)
     _check_script(words, bash, cwd)
-    settings = Settings(surroundings, python, bash, path, environment.get("TMPDIR"))
+    settings = Settings(surroundings, python, bash, path, environment.get("TMPDIR"), [str(p) for p in packages])
     session = Session.create(Path(tempfile.mkdtemp(prefix="shell-", dir=scratch)), settings)
     status, output = _run(session, words, environment, cwd, timeout)
     failure = session.failure()

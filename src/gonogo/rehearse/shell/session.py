@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True):
     """PATH as it was before the session."""
     temporary: str | None
     """TMPDIR as it was before the session."""
+    packages: list[str] = []
+    """Folders that come first on PYTHONPATH in the Python helpers of the script."""
 
 
 class Session:

@@ -79,6 +79,8 @@ def python(session: Session, words: list[str]) -> int:
             "gonogo.rehearse.shell.facade",
             *(str(session.folder), command.kind, target, *command.arguments),
         )
+        paths = [*session.settings.packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         os.execv(line[0], line)
     return take_down(session, "program", words)
 

@@ -1,0 +1,11 @@
+"""Other versions of packages, laid over the user's Python from a cache; the user's environment stays as it is.
+
+What is laid over stands first on ``PYTHONPATH``. torch, CUDA and what is compiled against them can't be laid over: the
+rehearsal runs with those installed, and says so.
+"""
+
+from __future__ import annotations
+
+from gonogo.rehearse.packages.laying import Overlay, installed_version, lay_over
+
+__all__ = ["Overlay", "installed_version", "lay_over"]

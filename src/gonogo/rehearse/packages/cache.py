@@ -1,0 +1,191 @@
+"""The cache of packages that are laid over: a folder for each package, version and Python, filled by pip.
+
+A folder appears whole or not at all: it is filled under another name and then renamed. Two rehearsals that fill the
+same one don't disturb each other; the second's is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.rehearse.packages.names import NEEDS_A_WHEEL
+
+Say = Callable[[Text], None]
+
+_SAY_AFTER = 2.0
+_LONGEST_INSTALL = 900.0
+_ABANDONED_AFTER = 24 * 3600.0
+
+
+class NotInstalled(Exception):
+    """pip could not install a package. ``versions`` are those that it found of it, oldest first."""
+
+    def __init__(self, why: str, versions: tuple[Version, ...]) -> None:
+        super().__init__(why)
+        self.why = why
+        self.versions = versions
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/gonogo/packages``, or the same below ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "gonogo" / "packages"
+
+
+def folder_with(name: str, specifier: SpecifierSet, say: Say) -> Path:
+    """The folder of a version that the specifier takes: from the cache, else installed into it.
+
+    ``name`` is canonical. Raises NotInstalled where pip finds or builds none, and UserError where the cache can't be
+    written.
+    """
+    cache = cache_folder()
+    found = _cached(cache, name, specifier)
+    return found if found is not None else _install(cache, name, specifier, say)
+
+
+def version_in(folder: Path, name: str) -> Version:
+    """The version of a package in a folder of the cache."""
+    return Version(_distribution(folder, name).version)
+
+
+def requirements_in(folder: Path, name: str) -> list[Requirement]:
+    """What the package in a folder of the cache requires on this machine, without extras."""
+    found = []
+    for text in _distribution(folder, name).requires or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found.append(requirement)
+    return found
+
+
+def _distribution(folder: Path, name: str) -> metadata.Distribution:
+    return next(d for d in metadata.distributions(path=[str(folder)]) if canonicalize_name(d.metadata["Name"]) == name)
+
+
+def _suffix() -> str:
+    return f"-py{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _cached(cache: Path, name: str, specifier: SpecifierSet) -> Path | None:
+    best: tuple[Version, Path] | None = None
+    if not cache.is_dir():
+        return None
+    for folder in cache.iterdir():
+        match = re.fullmatch(re.escape(name) + r"-(\d.*)" + re.escape(_suffix()), folder.name)
+        if match is None:
+            continue
+        try:
+            version = Version(match[1])
+        except InvalidVersion:
+            continue
+        if specifier.contains(version, prereleases=True) and (best is None or version > best[0]):
+            best = version, folder
+    return best[1] if best is not None else None
+
+
+def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say) -> Path:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _drop_abandoned(cache)
+        filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=cache))
+    except OSError as error:
+        raise UserError(
+            Text(
+                en="the cache {path} can't be written ({why}): point XDG_CACHE_HOME to a folder that can",
+                zh="缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            ).format(path=cache, why=error.strerror)
+        ) from None
+    try:
+        _run_pip(name, specifier, filling, say)
+        target = cache / f"{name}-{version_in(filling, name)}{_suffix()}"
+        filling.chmod(0o755)
+        try:
+            os.rename(filling, target)
+        except OSError:
+            if not target.is_dir():  # else another rehearsal was faster
+                raise
+        return target
+    finally:
+        shutil.rmtree(filling, ignore_errors=True)
+
+
+def _drop_abandoned(cache: Path) -> None:
+    for folder in cache.glob(".filling-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None:
+    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--no-compile", "--target", str(target)]
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PIP_USER")}
+    if name == "deepspeed":
+        # Its setup imports torch, which is here already, and compiles operators only where it is told to. What it takes
+        # DS_ACCELERATOR=cpu or =cuda to need differs from version to version: it is left to find out by itself.
+        options.append("--no-build-isolation")
+        environment.pop("DS_ACCELERATOR", None)
+        environment["DS_BUILD_OPS"] = "0"
+    if name in NEEDS_A_WHEEL:
+        options += ["--only-binary", name]
+    command = [sys.executable, "-m", "pip", "install", *options, f"{name}{specifier}"]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
+        started = time.monotonic()
+        try:
+            while process.poll() is None:
+                seconds = time.monotonic() - started
+                if seconds > _LONGEST_INSTALL:
+                    raise NotInstalled(f"pip had not ended after {_LONGEST_INSTALL:.0f} s", ())
+                if seconds > _SAY_AFTER:
+                    say(
+                        Text(
+                            en="installing {what} into gonogo's cache ({seconds:.0f} s)",
+                            zh="正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
+                        ).format(what=f"{name}{specifier}", seconds=seconds)
+                    )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise NotInstalled(_why(text), _versions(text))
+
+
+def _why(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith(("ERROR:", "error:"))]
+    raised = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]
+    return (raised or errors or lines or ["pip said nothing"])[-1][:300]
+
+
+def _versions(text: str) -> tuple[Version, ...]:
+    """The versions that pip lists where it finds none that fits."""
+    match = re.search(r"\(from versions: ([^)]*)\)", text)
+    found = []
+    for part in match[1].split(",") if match else []:
+        with contextlib.suppress(InvalidVersion):
+            found.append(Version(part.strip()))
+    return tuple(sorted(found))

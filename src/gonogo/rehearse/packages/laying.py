@@ -1,0 +1,225 @@
+"""What the options ask for, laid over with what it requires in turn; and what could not be, with the reason."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.rehearse.packages.cache import NotInstalled, Say, folder_with, requirements_in, version_in
+from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Folders to put first on ``PYTHONPATH``; what could not be laid over (what, why); facts worth telling."""
+
+    folders: tuple[Path, ...] = ()
+    versions: dict[str, Version] = field(default_factory=dict)
+    skipped: tuple[tuple[Text, Text], ...] = ()
+    notes: tuple[Text, ...] = ()
+
+
+def lay_over(environment: Path | None, with_packages: tuple[str, ...], say: Say = lambda _text: None) -> Overlay:
+    """Lay over what the options ask for and the running Python doesn't have.
+
+    From a file only packages of the stack are taken, from ``--with`` any. Raises UserError for options that can't be
+    read and for a version that doesn't exist or can't be installed.
+    """
+    by_options = wanted_by_options(with_packages)
+    by_file = wanted_by_file(environment) if environment is not None else Wanted({})
+    overlay = _Laying(say)
+    for name, specifier in {**by_file.specifiers, **by_options}.items():
+        if _satisfied(installed_version(name), specifier):
+            continue
+        if not can_be_laid_over(name):
+            overlay.leave(name, specifier)
+        elif name in STACK or name in by_options:
+            overlay.lay(name, specifier, asked=True)
+        else:
+            overlay.others.append(name)
+    return overlay.finished(by_file)
+
+
+def installed_version(name: str) -> Version | None:
+    """The version of a package in the running Python; None where it isn't installed, or has no proper version."""
+    try:
+        return Version(metadata.version(name))
+    except (metadata.PackageNotFoundError, InvalidVersion):
+        return None
+
+
+def _satisfied(version: Version | None, specifier: SpecifierSet) -> bool:
+    """Whether a version will do; a build's own label (``+cpu``, ``+cu121``) makes no difference on either side."""
+    if version is None:
+        return False
+    public = SpecifierSet(",".join(str(part).partition("+")[0] for part in specifier))
+    return public.contains(Version(version.public), prereleases=True)
+
+
+class _Laying:
+    """Packages being laid over, with the dependencies that they need in other versions than are installed."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._folders: dict[str, Path] = {}
+        self._versions: dict[str, Version] = {}
+        self._asked: set[str] = set()
+        self._specifiers: dict[str, SpecifierSet] = {}
+        self._skipped: list[tuple[Text, Text]] = []
+        self.others: list[str] = []
+
+    def lay(self, name: str, specifier: SpecifierSet, *, asked: bool) -> None:
+        """Lay over a package, then what it requires. ``asked``: by the user, who then hears of a failure."""
+        if asked:
+            self._asked.add(name)
+        self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
+        try:
+            folder = folder_with(name, self._specifiers[name], self._say)
+        except NotInstalled as error:
+            if asked:
+                raise _not_there(name, specifier, error) from None
+            self._skip_dependency(name, specifier, error.why)
+            return
+        self._folders[name] = folder
+        self._versions[name] = version_in(folder, name)
+        for requirement in requirements_in(folder, name):
+            self._require(name, requirement)
+
+    def _require(self, owner: str, requirement: Requirement) -> None:
+        name = canonicalize_name(requirement.name)
+        have = self._versions.get(name) or installed_version(name)
+        self._specifiers.setdefault(name, SpecifierSet())
+        if have is not None and _satisfied(have, requirement.specifier):
+            self._specifiers[name] &= requirement.specifier
+        elif name in self._asked or not can_be_laid_over(name):
+            if have is not None:
+                self._conflict(owner, requirement, have)
+        else:
+            self.lay(name, requirement.specifier, asked=False)
+
+    def _conflict(self, owner: str, requirement: Requirement, have: Version) -> None:
+        self._skipped.append(
+            (
+                Text(
+                    "{owner} {version}: its requirement {requirement}", "{owner} {version} 的依赖 {requirement}"
+                ).format(owner=owner, version=self._versions.get(owner, ""), requirement=requirement),
+                Text("rehearsed with {name} {have}", "使用 {name} {have} 排练").format(
+                    name=requirement.name, have=have
+                ),
+            )
+        )
+
+    def _skip_dependency(self, name: str, specifier: SpecifierSet, why: str) -> None:
+        self._skipped.append(
+            (
+                Text(f"{name}{specifier}", f"{name}{specifier}"),
+                Text("could not be installed: {why}", "无法安装：{why}").format(why=why),
+            )
+        )
+
+    def leave(self, name: str, specifier: SpecifierSet) -> None:
+        """Take down a package that can't be laid over."""
+        have = installed_version(name)
+        why = (
+            Text("it isn't installed here, and can't be laid over: it is compiled", "本机未安装，且因是编译包无法叠加")
+            if have is None
+            else Text(
+                "can't be laid over; rehearsed with the installed {name} {have}",
+                "无法叠加；使用已安装的 {name} {have} 排练",
+            ).format(name=name, have=have)
+        )
+        self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
+
+    def finished(self, wanted: Wanted) -> Overlay:
+        """All of it, and what the file asked for that was not done."""
+        others = [*self.others, *wanted.without_version]
+        if others:
+            names = ", ".join(others[:6]) + (", …" if len(others) > 6 else "")
+            self._skipped.append(
+                (
+                    Text("{count} other packages ({names})", "其他 {count} 个软件包（{names}）").format(
+                        count=len(others), names=names
+                    ),
+                    Text(
+                        "rehearsed as they are installed here; --with NAME==VERSION lays one over",
+                        "按本机安装的版本排练；可用 --with NAME==VERSION 叠加其中之一",
+                    ),
+                )
+            )
+        here = platform.python_version()
+        if wanted.python is not None and wanted.python.split(".")[:2] != here.split(".")[:2]:
+            self._skipped.append(
+                (
+                    Text(f"Python {wanted.python}", f"Python {wanted.python}"),
+                    Text(f"rehearsed with {here}", f"使用 {here} 排练"),
+                )
+            )
+        for name in STACK:
+            self._check_installed(name)
+        laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
+        note = Text("laid over: {laid}", "已叠加：{laid}").format(laid=laid)
+        return Overlay(
+            tuple(self._folders.values()), self._versions, tuple(self._skipped), (note,) if self._versions else ()
+        )
+
+    def _check_installed(self, name: str) -> None:
+        """Say where an installed package of the stack asks for another version than was laid over."""
+        version = installed_version(name)
+        if version is None or name in self._versions:
+            return
+        for text in metadata.requires(name) or []:
+            requirement = Requirement(text)
+            have = self._versions.get(canonicalize_name(requirement.name))
+            if have is None or (requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})):
+                continue
+            if not _satisfied(have, requirement.specifier):
+                self._skipped.append(
+                    (
+                        Text(
+                            "{name} {version}, which is installed: its requirement {requirement}",
+                            "已安装的 {name} {version} 的依赖 {requirement}",
+                        ).format(name=name, version=version, requirement=requirement),
+                        Text("rehearsed with {other} {have}", "使用 {other} {have} 排练").format(
+                            other=requirement.name, have=have
+                        ),
+                    )
+                )
+
+
+def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserError:
+    if not error.versions:
+        return UserError(
+            Text(en="{what} could not be installed: {why}", zh="无法安装 {what}：{why}").format(
+                what=f"{name}{specifier}", why=error.why
+            )
+        )
+    releases = [version for version in error.versions if not version.is_prerelease] or list(error.versions)
+    return UserError(
+        Text(
+            en="there is no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
+            zh="没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
+        ).format(
+            what=f"{name}{specifier}",
+            python=platform.python_version(),
+            nearest=", ".join(map(str, _nearest(releases, specifier))),
+            newest=releases[-1],
+        )
+    )
+
+
+def _nearest(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
+    """Two releases before and two after the version that a specifier names."""
+    wanted = Version(next(iter(specifier)).version.rstrip(".*"))
+    before = [release for release in releases if release < wanted]
+    after = [release for release in releases if release > wanted]
+    return [*before[-2:], *after[:2]]

@@ -1,0 +1,28 @@
+"""Which packages can be laid over a Python environment, and which cannot."""
+
+from __future__ import annotations
+
+import re
+
+STACK = (
+    *("deepspeed", "transformers", "accelerate", "peft", "trl", "safetensors", "tokenizers", "huggingface-hub"),
+    *("datasets", "diffusers", "evaluate", "ms-swift", "llamafactory", "sentence-transformers", "timm", "einops"),
+    *("qwen-vl-utils", "liger-kernel", "torchao", "optimum", "lightning", "pytorch-lightning"),
+)
+"""Packages whose version decides whether a fine-tune runs: those of a file are laid over where they differ."""
+
+# Bound to the torch, CUDA or numpy that they were built against, or to what is compiled for it.
+_COMPILED = re.compile(
+    r"(torch|torch-npu|torchvision|torchaudio|triton|triton-.*|pytorch-triton.*|nvidia-(?!ml-py).*|cuda-.*|cupy.*|"
+    r"flash-attn.*|flash-linear-attention|bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine.*|megatron.*|"
+    r"deepspeed-kernels|mamba-ssm|causal-conv1d|auto-gptq|gptqmodel|autoawq.*|te-.*|"
+    r"numpy|scipy|pandas|pyarrow|pydantic|pydantic-core|mpi4py)"
+)
+
+NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece", "regex", "xxhash", "pyyaml"})
+"""Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""
+
+
+def can_be_laid_over(name: str) -> bool:
+    """Whether another version of a package (canonical name) works beside what is installed."""
+    return _COMPILED.fullmatch(name) is None

@@ -1,0 +1,193 @@
+"""``gonogo rehearse``: the command understood, its ranks run on virtual accelerators, their records put together."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from gonogo.errors import UserError
+from gonogo.evidence.hardware import Machine, machine_from
+from gonogo.evidence.rehearsal import AcceleratorFacts, RankRecord, RehearsalRecord
+from gonogo.finding import Text
+from gonogo.rehearse.environment import worker_environment
+from gonogo.rehearse.keep import check_keep, keep_records
+from gonogo.rehearse.launch import UNSTATED, Surroundings
+from gonogo.rehearse.packages import Overlay, lay_over
+from gonogo.rehearse.progress import OnProgress, RankStatus, Status
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.scratch import say_if_full, scratch_folder
+from gonogo.rehearse.workers import Assignment, run_workers
+from gonogo.rehearse.world import machine_for, ranks_to_run
+from gonogo.virtual.plan import WorkerPlan
+
+# What a launch script does before it launches takes seconds; one that takes longer waits for something.
+_LONGEST_SCRIPT = 60.0
+
+
+def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
+    """Rehearse a command.
+
+    Raises UserError for what the user has to change (the command, the options, the disk). Ctrl-C or SIGTERM while
+    ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
+    """
+    started = time.monotonic()
+    deadline = started + request.timeout
+    show = _Shown(on_progress, started)
+    check_keep(request.keep)
+    with _sigterm_interrupts(), scratch_folder() as scratch:
+        stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
+        overlay = lay_over(request.environment, request.with_packages, say=show)
+        show(Text("reading the launch command", "解析启动命令"))
+        situation = Situation(
+            surroundings=Surroundings.of(stated, request.nodes),
+            environment=dict(os.environ),
+            cwd=os.getcwd(),
+            scratch=scratch,
+            timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
+            packages=overlay.folders,
+        )
+        resolved = resolve(request.command, situation)
+        machine = machine_for(resolved.launch, request, stated)
+        ranks = ranks_to_run(request.ranks, resolved.launch, machine)
+        with say_if_full(scratch):
+            assignments = [
+                _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
+            ]
+            records = run_workers(assignments, deadline, show.ranks)
+            _say_if_the_disk_was_full(records, scratch)
+            record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
+            if request.keep is not None:
+                keep_records(request.keep, record, assignments)
+    for rank_record in records:
+        if rank_record.user_error is not None:
+            raise UserError(Text(*rank_record.user_error))
+    return record
+
+
+class _Shown:
+    """Hands progress on, with the time, to whoever asked for it."""
+
+    def __init__(self, on_progress: OnProgress | None, started: float) -> None:
+        self._on_progress = on_progress
+        self._started = started
+
+    def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Status(activity, time.monotonic() - self._started, ranks))
+
+    def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
+        self(Text("rehearsing", "排练中"), ranks)
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM end a rehearsal as Ctrl-C does, so that no worker outlives it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _assignment(
+    rank: int, resolved: Resolved, request: RehearsalRequest, machine: Machine, overlay: Overlay, folder: Path
+) -> Assignment:
+    """A worker's plan and environment; makes its folder."""
+    launch = resolved.launch
+    process = launch.processes[rank]
+    own = folder / "scratch"
+    own.mkdir(parents=True)
+    if resolved.files is not None:
+        _hand_on_files(resolved.files, own / "files")
+    plan = WorkerPlan(
+        program_kind=launch.program_kind,
+        program=launch.program,
+        arguments=process.arguments,
+        rank=process.rank,
+        local_rank=process.local_rank,
+        world_size=process.world_size,
+        local_world_size=process.local_world_size,
+        accelerator=machine.accelerator,
+        host_bytes=machine.host_bytes,
+        steps=request.steps,
+        scratch=str(own),
+        record=str(folder / "record.json"),
+        progress=str(folder / "progress.jsonl"),
+        devices=machine.count,
+    )
+    return Assignment(
+        plan=plan,
+        python=launch.interpreter or sys.executable,
+        environment=worker_environment(launch, process, packages=overlay.folders, scratch=folder / "caches"),
+        cwd=launch.cwd,
+        folder=folder,
+    )
+
+
+def _hand_on_files(files: Path, target: Path) -> None:
+    """What the launch script wrote, where the worker finds it: under each file's path without links."""
+    for folder, _, names in os.walk(files):
+        for name in names:
+            source = Path(folder, name)
+            path = os.path.join("/", os.path.relpath(source, files))
+            place = Path(f"{target}{os.path.realpath(os.path.dirname(path))}", name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+
+
+def _say_if_the_disk_was_full(records: list[RankRecord], scratch: Path) -> None:
+    """A worker that could not write its record for want of room says so only in its log."""
+    for record in records:
+        if record.outcome == "killed" and any("No space left on device" in event for event in record.events):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(scratch))
+
+
+def _record(
+    request: RehearsalRequest,
+    resolved: Resolved,
+    machine: Machine,
+    overlay: Overlay,
+    records: list[RankRecord],
+    seconds: float,
+) -> RehearsalRecord:
+    launch = resolved.launch
+    skipped = [*resolved.skipped, *overlay.skipped]
+    accelerator = machine.accelerator
+    return RehearsalRecord(
+        command=list(request.command),
+        cwd=launch.cwd,
+        world_size=launch.world_size,
+        nodes=launch.nodes,
+        ranks_per_node=launch.processes_per_node,
+        accelerator=AcceleratorFacts(
+            name=accelerator.name,
+            device_type=accelerator.device_type,
+            total_bytes=accelerator.total_bytes,
+            allowance_bytes=accelerator.allowance_bytes,
+        ),
+        steps=request.steps,
+        host_memory_bytes=machine.host_bytes,
+        seconds=seconds,
+        ranks=records,
+        launcher=launch.launcher,
+        skipped=[(what.en, why.en) for what, why in skipped],
+        skipped_zh=[(what.zh, why.zh) for what, why in skipped],
+        notes=[(note.en, note.zh) for note in (*launch.notes, *overlay.notes)],
+    )

@@ -1,0 +1,60 @@
+"""The folder of a rehearsal: made where temporary files belong, and gone after it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+
+_LEAST_FREE = 32 << 20
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder below TMPDIR. Raises UserError where there can't be one, or where there is no room in it."""
+    parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gonogo-", dir=parent)).resolve()
+    except OSError as error:
+        raise UserError(
+            Text(
+                en="the temporary folder {path} can't be used ({why}): point TMPDIR to one that can be written",
+                zh="临时目录 {path} 无法使用（{why}）：请用 TMPDIR 指向可写的目录",
+            ).format(path=parent, why=error.strerror or error)
+        ) from None
+    try:
+        free = shutil.disk_usage(folder).free
+        if free < _LEAST_FREE:
+            raise _full(parent, free)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def say_if_full(folder: Path) -> Iterator[None]:
+    """Turn a full disk within the block into a UserError that names the temporary folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _full(str(folder.parent), shutil.disk_usage(folder).free) from None
+
+
+def _full(path: str, free: int) -> UserError:
+    return UserError(
+        Text(
+            en="the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least}): free some space, "
+            "or point TMPDIR to another disk",
+            zh="临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）："
+            "请清理空间，或用 TMPDIR 指向另一块磁盘",
+        ).format(path=path, free=free / (1 << 20), least=_LEAST_FREE >> 20)
+    )
