@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from gonogo.errors import UserError
-from gonogo.evidence.hardware import Machine, machine_from
+from gonogo.evidence.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.rehearsal import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.rehearse.environment import worker_environment
@@ -159,6 +159,19 @@ def _say_if_the_disk_was_full(records: list[RankRecord], scratch: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(scratch))
 
 
+def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Text]:
+    """Says which accelerator was taken, where ``--gpus`` names none."""
+    only_a_count = request.gpus is None or request.gpus.strip().isdigit()  # 4090 is a name all the same
+    if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
+        return []
+    return [
+        Text(
+            en="--gpus names no accelerator: {name} was taken",
+            zh="--gpus 没有指明加速卡型号：按 {name} 排练",
+        ).format(name=machine.accelerator.name)
+    ]
+
+
 def _record(
     request: RehearsalRequest,
     resolved: Resolved,
@@ -189,5 +202,5 @@ def _record(
         launcher=launch.launcher,
         skipped=[(what.en, why.en) for what, why in skipped],
         skipped_zh=[(what.zh, why.zh) for what, why in skipped],
-        notes=[(note.en, note.zh) for note in (*launch.notes, *overlay.notes)],
+        notes=[(note.en, note.zh) for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes)],
     )
