@@ -1,0 +1,159 @@
+"""Stand-ins for DeepSpeed's compiled kernels: nothing is compiled, loaded or computed.
+
+``OpBuilder.load()`` gives an object with the functions of the compiled module. A stand-in looks at devices, dtypes
+and sizes exactly as the kernel's C++ does (deepspeed/ops/csrc), raises the same errors, allocates what the kernel
+allocates, and tells which tensors it would have written. A kernel that has none says so by name when it is called.
+
+Tried with DeepSpeed 0.14.0 to 0.19.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual.after_import import after_import
+from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
+from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
+from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
+from gonogo.virtual.kernels.host import PinMemory, ShareMemComm, Utils
+from gonogo.virtual.kernels.quantizer import FpQuantizer, Quantizer
+from gonogo.virtual.kernels.random_ltd import RandomLtd
+from gonogo.virtual.patching import Patches
+
+Written = Callable[[torch.Tensor], object]
+Unsupported = Callable[[str, str], BaseException]
+_WHY = "it is a compiled kernel of DeepSpeed that has no stand-in"
+
+
+def _not_rehearsed(what: str, why: str) -> BaseException:
+    return NotImplementedError(f"{what} can't be rehearsed: {why}")
+
+
+@dataclass
+class Kernels:
+    """What was loaded, and the traffic to NVMe. :meth:`undo` gives DeepSpeed its own loader back."""
+
+    loaded: list[str] = field(default_factory=list)
+    nvme: NvmeTraffic = field(default_factory=NvmeTraffic)
+    patches: Patches = field(default_factory=Patches)
+
+    def undo(self) -> None:
+        """Take the stand-ins out of modules that are imported from now on, and of those that are."""
+        self.patches.undo()
+
+
+class _Missing:
+    """A kernel without a stand-in: loading it is harmless, calling any function of it is not."""
+
+    def __init__(self, name: str, unsupported: Unsupported) -> None:
+        self._name = name
+        self._unsupported = unsupported
+
+    def __getattr__(self, function: str) -> Any:
+        if function.startswith("__"):
+            raise AttributeError(function)
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise self._unsupported(f"deepspeed.{self._name}.{function}", _WHY)
+
+        return refuse
+
+
+def install(
+    written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[str], object] = lambda what: None
+) -> Kernels:
+    """Have DeepSpeed, once it is imported, load stand-ins; also refuse extensions that the program compiles itself.
+
+    ``written`` is called with each tensor that a kernel would have changed; ``unsupported`` makes the exception for
+    what has no stand-in; ``assume`` is told that a kernel is taken to build on the machine.
+    """
+    kernels = Kernels()
+    makers: dict[str, Callable[[], Any]] = {
+        "cpu_adam": lambda: CpuAdam(written),
+        "cpu_adagrad": lambda: CpuAdagrad(written),
+        "cpu_lion": lambda: CpuLion(written),
+        "fused_adam": lambda: FusedAdam(written),
+        "fused_lamb": lambda: FusedLamb(written),
+        "fused_lion": lambda: FusedLion(written),
+        "quantizer": lambda: Quantizer(written),
+        "fp_quantizer": lambda: FpQuantizer(written),
+        "random_ltd": lambda: RandomLtd(written),
+        "async_io": lambda: AsyncIo(written, kernels.nvme),
+        "gds": lambda: AsyncIo(written, kernels.nvme),
+        "utils": Utils,
+        "pin_memory": PinMemory,
+        "deepspeed_shm_comm": lambda: ShareMemComm(written),
+        "deepspeed_ccl_comm": lambda: ShareMemComm(written),
+    }
+    modules: dict[str, Any] = {}
+
+    def load(builder: Any, verbose: bool = False) -> Any:
+        name = builder.name
+        if name not in modules:
+            make = makers.get(name)
+            modules[name] = make() if make is not None else _Missing(name, unsupported)
+            kernels.loaded.append(name)
+            assume(f"DeepSpeed's kernel {name} builds on the machine")
+        return modules[name]
+
+    def patch_builders(module: ModuleType) -> None:
+        base = module.OpBuilder
+        own = {"load": load, "is_compatible": lambda builder, verbose=False: True}
+
+        def init_subclass(cls: type, /, **kwargs: Any) -> None:
+            """A builder's own loader and own check (libaio, a compiler…) give way to the stand-ins'."""
+            for name, function in own.items():
+                if name in vars(cls):
+                    kernels.patches.set(cls, name, function)
+
+        for cls in _descendants(base):
+            init_subclass(cls)
+        for name, function in own.items():
+            kernels.patches.set(base, name, function)
+        kernels.patches.set(base, "__init_subclass__", classmethod(init_subclass))
+        kernels.patches.set(module, "installed_cuda_version", lambda name="": _cuda_version())
+        kernels.patches.set(module, "assert_no_cuda_mismatch", lambda name="": True)
+
+    for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
+        kernels.patches.on_undo(after_import(name, patch_builders))
+    kernels.patches.on_undo(after_import("torch.utils.cpp_extension", _refuse_extensions(kernels.patches, unsupported)))
+    kernels.patches.on_undo(after_import("triton.runtime.jit", _refuse_triton(kernels.patches, unsupported)))
+    return kernels
+
+
+def _descendants(cls: type) -> list[type]:
+    children: list[type] = cls.__subclasses__()
+    return [found for child in children for found in (child, *_descendants(child))]
+
+
+def _cuda_version() -> tuple[int, int]:
+    major, minor = (torch.version.cuda or "12.4").split(".")[:2]
+    return int(major), int(minor)
+
+
+def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
+    def refuse(module: ModuleType) -> None:
+        for function in ("load", "load_inline"):
+
+            def compile_nothing(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
+                raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", "it compiles a kernel of its own")
+
+            patches.set(module, function, compile_nothing)
+
+    return refuse
+
+
+def _refuse_triton(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
+    def refuse(module: ModuleType) -> None:
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            name = getattr(getattr(kernel, "fn", None), "__name__", "a Triton kernel")
+            raise unsupported(f"Triton kernel {name}", "it is compiled for, and launched on, a real device")
+
+        patches.set(module.JITFunction, "run", run)
+
+    return refuse
