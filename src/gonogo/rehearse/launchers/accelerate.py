@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from gonogo.rehearse.launch import Surroundings
 from gonogo.rehearse.launchers import Launcher, Refused, Started
 from gonogo.rehearse.launchers.deepspeed import DeepSpeed
@@ -54,7 +56,8 @@ class Accelerate(Launcher):
                 with patch.dict(os.environ, found.environment, clear=True):
                     return processes_of(found.arguments, base, surroundings, notes)
             except _ByCommand as found:
-                return _by_command(found, base, surroundings, notes)
+                nodes = max(surroundings.nodes or 1, parsed.num_machines or 1)
+                return _by_command(found, base, msgspec.structs.replace(surroundings, nodes=nodes), notes)
             except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
                 raise Refused(str(error) or type(error).__name__) from error
         raise Refused("it ended without starting anything")
@@ -105,7 +108,10 @@ def _by_command(
     """Several nodes go through ``deepspeed``; a single process is started as it is."""
     if found.command[0] == "deepspeed":
         with patch.dict(os.environ, found.environment, clear=True):
-            across = DeepSpeed().start(found.command[1:], surroundings)
+            arguments = found.command[1:]
+            if arguments[:2] == ["--hostfile", "None"]:  # none was said
+                arguments = arguments[2:]
+            across = DeepSpeed().start(arguments, surroundings)
         spawned = [
             Spawn(
                 command=[
@@ -126,7 +132,7 @@ def _by_command(
             )
             for own in across.processes
         ]
-        return started(spawned, base, across.nodes, notes)
+        return started(spawned, base, across.nodes, (*notes, *across.notes))
     alone = Spawn(found.command, found.environment, rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)
     return started([alone], base, 1, notes)
 

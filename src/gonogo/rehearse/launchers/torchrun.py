@@ -59,6 +59,12 @@ def processes_of(
     macros = importlib.import_module("torch.distributed.elastic.utils").macros
     # Logs would go to the user's folders, and would be made here already.
     run_arguments.log_dir, run_arguments.redirects, run_arguments.tee = None, "0", "0"
+    own_rendezvous = run_arguments.standalone or (
+        run_arguments.rdzv_backend == "static"
+        and not run_arguments.rdzv_endpoint
+        and run_arguments.master_port is None
+        and run.parse_min_max_nnodes(run_arguments.nnodes)[1] == 1
+    )
     if run_arguments.master_port is None:
         run_arguments.master_port = 29500
     config, entrypoint, program_arguments = run.config_from_args(run_arguments)
@@ -72,7 +78,7 @@ def processes_of(
     inherited = dict(os.environ)
     visible = inherited.get(surroundings.visible_devices_variable)
     devices = visible.split(",") if visible else [str(index) for index in range(per_node)]
-    address, port = _master(run_arguments)
+    address, port = ("localhost", "29500") if own_rendezvous else _master(run_arguments)
     spawns = []
     for rank in range(nodes * per_node):
         node, local_rank = divmod(rank, per_node)
@@ -106,9 +112,9 @@ def _nodes(least: int, most: int, asked: int | None) -> int:
 
 
 def _master(run_arguments: Any) -> tuple[str, str]:
-    """Where rank 0 is met. Other than a static rendezvous, which is told, torchrun picks a free port."""
+    """Where rank 0 is met. Other than in a static rendezvous, torchrun picks a free port, which is not known before."""
     endpoint = str(run_arguments.rdzv_endpoint or "")
-    if run_arguments.standalone or not endpoint:
+    if not endpoint:
         return str(run_arguments.master_addr or "127.0.0.1"), str(run_arguments.master_port)
     host, _, port = endpoint.rpartition(":")
     if run_arguments.rdzv_backend == "static" and host:
@@ -119,7 +125,9 @@ def _master(run_arguments: Any) -> tuple[str, str]:
 def _place(config: Any, rank: int, node: int, local_rank: int, nodes: int, per_node: int) -> dict[str, str]:
     """The variables that torch's LocalElasticAgent._start_workers sets for each process (2.6 to 2.13)."""
     world = nodes * per_node
+    signals = getattr(config, "signals_to_handle", None)
     return {
+        **({"TORCHELASTIC_SIGNALS_TO_HANDLE": str(signals)} if signals else {}),
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "GROUP_RANK": str(node),

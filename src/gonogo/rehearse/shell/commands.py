@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from gonogo.rehearse.words import SHELLS
 
-READERS = ("cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "jq", "awk", "gawk", "cut", "diff", "cmp", "envsubst")
+READERS = (
+    *("cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "jq", "awk", "gawk", "sort", "cut", "diff", "cmp"),
+    *("envsubst", "md5sum", "sha1sum", "sha256sum", "tac", "paste", "column", "comm", "join", "base64"),
+)
 """Programs that only read files: run for real, on the session's files where the script wrote them."""
 
 STARTERS = ("env", "nohup", "time", "timeout", "nice", "ionice", "stdbuf", "setsid", "xargs", "unbuffer")
@@ -12,15 +15,17 @@ STARTERS = ("env", "nohup", "time", "timeout", "nice", "ionice", "stdbuf", "sets
 
 HARMLESS = (
     *("basename", "dirname", "realpath", "readlink", "pwd", "ls", "stat", "file", "du", "df", "test", "["),
-    *("echo", "printf", "true", "false", "yes", "seq", "expr", "bc", "factor", "numfmt", "date", "cal", "tty"),
-    *("sort", "uniq", "tr", "paste", "column", "rev", "tac", "nl", "fold", "fmt", "od", "xxd", "hexdump", "base64"),
-    *("md5sum", "sha1sum", "sha256sum", "cksum", "comm", "join", "shuf", "strings", "which", "printenv", "getconf"),
-    *("uname", "arch", "hostname", "whoami", "id", "groups", "nproc", "free", "uptime", "lscpu", "ps", "pgrep"),
-    *("ip", "ifconfig", "getent", "locale", "nvcc", "gcc", "ibstat", "ibdev2netdev", "lspci", "numfmt"),
+    *("echo", "printf", "true", "false", "yes", "seq", "expr", "bc", "factor", "numfmt", "cal", "tty"),
+    *("tr", "rev", "nl", "fold", "fmt", "od", "hexdump", "cksum", "strings", "which", "printenv", "getconf"),
+    *("uname", "arch", "whoami", "id", "groups", "nproc", "free", "uptime", "lscpu", "ps", "pgrep"),
+    *("getent", "locale", "ibstat", "ibdev2netdev", "lspci"),
 )
-"""Programs that read and print, and change nothing: run for real."""
+"""Programs that print, and change nothing whatever they are told: run for real."""
 
-STOOD_IN = ("sed", "cp", "tee", "mktemp", "git", "find", "pip", "pip3", "nvidia-smi", "npu-smi", *SHELLS[:3])
+STOOD_IN = (
+    *("sed", "cp", "tee", "mktemp", "git", "find", "pip", "pip3", "nvidia-smi", "npu-smi", *SHELLS[:3]),
+    *("date", "hostname", "ip", "ifconfig", "gcc", "nvcc", "uniq"),
+)
 """Programs whose effect a script may need, taken over by :mod:`gonogo.rehearse.shell.stand_in`."""
 
 PASSED_THROUGH = frozenset({"srun", "sudo", "uv", "poetry", "pdm", "pipenv", "conda", "mamba", "micromamba", "numactl"})

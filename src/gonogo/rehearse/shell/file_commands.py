@@ -109,6 +109,13 @@ def _find(session: Session, words: list[str]) -> bool:
     return not any(word in _FIND_WRITES for word in words) and _real(session, "find", words)
 
 
+def _if_harmless(name: str, harmless: Callable[[list[str]], bool]) -> Callable[[Session, list[str]], bool]:
+    """A stand-in that runs the real program where its arguments only ask for something."""
+    return lambda session, words: harmless(words[1:]) and _real(session, name, words)
+
+
+_IP_CHANGES = frozenset({"set", "add", "del", "delete", "change", "replace", "flush", "append", "netns"})
+
 _STAND_INS: dict[str, Callable[[Session, list[str]], bool]] = {
     "sed": _sed,
     "cp": _cp,
@@ -118,6 +125,13 @@ _STAND_INS: dict[str, Callable[[Session, list[str]], bool]] = {
     "pip": _pip,
     "pip3": _pip,
     "find": _find,
+    "date": _if_harmless("date", lambda words: not any(word.startswith(("-s", "--set")) for word in words)),
+    "hostname": _if_harmless("hostname", lambda words: all(word.startswith("-") and word != "-F" for word in words)),
+    "ip": _if_harmless("ip", lambda words: not _IP_CHANGES.intersection(words)),
+    "ifconfig": _if_harmless("ifconfig", lambda words: len(words) <= 1),
+    "gcc": _if_harmless("gcc", lambda words: set(words) <= {"--version", "-v", "-dumpversion", "-dumpmachine"}),
+    "nvcc": _if_harmless("nvcc", lambda words: set(words) <= {"--version", "-V"}),
+    "uniq": _if_harmless("uniq", lambda words: sum(not word.startswith("-") for word in words) <= 1),
 }
 
 

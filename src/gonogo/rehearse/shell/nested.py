@@ -19,14 +19,14 @@ def run_shell(session: Session, words: list[str]) -> int:
     if depth > MOST_NESTED:
         session.fail(f"scripts call each other {MOST_NESTED} deep: {' '.join(words)[:200]}")
         return 2
-    options, rest = _split(words[1:])
+    options, rest, from_input = _split(words[1:])
     if options and options[-1] == "-c":
         if not rest:
             print(f"{words[0]}: -c: option requires an argument", file=sys.stderr)
             return 2
         options, text, name, arguments = options[:-1], rest[0], (rest[1:2] or [words[0]])[0], rest[2:]
         source = ""
-    elif rest:
+    elif rest and not from_input:
         name, arguments, source = rest[0], rest[1:], rest[0]
         found = read_script(session, name)
         if found is None:
@@ -34,7 +34,7 @@ def run_shell(session: Session, words: list[str]) -> int:
             return 127
         text = found
     else:
-        text, name, arguments, source = sys.stdin.read(), words[0], [], ""
+        text, name, arguments, source = sys.stdin.read(), words[0], rest, ""
     try:
         prepared = session.prepared(text, source)
     except Unreadable as unreadable:
@@ -45,9 +45,10 @@ def run_shell(session: Session, words: list[str]) -> int:
     os.execv(command[0], command)
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Bash's own options (ending in ``-c`` where that was among them) and what follows."""
+def _split(arguments: list[str]) -> tuple[list[str], list[str], bool]:
+    """Bash's own options (ending in ``-c`` where that was among them), what follows, and whether ``-s`` was said."""
     options: list[str] = []
+    from_input = False
     rest = list(arguments)
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1:
         option = rest.pop(0)
@@ -57,10 +58,12 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
             options += [option, rest.pop(0)]
         elif not option.startswith("--") and option.startswith("-") and "c" in option:
             others = option.replace("c", "")
-            return [*options, *([others] if len(others) > 1 else []), "-c"], rest
-        elif option not in ("-s", "-i"):
+            return [*options, *([others] if len(others) > 1 else []), "-c"], rest, False
+        elif option == "-s":
+            from_input = True
+        elif option != "-i":
             options.append(option)
-    return options, rest
+    return options, rest, from_input
 
 
 def prepare_source(session: Session, path: str) -> int:

@@ -105,6 +105,10 @@ __gonogo_reader() {
             __gonogo_not_run "$name" "$@"  # it never ends
             return
             ;;
+        awk*print*'>'* | gawk*print*'>'* | awk*system* | gawk*system* | sort*' -o'* | sort*' --output'*)
+            __gonogo_not_run "$name" "$@"  # it writes a file, or runs a command
+            return
+            ;;
     esac
     for word in "$@"; do
         case "$word" in

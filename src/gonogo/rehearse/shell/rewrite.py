@@ -72,8 +72,10 @@ def _edits(root: tree_sitter.Node, variable: bytes) -> Iterator[tuple[int, int, 
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        waiting.extend(node.children)
         kind = node.type
+        if kind == "command_substitution" and (node.text or b"").startswith(b"$(("):
+            continue  # arithmetic, which the grammar takes for a subshell in a here-document
+        waiting.extend(node.children)
         if kind == "ERROR":
             _refuse_hidden_redirection(node)
         elif kind == "file_redirect":
