@@ -1,0 +1,124 @@
+"""PEFT adapters whose config is there and whose weights aren't: made from the model that they were put on."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual import real
+from gonogo.virtual.after_import import after_import
+from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
+from gonogo.virtual.weights.skeleton import apart
+
+_loading: list[tuple[Any, str]] = []
+"""Models that adapters are being loaded into, innermost last, and the adapters' names."""
+
+
+def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> None:
+    """Follow peft's loading of adapters, and transformers' own."""
+
+    def follow_peft(module: ModuleType) -> None:
+        owner: Any = module.PeftModel
+        load_adapter, load_weights = owner.load_adapter, module.load_peft_weights
+
+        @functools.wraps(load_adapter)
+        def followed(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
+            with _into(self, adapter_name):
+                return load_adapter(self, model_id, adapter_name, *args, **kwargs)
+
+        @functools.wraps(load_weights)
+        def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
+            if _loading:
+                _prepare(os.fspath(model_id), kwargs, tell)
+            return load_weights(model_id, *args, **kwargs)
+
+        patches.set(owner, "load_adapter", followed)
+        patches.set(module, "load_peft_weights", load_peft_weights)
+
+    def follow_transformers(module: ModuleType) -> None:
+        owner: Any = module.PeftAdapterMixin
+        load_adapter = owner.load_adapter
+
+        @functools.wraps(load_adapter)
+        def followed(self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if peft_model_id is None or kwargs.get("adapter_state_dict") is not None:
+                return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
+            with _into(self, adapter_name or "default"), _preparing_after_injection(str(peft_model_id), kwargs, tell):
+                return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
+
+        patches.set(owner, "load_adapter", followed)
+
+    patches.on_undo(after_import("peft.peft_model", follow_peft))
+    patches.on_undo(after_import("transformers.integrations.peft", follow_transformers))
+
+
+@contextmanager
+def _into(model: Any, adapter_name: str) -> Iterator[None]:
+    _loading.append((model, adapter_name))
+    try:
+        yield
+    finally:
+        _loading.pop()
+
+
+@contextmanager
+def _preparing_after_injection(name: str, kwargs: dict[str, Any], tell: Callable[[str], None]) -> Iterator[None]:
+    """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
+    import peft
+
+    inject = peft.inject_adapter_in_model
+
+    @functools.wraps(inject)
+    def followed(*args: Any, **rest: Any) -> Any:
+        result = inject(*args, **rest)
+        _prepare(name, kwargs.get("adapter_kwargs") or {}, tell)
+        return result
+
+    with contextlib_patch(peft, "inject_adapter_in_model", followed):
+        yield
+
+
+@contextmanager
+def contextlib_patch(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute replaced for a while."""
+    patches = Patches()
+    patches.set(owner, name, value)
+    try:
+        yield
+    finally:
+        patches.undo()
+
+
+def _prepare(name: str, where: dict[str, Any], tell: Callable[[str], None]) -> None:
+    folder = as_folder(name, **{key: where.get(key) for key in ("subfolder", "cache_dir", "revision")})
+    if folder is None or not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)):
+        return
+    if any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHTS):
+        return
+    from peft.utils import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    model, adapter_name = _loading[-1]
+    with apart():
+        shapes = {
+            key: real.meta(tuple(getattr(tensor, "ds_shape", tensor.shape)), dtype=tensor.dtype)
+            for key, tensor in model.state_dict(keep_vars=True).items()
+            if isinstance(tensor, torch.Tensor)
+        }
+        state = get_peft_model_state_dict(model, state_dict=shapes, adapter_name=adapter_name)
+        if not hasattr(model, "get_base_model"):  # transformers' own: peft's names have a prefix more
+            state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
+        save_file(
+            {key: tensor.contiguous() for key, tensor in state.items()},
+            os.path.join(folder, ADAPTER_WEIGHTS[0]),
+            metadata={"format": "pt"},
+        )
+    tell(f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)")

@@ -1,0 +1,113 @@
+"""Where a model lies, and whether its weights are there: a local folder, or a snapshot in the Hugging Face cache."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+_POINTER = b"version https://git-lfs"
+
+NOT_CACHED = Text(
+    en="the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; "
+    "get its config, not its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' "
+    "--exclude '*.index.json'",
+    zh="模型 {name} 不在 Hugging Face 缓存中，而预演不使用网络；请只下载它的配置（不含权重）："
+    "hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
+)
+NO_FOLDER = Text(
+    en="the model folder {name} is not on this machine; put its config.json and tokenizer files there "
+    "(the weights are not needed)",
+    zh="本机没有模型目录 {name}；请把它的 config.json 和分词器文件放到该路径（不需要权重）",
+)
+NO_CONFIG = Text(
+    en="the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
+    zh="模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
+)
+BAD_CONFIG = Text(
+    en="{path} is not readable as JSON: {why}",
+    zh="{path} 不是可读的 JSON：{why}",
+)
+
+
+class ModelNotHere(UserError, OSError):
+    """A model that can't be loaded on this machine. An OSError too, as transformers' own would be."""
+
+
+def as_folder(name: str, **where: Any) -> str | None:
+    """The folder of a model: the name itself, or the snapshot in the cache; None where there is neither."""
+    if os.path.isdir(name):
+        return os.path.join(name, where.get("subfolder") or "")
+    from huggingface_hub import try_to_load_from_cache
+
+    for file in ("config.json", ADAPTER_CONFIG):
+        try:
+            found = try_to_load_from_cache(
+                name,
+                os.path.join(where.get("subfolder") or "", file),
+                cache_dir=where.get("cache_dir"),
+                revision=where.get("revision"),
+            )
+        except ValueError:  # not a name that the hub could have
+            return None
+        if isinstance(found, str):
+            return os.path.dirname(found)
+    return None
+
+
+def not_here(name: str) -> ModelNotHere:
+    """The error for a model of which this machine has nothing."""
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    return ModelNotHere((NO_FOLDER if is_path else NOT_CACHED).format(name=name))
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """A JSON object from a file; ModelNotHere where it is none."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ModelNotHere(BAD_CONFIG.format(path=path, why=str(error))) from None
+    if not isinstance(content, dict):
+        raise ModelNotHere(BAD_CONFIG.format(path=path, why="not an object"))
+    return content
+
+
+def is_there(path: str) -> bool:
+    """Whether a file of weights is there, and not just git-lfs's pointer to it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_POINTER)) != _POINTER
+    except OSError:
+        return False
+
+
+def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> bool:
+    """Whether all the weights of a model are in its folder, shards included."""
+    names = [_with_variant(name, variant) for name in WEIGHTS]
+    explicit = config.get("transformers_weights")
+    for name in [explicit, *names] if explicit else names:
+        path = os.path.join(folder, name)
+        if not is_there(path):
+            continue
+        if not name.endswith(".index.json"):
+            return True
+        shards = set(read_json(path).get("weight_map", {}).values())
+        if all(is_there(os.path.join(folder, shard)) for shard in shards):
+            return True
+    return False
+
+
+def _with_variant(name: str, variant: str | None) -> str:
+    if not variant:
+        return name
+    stem, dot, rest = name.partition(".")
+    if rest.endswith("index.json"):
+        return name.replace(".index.json", f".index.{variant}.json")
+    return f"{stem}.{variant}{dot}{rest}"

@@ -1,0 +1,147 @@
+"""``from_pretrained`` of a model whose weights aren't there: its checkpoint is made from its config first."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.virtual.after_import import after_import
+from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.weights import skeleton
+from gonogo.virtual.weights.places import (
+    ADAPTER_CONFIG,
+    NO_CONFIG,
+    ModelNotHere,
+    as_folder,
+    has_weights,
+    not_here,
+    read_json,
+)
+from gonogo.virtual.weights.safetensors_files import SafeOpen
+
+CANNOT_BUILD = Text(
+    en="the weights of {name} are not on this machine, and its checkpoint could not be made from its config ({why}); "
+    "put the weights there, or a copy of the folder that has them",
+    zh="本机没有 {name} 的权重，而且无法根据其配置构造检查点（{why}）；请把权重（或含权重的目录副本）放到该处",
+)
+
+
+def install(patches: Patches, overlay: Overlay, opened: set[str], tell: Callable[[str], None]) -> None:
+    """Follow every ``from_pretrained`` of transformers, the auto classes' too."""
+    patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # one tensor after the other: the same record each time
+
+    def follow_models(module: ModuleType) -> None:
+        owner: Any = module.PreTrainedModel
+        original = owner.from_pretrained.__func__
+
+        @functools.wraps(original)
+        def from_pretrained(cls: Any, pretrained_model_name_or_path: Any = None, *args: Any, **kwargs: Any) -> Any:
+            before = set(opened)
+            if pretrained_model_name_or_path is not None and kwargs.get("state_dict") is None:
+                _prepare(cls, os.fspath(pretrained_model_name_or_path), kwargs, overlay, tell)
+            SafeOpen.counted = bool(kwargs.pop("disable_mmap", False))
+            try:
+                result = original(cls, pretrained_model_name_or_path, *args, **kwargs)
+            finally:
+                SafeOpen.counted = False
+            if opened - before:
+                count = len(opened - before)
+                tell(
+                    f"from_pretrained: read the headers of {count} files of {pretrained_model_name_or_path}, no weights"
+                )
+            return result
+
+        patches.set(owner, "from_pretrained", classmethod(from_pretrained))
+
+    def follow_auto_classes(module: ModuleType) -> None:
+        owner: Any = module._BaseAutoModelClass
+        original = owner.from_pretrained.__func__
+
+        @functools.wraps(original)
+        def from_pretrained(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+            _check_there(os.fspath(pretrained_model_name_or_path), kwargs)
+            return original(cls, pretrained_model_name_or_path, *args, **kwargs)
+
+        patches.set(owner, "from_pretrained", classmethod(from_pretrained))
+
+    patches.on_undo(after_import("transformers.modeling_utils", follow_models))
+    patches.on_undo(after_import("transformers.models.auto.auto_factory", follow_auto_classes))
+
+
+def _place(name: str, kwargs: dict[str, Any]) -> str | None:
+    where = {key: kwargs.get(key) for key in ("subfolder", "cache_dir", "revision")}
+    return as_folder(name, **where)
+
+
+def _check_there(name: str, kwargs: dict[str, Any]) -> str | None:
+    """The model's folder; ModelNotHere where neither it nor its config is there. None for a single file."""
+    if os.path.isfile(name) or kwargs.get("gguf_file"):
+        return None
+    folder = _place(name, kwargs)
+    if folder is None:
+        raise not_here(name)
+    has_config = os.path.isfile(os.path.join(folder, "config.json"))
+    if not has_config and not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)) and not _is_config(kwargs):
+        raise ModelNotHere(NO_CONFIG.format(name=name))
+    return folder
+
+
+def _is_config(kwargs: dict[str, Any]) -> bool:
+    return hasattr(kwargs.get("config"), "to_dict")
+
+
+def _prepare(
+    model_class: Any, name: str, kwargs: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]
+) -> None:
+    """See that a model's weights are in its folder; where they aren't, make them there, in scratch."""
+    folder = _check_there(name, kwargs)
+    if folder is None:
+        return
+    adapter = os.path.join(folder, ADAPTER_CONFIG)
+    if not os.path.isfile(os.path.join(folder, "config.json")) and os.path.isfile(adapter):
+        base = read_json(adapter).get("base_model_name_or_path")
+        if base:
+            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, overlay, tell)
+        return
+    config = os.path.join(folder, "config.json")
+    raw = read_json(config) if os.path.isfile(config) else {}
+    if has_weights(folder, raw, kwargs.get("variant")):
+        return
+    given = kwargs["config"] if _is_config(kwargs) else None
+    staging = tempfile.mkdtemp(prefix="checkpoint-", dir=overlay.temporary)
+    try:
+        with skeleton.apart():
+            trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
+            stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
+            skeleton.write(skeleton.build(stored_class, stored, folder), staging)
+    except UserError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        raise ModelNotHere(CANNOT_BUILD.format(name=name, why=why)) from error
+    made = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
+    _clear(folder, made)
+    for file in made:
+        os.replace(os.path.join(staging, file), os.path.join(folder, file))
+    shutil.rmtree(staging, ignore_errors=True)
+    tell(f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s")
+
+
+def _clear(folder: str, made: list[str]) -> None:
+    """Take away (from the program's sight) what would contradict the checkpoint that was made."""
+    stale = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
+    paths = [os.path.join(folder, file) for file in stale]
+    snapshots, _, revision = folder.rstrip("/").rpartition("/")
+    if os.path.basename(snapshots) == "snapshots":  # what the hub was known not to have
+        paths += [os.path.join(os.path.dirname(snapshots), ".no_exist", revision, file) for file in (*stale, *made)]
+    for path in paths:
+        if os.path.lexists(path):
+            os.remove(path)

@@ -1,0 +1,137 @@
+"""safetensors files read without their bytes: ``safe_open`` answers from the header.
+
+Names, dtypes, shapes and metadata are read by safetensors itself. A file that gonogo wrote says in its metadata which
+tensors have no bytes (:data:`UNREAD`); of a real one only small tensors are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private, real
+from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values
+
+UNREAD = "gonogo.unread"
+"""Key of a header's metadata: a JSON list of the tensors without values, or ``"all"``."""
+
+_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "U64": "uint64", "U32": "uint32", "U16": "uint16",
+    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu", "F4": "float4_e2m1fn_x2",
+}  # fmt: skip
+DTYPE_NAMES = {name: code for code, name in _DTYPES.items()}
+"""torch's name of a dtype → safetensors' code."""
+_TORCH = ("pt", "pytorch", "torch")
+
+
+class Slice:
+    """What ``get_slice`` returns: shape and dtype now, a tensor when it is indexed."""
+
+    def __init__(self, opened: SafeOpen, name: str, original: Any) -> None:
+        self._opened, self._name, self._original = opened, name, original
+
+    def get_shape(self) -> list[int]:
+        """As safetensors."""
+        return list(self._original.get_shape())
+
+    def get_dtype(self) -> str:
+        """safetensors' code of the dtype."""
+        return str(self._original.get_dtype())
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self._opened.part(self._name, self._original, index)
+
+
+class SafeOpen:
+    """Stands for ``safetensors.safe_open``; ``original`` and ``overlay`` are set by :func:`install`."""
+
+    original: Callable[..., Any]
+    overlay: Overlay | None = None
+    on_open: Callable[[str], None] = staticmethod(lambda path: None)
+    counted = False
+    """Whether tensors on the CPU are copies of the file's bytes (read, not mapped)."""
+
+    def __init__(self, filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> None:
+        path = self.overlay.real(filename) if self.overlay is not None else filename
+        self._torch = str(framework) in _TORCH
+        self._device = device
+        self._mapped = kwargs.get("backend", "mmap") == "mmap" and not self.counted
+        with private.modes_off():
+            self._file = self.original(path, framework, "cpu" if self._torch else device, **kwargs)
+        metadata = self._file.metadata() or {}
+        unread = metadata.get(UNREAD)
+        self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
+        self.on_open(str(filename))
+
+    def __enter__(self) -> SafeOpen:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._file.__exit__(*(error or (None, None, None)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def keys(self) -> Any:
+        """As safetensors."""
+        return self._file.keys()
+
+    def metadata(self) -> dict[str, str] | None:
+        """The header's metadata, without our own."""
+        metadata = self._file.metadata()
+        return metadata and {key: value for key, value in metadata.items() if key != UNREAD}
+
+    def get_slice(self, name: str) -> Any:
+        """As safetensors."""
+        original = self._file.get_slice(name)
+        return Slice(self, name, original) if self._torch else original
+
+    def get_tensor(self, name: str) -> Any:
+        """As safetensors: on the device that the file was opened for."""
+        return self.part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
+
+    def get_tensors(self) -> dict[str, Any]:
+        """As safetensors: all tensors by name."""
+        return {name: self.get_tensor(name) for name in self.keys()}
+
+    def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
+        """A tensor, or the part of it that ``index`` says."""
+        shape, dtype = original.get_shape(), _dtype(original.get_dtype())
+        if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers a byte
+            shape = [*shape[:-1], shape[-1] // 2]
+        known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT
+        if known:
+            with private.modes_off():
+                value = self._file.get_tensor(name)[index]
+            return with_values(value, self._device, mapped=self._mapped)
+        if index is not ...:
+            with private.modes_off():
+                shape = real.meta(shape, dtype=dtype)[index].shape
+        return without_values(shape, dtype, self._device, mapped=self._mapped)
+
+
+def _dtype(code: str) -> torch.dtype:
+    dtype = getattr(torch, _DTYPES.get(code, ""), None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"safetensors dtype {code} is not known to this torch")
+    return dtype
+
+
+def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], None]) -> None:
+    """Have every reader of safetensors files read headers only."""
+    import safetensors
+
+    original = safetensors.safe_open
+    opened = type("safe_open", (SafeOpen,), {"original": staticmethod(original), "overlay": overlay})
+    opened.on_open = staticmethod(on_open)  # type: ignore[attr-defined]
+    opened.__module__ = "safetensors"
+    patches.set(safetensors, "safe_open", opened)
+    patches.everywhere([(original, opened)], but=[safetensors])

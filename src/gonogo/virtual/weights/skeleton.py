@@ -1,0 +1,181 @@
+"""The checkpoint that ``save_pretrained`` of a model would have written, made from its config alone.
+
+The model is built on the meta device, apart from the program: outside the virtual devices, DeepSpeed's ``zero.Init``
+and the random state; then transformers' own ``save_pretrained`` writes it, as files whose bytes are holes. Names, tied
+weights, renamed and split weights are thus what transformers itself makes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.weights.places import read_json
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """No dispatch mode, no ``zero.Init``, no ZeRO-3 for transformers; the random states are put back."""
+    zero = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
+    integration = sys.modules.get("transformers.integrations.deepspeed")
+    numpy = sys.modules.get("numpy")
+    python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy is not None else None
+    config = getattr(integration, "_hf_deepspeed_config_weak_ref", None)
+    with contextlib.ExitStack() as stack:
+        if zero is not None and getattr(zero, "zero_init_context", None):
+            zero.shutdown_init_context()
+            stack.callback(zero.restore_init_context)
+        if config is not None:
+            integration._hf_deepspeed_config_weak_ref = None  # type: ignore[union-attr]
+            stack.callback(setattr, integration, "_hf_deepspeed_config_weak_ref", config)
+        stack.enter_context(private.modes_off())
+        stack.enter_context(torch.no_grad())
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            if numpy is not None and numpy_state is not None:
+                numpy.random.set_state(numpy_state)
+
+
+def stored_class_and_config(model_class: Any, folder: str, given: Any, trust_remote_code: bool) -> tuple[Any, Any]:
+    """The class and config that the checkpoint in ``folder`` was saved with: what its config.json says, where it can.
+
+    ``given`` is the config that the program passed, or None.
+    """
+    import transformers
+
+    if not os.path.isfile(os.path.join(folder, "config.json")):
+        return model_class, given
+    raw = read_json(os.path.join(folder, "config.json"))
+    config_class = _config_class(model_class, raw, given)
+    config = config_class.from_pretrained(folder) if config_class is not None else given
+    name = next(iter(raw.get("architectures") or ()), None)
+    if name is None or name == model_class.__name__:
+        return model_class, config
+    named = getattr(transformers, name, None)
+    if named is None and trust_remote_code:
+        named = _remote_class(raw, name, folder)
+    if named is not None and isinstance(config, getattr(named, "config_class", None) or ()):
+        return named, config
+    return model_class, config
+
+
+def _config_class(model_class: Any, raw: dict[str, Any], given: Any) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    own = model_class.config_class
+    if own is not None and getattr(own, "model_type", None) == raw.get("model_type"):
+        return own
+    if given is not None and getattr(given, "model_type", None) == raw.get("model_type"):
+        return type(given)
+    if raw.get("model_type") in CONFIG_MAPPING:
+        return CONFIG_MAPPING[raw["model_type"]]
+    return own or (type(given) if given is not None else None)
+
+
+def _remote_class(raw: dict[str, Any], name: str, folder: str) -> Any:
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+    for reference in (raw.get("auto_map") or {}).values():
+        text = reference if isinstance(reference, str) else next((r for r in reference if r), "")
+        if text.partition("--")[2] or text.rpartition(".")[2] != name:
+            continue
+        return get_class_from_dynamic_module(text, folder)
+    return None
+
+
+def build(model_class: Any, config: Any, folder: str) -> Any:
+    """The model on the meta device, tied. Call within :func:`apart`."""
+    dtype = _dtype_of(config)
+    context = _init_contexts(model_class, dtype)
+    with context:
+        model = model_class(config)
+        quantization = getattr(config, "quantization_config", None)
+        if quantization is not None:
+            _quantize(model, quantization)
+    model.tie_weights()
+    return model
+
+
+def _dtype_of(config: Any) -> torch.dtype:
+    stored = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+    if isinstance(stored, dict):
+        stored = stored.get("")
+    dtype = getattr(torch, stored.removeprefix("torch."), None) if isinstance(stored, str) else stored
+    return dtype if isinstance(dtype, torch.dtype) else torch.float32
+
+
+@contextlib.contextmanager
+def _init_contexts(model_class: Any, dtype: torch.dtype) -> Iterator[None]:
+    """transformers' own contexts for building on the meta device, and those of older versions."""
+    from transformers import modeling_utils
+
+    before = torch.get_default_dtype()
+    with contextlib.ExitStack() as stack:
+        parameters = model_class.get_init_context.__func__.__code__.co_varnames
+        known = {"dtype": dtype, "is_quantized": False, "_is_ds_init_called": False, "allow_all_kernels": False}
+        wanted = {name: value for name, value in known.items() if name in parameters}
+        for context in model_class.get_init_context(**wanted):
+            stack.enter_context(context)
+        no_weights = getattr(modeling_utils, "no_init_weights", None)
+        if no_weights is not None and "dtype" not in parameters:
+            stack.enter_context(no_weights())
+        torch.set_default_dtype(dtype)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def _quantize(model: Any, quantization: Any) -> None:
+    """Put a quantized checkpoint's modules in place, as its quantizer does before loading."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    quantizer = AutoHfQuantizer.from_config(quantization, pre_quantized=True)
+    quantizer.preprocess_model(model=model, device_map=None, keep_in_fp32_modules=[], checkpoint_files=[])
+
+
+def write(model: Any, folder: str) -> None:
+    """Write the model's weights into ``folder``. Call within :func:`apart`, with the virtual writers installed."""
+    import transformers.modeling_utils as modeling
+
+    os.makedirs(folder, exist_ok=True)
+    if hasattr(modeling, "revert_weight_conversion"):
+        model.save_pretrained(folder, max_shard_size="5GB")
+    else:
+        _write_plainly(model, folder)
+
+
+def _write_plainly(model: Any, folder: str) -> None:
+    """For transformers before 5, whose ``save_pretrained`` takes all meta tensors for one."""
+    import json
+
+    from huggingface_hub import split_torch_state_dict_into_shards
+    from safetensors.torch import save_file
+
+    ignored = set(getattr(model, "_keys_to_ignore_on_save", None) or ())
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    identities: dict[int, list[str]] = {}
+    holders = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    state = {name: tensor for name, tensor in model.state_dict().items() if name not in ignored}
+    for name in state:
+        identities.setdefault(id(holders.get(name, state[name])), []).append(name)
+    kept = {sorted(names, key=lambda name: (name in tied, names.index(name)))[0] for names in identities.values()}
+    state = {name: tensor for name, tensor in state.items() if name in kept}
+    split = split_torch_state_dict_into_shards(
+        state, filename_pattern="model{suffix}.safetensors", max_shard_size="5GB"
+    )
+    for shard, names in split.filename_to_tensors.items():
+        save_file({name: state[name] for name in names}, os.path.join(folder, shard), metadata={"format": "pt"})
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+            json.dump(index, file)

@@ -1,0 +1,62 @@
+"""Tensors that come from a file: their values if they are few and really there, else none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from gonogo.virtual import private, real
+from gonogo.virtual.memory import Cell, DeviceRecord
+from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
+
+VALUES_LIMIT = 64 << 10
+"""Tensors of up to so many bytes are read with their values: scalars, buffers, random states, step counts."""
+
+_page_cache = DeviceRecord("page cache", 0, 0, None)
+"""Holds what is only mapped. The kernel takes such pages back at will and ranks share them, so that they never are why
+a host runs out of memory: they aren't counted as the host's."""
+
+
+def nbytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
+    """Bytes of a contiguous tensor."""
+    return math.prod(shape) * dtype.itemsize
+
+
+def without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, mapped: bool) -> torch.Tensor:
+    """A contiguous tensor of unknown values on ``device``. ``mapped``: on the CPU it is the file's pages, uncounted."""
+    where = resolve(device)
+    if where.type == "meta":
+        with private.modes_off():
+            return real.meta(tuple(shape), dtype=dtype)
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    with private.modes_off():
+        tensor = new_virtual(tuple(shape), tuple(strides), dtype, where)
+    nbytes = nbytes_of(shape, dtype)
+    is_mapped = mapped and where.type == "cpu"
+    tensor.cell = _mapped_cell(nbytes) if is_mapped else VirtualTensor.mode.memory.new_cell(where, nbytes)
+    return tensor
+
+
+def with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.Tensor:
+    """A tensor on ``device`` that knows the values of a real CPU tensor (which is copied); ``mapped`` as above."""
+    where = resolve(device)
+    if where.type == "meta":
+        return without_values(value.shape, value.dtype, where, mapped=False)
+    with private.modes_off():
+        copy = value.detach().clone(memory_format=torch.contiguous_format)
+        tensor: VirtualTensor = VirtualTensor.mode.wrap_real(copy, where)
+    if mapped and where.type == "cpu":
+        counted, tensor.cell = tensor.cell, _mapped_cell(tensor.cell.nbytes)
+        tensor.cell.values = counted.values
+    return tensor
+
+
+def _mapped_cell(nbytes: int) -> Cell:
+    memory = VirtualTensor.mode.memory
+    return Cell(_page_cache, nbytes, memory.category, memory.module)

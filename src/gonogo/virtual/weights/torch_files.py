@@ -1,0 +1,205 @@
+"""``torch.load`` without the bytes of large tensors.
+
+torch itself reads the archive, mapped into memory so that no storage is touched; only the step that makes a tensor of
+a storage is ours. Small storages keep their values (random states, step counts); what a virtual ``torch.save`` left
+out is marked by its location.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual import private_serialization as serialization
+from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.torch_archive import UNREAD_AT, expand, omitted_in
+from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
+
+
+class _Loading:
+    """One running ``torch.load``: where each storage belongs, and the tensor that stands for it."""
+
+    def __init__(self, map_location: Any, mapped: bool) -> None:
+        self.map_location = map_location
+        self.mapped = mapped
+        self.places: dict[int, tuple[Any, Any, bool]] = {}
+        self.bases: dict[int, torch.Tensor] = {}
+
+    def note(self, storage: Any, location: Any) -> Any:
+        """What torch is given as ``map_location``: the storage stays; where it belongs is kept."""
+        unread = location.startswith(UNREAD_AT)
+        location = location.removeprefix(UNREAD_AT)
+        self.places[storage._cdata] = (storage, self._device(storage, location), unread)
+        return storage
+
+    def _device(self, storage: Any, location: str) -> Any:
+        wanted = self.map_location
+        if callable(wanted):
+            answer = wanted(_Proxy(torch.device(location)), location)
+            return location if answer is None else answer.device
+        if isinstance(wanted, dict):
+            location = wanted.get(location, location)
+        elif wanted is not None:
+            location = os.fsdecode(wanted) if isinstance(wanted, bytes) else str(wanted)
+        if str(location).startswith("cuda"):
+            serialization.check_cuda_location(str(location))
+        return location
+
+    def tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+        """A tensor on a storage; those on the same one share."""
+        untyped = getattr(storage, "_untyped_storage", storage)
+        _, device, unread = self.places.get(untyped._cdata, (None, "cpu", False))
+        base = self.bases.get(untyped._cdata)
+        if base is None:
+            base = self.bases[untyped._cdata] = self._whole(untyped, device, dtype, unread)
+        if base.device.type == "meta":
+            with private.modes_off():
+                return torch.empty_strided(size, stride, dtype=dtype, device="meta")
+        with VirtualTensor.mode, torch.no_grad():
+            if base.dtype != dtype:
+                base = base.view(dtype)
+            return base.detach().as_strided(size, stride, offset)
+
+    def _whole(self, untyped: Any, device: Any, dtype: torch.dtype, unread: bool) -> torch.Tensor:
+        nbytes = untyped.nbytes()
+        if unread or nbytes > VALUES_LIMIT or untyped.device.type == "meta":
+            return without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
+        with private.modes_off():
+            value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped)
+        return with_values(value, device, mapped=self.mapped)
+
+
+class _Proxy:
+    """The storage that a program's own ``map_location`` function is given: it is asked where it should go."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def cpu(self) -> _Proxy:
+        return _Proxy(torch.device("cpu"))
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> _Proxy:
+        where = torch.device("cuda") if device is None else device
+        return _Proxy(torch.device("cuda", where) if isinstance(where, int) else torch.device(where))
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> _Proxy:
+        return _Proxy(torch.device(device))
+
+
+_current = threading.local()
+
+
+def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], None]) -> None:
+    """Replace ``torch.load``, and the step that makes a tensor of a storage."""
+    original = torch.load
+    utils = serialization.utils
+    rebuild, rebuild_v3 = utils._rebuild_tensor, utils._rebuild_tensor_v3
+
+    def load(
+        f: Any,
+        map_location: Any = None,
+        pickle_module: Any = None,
+        *,
+        weights_only: bool | None = None,
+        mmap: bool | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """As ``torch.load``; large tensors have no values."""
+        path = _path_of(f)
+        if path is not None and path.endswith(".safetensors"):
+            return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **arguments)
+        with _source(f, path, overlay) as (source, is_archive):
+            mapped = bool(mmap)
+            use_map = True if is_archive and isinstance(source, str) else mmap
+            loading = _Loading(map_location, mapped)
+            before = getattr(_current, "loading", None)
+            _current.loading = loading
+            try:
+                with private.modes_off():
+                    result = original(
+                        source, loading.note, pickle_module, weights_only=weights_only, mmap=use_map, **arguments
+                    )
+            except FileNotFoundError as error:
+                error.filename = f
+                raise
+            finally:
+                _current.loading = before
+        if path is not None:
+            on_open(path)
+        return result
+
+    def rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> torch.Tensor:
+        loading: _Loading | None = getattr(_current, "loading", None)
+        if loading is None:
+            plain: torch.Tensor = rebuild(storage, storage_offset, size, stride)
+            return plain
+        return loading.tensor(storage, storage_offset, size, stride, storage.dtype)
+
+    def rebuild_tensor_v3(
+        storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any,
+        metadata: Any = None,
+    ) -> torch.Tensor:  # fmt: skip
+        loading: _Loading | None = getattr(_current, "loading", None)
+        if loading is None:
+            plain: torch.Tensor = rebuild_v3(
+                storage, storage_offset, size, stride, requires_grad, hooks, dtype, metadata
+            )
+            return plain
+        return loading.tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
+
+    rebuild_tensor_v3.__name__, rebuild_tensor_v3.__module__ = "_rebuild_tensor_v3", "torch._utils"
+    patches.set(utils, "_rebuild_tensor", rebuild_tensor)
+    patches.set(utils, "_rebuild_tensor_v3", rebuild_tensor_v3)
+    serialization.forget_safe_globals()
+    patches.on_undo(serialization.forget_safe_globals)
+    patches.set(torch, "load", load)
+    patches.everywhere([(original, load)], but=[torch])
+
+
+def _path_of(f: Any) -> str | None:
+    """The path of a file, also of one that the program has open from its start on."""
+    if isinstance(f, str | os.PathLike):
+        return os.fspath(f)
+    name = getattr(f, "name", None)
+    try:
+        if isinstance(name, str) and f.tell() == 0 and os.path.samestat(os.fstat(f.fileno()), os.stat(name)):
+            return name
+    except (AttributeError, OSError, ValueError):
+        pass
+    return None
+
+
+@contextlib.contextmanager
+def _source(f: Any, path: str | None, overlay: Overlay | None) -> Iterator[tuple[Any, bool]]:
+    """What torch reads: the real place of a path, with what a virtual save left out put in as holes."""
+    source = f if path is None else overlay.real(path) if overlay is not None else path
+    if path is not None and not os.path.isfile(source):
+        yield f, False
+        return
+    try:
+        is_archive = zipfile.is_zipfile(source)
+        omitted = omitted_in(source) if is_archive else {}
+    except (OSError, zipfile.BadZipFile):
+        is_archive, omitted = False, {}
+    if path is None and hasattr(f, "seek") and is_archive:
+        f.seek(0)
+    if not omitted:
+        yield source, is_archive
+        return
+    descriptor, expanded = tempfile.mkstemp(suffix=".pt", dir=overlay.temporary if overlay is not None else None)
+    os.close(descriptor)
+    try:
+        expand(source, expanded, omitted)
+        yield expanded, True
+    finally:
+        os.unlink(expanded)
