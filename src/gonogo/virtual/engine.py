@@ -27,6 +27,8 @@ _BUFFERS = {
     "fp32_groups_gradients_flat_partition": "gradients",
     "ipg_buffer": "communication",
     "ipg_buckets": "communication",
+    "ipg_bucket_flat_buffer": "communication",
+    "param_id_to_grad_partition": "gradients",
     "temp_grad_buffer_for_cpu_offload": "communication",
     "temp_grad_buffer_for_gpu_offload": "communication",
 }
@@ -122,9 +124,10 @@ def _count_buffers(engine: Any, life: Lifecycle) -> None:
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
         return
-    for name, category in _BUFFERS.items():
-        for tensor in _tensors_in(getattr(optimizer, name, None)):
-            life.memory.recategorise(tensor.cell, category)
+    for attribute, value in vars(optimizer).items():
+        category = _BUFFERS.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
+        for tensor in _tensors_in(value) if category is not None else ():
+            life.memory.recategorise(tensor.cell, str(category))
             gradient = tensor.grad if tensor.is_leaf else None
             if isinstance(gradient, VirtualTensor):
                 life.memory.recategorise(gradient.cell, "gradients")

@@ -75,7 +75,7 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         type=name,
         message=str(error),
         frames=frames_of_traceback(error.__traceback__),
-        phase=life.phase,
+        phase=getattr(error, "gonogo_phase", life.phase),
         step=life.step,
         operator=call.operator if call is not None else None,
         operands=call.operands if call is not None else (),
@@ -113,9 +113,9 @@ def _traceback_without_us(error: BaseException) -> str:
     return "".join(printed.format())[-40_000:]
 
 
-def is_from_autograd(error: BaseException) -> bool:
+def is_from_autograd(message: str) -> bool:
     """Whether the autograd engine refused a gradient: then only the forward call tells where it comes from."""
-    return isinstance(error, RuntimeError) and "returned an invalid gradient at index" in str(error)
+    return "returned an invalid gradient at index" in message
 
 
 def origin_in(warning: str) -> tuple[Frame, ...]:

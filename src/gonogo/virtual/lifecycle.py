@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,12 @@ class RehearsalComplete(BaseException):
     """Raised in the program once it has shown what was asked for and would go on without end."""
 
 
+def note_phase(error: BaseException, phase: Phase) -> None:
+    """Attach the phase in which an exception was raised; the innermost one stays."""
+    if not hasattr(error, "gonogo_phase"):
+        error.gonogo_phase = phase  # type: ignore[attr-defined]
+
+
 class Lifecycle:
     """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
 
@@ -49,7 +55,6 @@ class Lifecycle:
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
-        self.on_phase: Callable[[Phase, Phase], None] = lambda before, after: None
         self._empty_passes = 0
 
     @property
@@ -61,11 +66,13 @@ class Lifecycle:
         """The program is in ``phase`` from now on."""
         if phase == self.phase:
             return
-        before, self.phase = self.phase, phase
+        for record in self.memory.devices.values():
+            record.note_peak()
+        self.phase = phase
         if phase not in self.reached:
             self.reached.append(phase)
         self.memory.set_category(_CATEGORY_OF_PHASE[phase])
-        self.on_phase(before, phase)
+        self.memory.makes_states = phase == "step"
 
     @contextmanager
     def during(self, phase: Phase, activity: str = "") -> Iterator[None]:
@@ -76,6 +83,9 @@ class Lifecycle:
         self.enter(phase)
         try:
             yield
+        except BaseException as error:
+            note_phase(error, self.phase)
+            raise
         finally:
             self.in_evaluation -= phase == "evaluate"
             self.enter(before)

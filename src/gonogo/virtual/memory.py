@@ -161,6 +161,8 @@ class MemoryRecord:
         self.devices: dict[Any, DeviceRecord] = {}
         self.category = _INDEX["temporary"]
         self.module: str | None = None
+        self.makes_states = False
+        """Whether tensors made by a factory now are an optimizer's states (an optimizer step is running)."""
 
     def device(self, device: Any) -> DeviceRecord:
         """The record of a ``torch.device``, made when first asked for."""

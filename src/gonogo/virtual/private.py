@@ -16,11 +16,6 @@ import torch
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context: operators go straight to their kernels, past every Python mode and subclass."""
 
-_AUTOCAST_KEYS = {
-    "cuda": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA),
-    "cpu": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU),
-    "npu": torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1),
-}
 _data = torch.Tensor.data
 _to = torch.ops.aten._to_copy.default
 
@@ -29,24 +24,11 @@ set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
 
 def make_wrapper(
-    cls: type,
-    shape: Any,
-    strides: Any,
-    dtype: torch.dtype,
-    told: torch.device,
-    device: torch.device,
-    requires_grad: bool,
+    cls: type, shape: Any, strides: Any, dtype: torch.dtype, told: torch.device, requires_grad: bool
 ) -> Any:
-    """A wrapper-subclass tensor with a storage of its own, that takes part in ``device``'s autocast."""
-    return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        cls,
-        shape,
-        strides=strides,
-        storage_offset=0,
-        dtype=dtype,
-        device=told,
-        requires_grad=requires_grad,
-        _extra_dispatch_keys=_AUTOCAST_KEYS[device.type],
+    """A wrapper-subclass tensor with a storage of its own, which C++ finds on ``told``."""
+    return torch.Tensor._make_wrapper_subclass(
+        cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=told, requires_grad=requires_grad
     )
 
 
@@ -138,8 +120,8 @@ def check() -> list[str]:
     """The private interfaces that this torch lacks or that behave otherwise than expected, by name; empty if none."""
     moved = []
     probes: dict[str, Callable[[], object]] = {
-        "torch.Tensor._make_wrapper_subclass(_extra_dispatch_keys=)": lambda: make_wrapper(
-            _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), torch.device("cuda", 1), False
+        "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper(
+            _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), False
         ),
         "torch.Tensor._make_subclass": lambda: torch.Tensor._make_subclass(_Probe, torch.empty(1, device="meta")),
         "torch._C._nn._parse_to": lambda: parse_to("cpu", torch.float16),

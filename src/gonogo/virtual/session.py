@@ -19,7 +19,7 @@ import torch
 
 from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
-from gonogo.virtual import attention, collectives, data_dependent, engine, loading, private, trainer, training, writes
+from gonogo.virtual import attention, autocast, collectives, data_dependent, engine, loading, private, trainer, training, writes
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
@@ -105,6 +105,7 @@ class Session:
         undo.append(private.lift_only_cpu_tensors())
         undo += surroundings.install(self)
         undo.append(attention.install(self.plan.accelerator.compute_capability))
+        undo.append(autocast.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(engine.install(self.life, self.modules, self.facts))
@@ -219,8 +220,7 @@ class Session:
         return (
             failure is not None
             and not self.plan.trace_autograd
-            and is_from_autograd(RuntimeError(failure.message))
-            and failure.phase == "backward"
+            and is_from_autograd(failure.message)
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gonogo.virtual import cuda, filesystem, kernels, network, process_group, values
+from gonogo.virtual import cuda, ddp, filesystem, kernels, network, older_deepspeed, process_group, values
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.tensor import VirtualTensor
@@ -38,7 +38,9 @@ def install(session: Session) -> list[Callable[[], None]]:
     undo.append(facade.undo)
     VirtualTensor.accelerator_index = lambda: facade.current_device
     undo.append(process_group.install(session.ledger.assume))
+    undo.append(ddp.install(session.ledger.assume))
     undo.append(kernels.install(values.forget, UnsupportedOperator, session.ledger.assume).undo)
+    undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
     undo.append(filesystem.install(Overlay(plan.scratch, passed=ours)).undo)

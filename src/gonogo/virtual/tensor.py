@@ -246,7 +246,7 @@ def new_virtual(
     shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
 ) -> VirtualTensor:
     """A virtual tensor with a storage of its own; the caller gives it a cell."""
-    tensor = private.make_wrapper(VirtualTensor, shape, strides, dtype, told_device(device), device, requires_grad)
+    tensor = private.make_wrapper(VirtualTensor, shape, strides, dtype, told_device(device), requires_grad)
     tensor._device = device
     tensor._spec = None
     return tensor

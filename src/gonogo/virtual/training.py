@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gonogo.virtual import private
-from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle
+from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.modules import ModuleTracker, owns_storage
 from gonogo.virtual.patching import Patches
@@ -53,6 +53,9 @@ def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) 
             life.enter("backward")
         try:
             original(*args, **kwargs)
+        except BaseException as error:
+            note_phase(error, life.phase)
+            raise
         finally:
             life.in_backward -= 1
             if not life.in_backward:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -88,10 +89,11 @@ def _is_pinned(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return args[0].cell.pinned if isinstance(args[0], VirtualTensor) else False
 
 
-def _pinned_factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Factories take ``pin_memory=True``: no meta kernel knows of it."""
+def _factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Factories: no meta kernel knows of ``pin_memory=True``; in an optimizer's step they make its states."""
     pinned = kwargs.pop("pin_memory", False)
-    out = mode.run(mode.operator(func), args, kwargs)
+    with mode.memory.counting_as("optimizer") if mode.memory.makes_states else nullcontext():
+        out = mode.run(mode.operator(func), args, kwargs)
     if pinned and isinstance(out, VirtualTensor) and out._device == CPU:
         mode.memory.device(CPU).pin(out.cell)
     return out
@@ -109,4 +111,4 @@ for _name in KNOWN_FACTORIES:
     for _overload in _packet.overloads() if _packet is not None else ():
         _func = getattr(_packet, _overload)
         if any(a.name == "pin_memory" for a in _func._schema.arguments):
-            HANDLERS[_func] = _pinned_factory
+            HANDLERS[_func] = _factory
