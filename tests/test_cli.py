@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import samples
@@ -265,6 +266,61 @@ main()
     _, err = child.communicate(timeout=30)
     assert err == "gonogo: interrupted\n"
     assert child.returncode == 130
+
+
+PROGRAM = """\
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(10):
+    loss = model(torch.randn(8, 64{device})).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def rehearsed(program: str, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit status and the report of a real rehearsal of the program, in its folder."""
+    (folder / "train.py").write_text(program)
+    arguments = ["rehearse", "--gpus", "1xH100-80G", "--format", "json", *options, "--", "python", "train.py"]
+    ended = process(*arguments, cwd=folder)
+    assert ended.stderr == ""
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_a_program_that_runs_is_go_and_leaves_its_folder_as_it_was(tmp_path: Path) -> None:
+    status, report = rehearsed(PROGRAM.format(device=', device="cuda"'), tmp_path)
+    assert (status, report["verdict"], report["findings"]) == (0, "GO", [])
+    parameters = 4 * (64 * 256 + 256 + 256 + 1)
+    rank = report["rehearsal"]["ranks"][0]
+    assert rank["outcome"] == "completed"
+    assert rank["peak_by_category"]["optimizer"] >= 2 * parameters
+    assert rank["peak_allocated_bytes"] >= 4 * parameters
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_a_program_that_fails_is_no_go_at_its_line(tmp_path: Path) -> None:
+    status, report = rehearsed(PROGRAM.format(device=""), tmp_path)
+    assert (status, report["verdict"]) == (1, "NO-GO")
+    found = report["findings"][0]
+    assert (found["spans"][0]["path"], found["spans"][0]["line"]) == ("train.py", 6)
+    assert "cuda:0" in found["cause"]
+
+
+def test_the_same_rehearsal_gives_the_same_report(tmp_path: Path) -> None:
+    reports = [rehearsed(PROGRAM.format(device=""), tmp_path)[1] for _ in range(2)]
+    for report in reports:
+        del report["rehearsal"]["seconds"]
+    assert reports[0] == reports[1]
+
+
+def test_a_program_that_never_trains_times_out_and_says_where_it_was(tmp_path: Path) -> None:
+    status, report = rehearsed("import time\n\ntime.sleep(60)\n", tmp_path, "--timeout", "6")
+    assert (status, report["verdict"]) == (3, "CANNOT-TELL")
+    assert "train.py:3" in report["skipped"][0]["why"]
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
