@@ -99,9 +99,10 @@ def _launched(words: list[str], situation: Situation) -> Launch:
     assert found is not None
     launcher, _ = found
     interpreter = _interpreter(words[0], situation)
+    shown_to_launcher, written = _in_session(words, situation)
     started = captured(
         launcher,
-        _in_session(words, situation),
+        shown_to_launcher,
         situation.surroundings,
         environment=with_packages(situation.environment, situation.packages),
         cwd=situation.cwd,
@@ -109,11 +110,12 @@ def _launched(words: list[str], situation: Situation) -> Launch:
         scratch=situation.scratch,
         timeout=situation.timeout,
     )
-    if situation.in_script is not None:
+    if written:
         # What the launcher was shown of the session's files is the program's own path again.
         text = msgspec.json.encode(started).decode()
-        kept = msgspec.json.encode(str(situation.in_script.files)).decode()[1:-1]
-        started = msgspec.json.decode(text.replace(kept, ""), type=type(started))
+        for path in sorted(written, key=len, reverse=True):
+            text = text.replace(_in_json(path), _in_json(written[path]))
+        started = msgspec.json.decode(text, type=type(started))
     _check_program(started.program_kind, started.program, situation)
     return Launch(
         launcher=launcher.name,
@@ -128,16 +130,28 @@ def _launched(words: list[str], situation: Situation) -> Launch:
     )
 
 
-def _in_session(words: list[str], situation: Situation) -> list[str]:
-    """The words, with the session's copy in the place of each file that the script has written (a hostfile …)."""
+def _in_json(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
+def _in_session(words: list[str], situation: Situation) -> tuple[list[str], dict[str, str]]:
+    """The words, with the session's copy in the place of each file that the script has written (a hostfile …).
+
+    And the path that was said for each copy.
+    """
     if situation.in_script is None:
-        return words
+        return words, {}
     mapped = []
+    written = {}
     for word in words:
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         path = f"{situation.in_script.files}{os.path.normpath(os.path.join(situation.cwd, value))}"
-        mapped.append(f"{option}{equals}{path}" if value and os.path.isfile(path) else word)
-    return mapped
+        if value and os.path.isfile(path):
+            mapped.append(f"{option}{equals}{path}")
+            written[path] = value
+        else:
+            mapped.append(word)
+    return mapped, written
 
 
 def _python(words: list[str], situation: Situation) -> Launch:

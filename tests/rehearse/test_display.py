@@ -1,0 +1,58 @@
+"""The live display: on a terminal each rank's row, elsewhere nothing."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gonogo.finding import Text
+from gonogo.rehearse.display import _rendered, live_display
+from gonogo.rehearse.progress import RankStatus, Status
+from gonogo.virtual.plan import Progress
+
+_DOING = Progress(0, "forward", 1, 12345, 3 << 30, 1 << 29, "model.\x1b[31mlayers.3")
+_STATUS = Status(
+    Text("rehearsing", "排练中"),
+    12.3,
+    (RankStatus(0, "running", _DOING), RankStatus(1, "out-of-memory"), RankStatus(2, "waiting")),
+)
+
+
+def printed(status: Status, language: str) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(_rendered(status, language))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ["rehearsing  12 s", "forward", "12,345", "3.0 GiB", "0.5 GiB", "out of memory", "waiting"]),
+        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "0.5 GiB", "显存或内存耗尽", "等待"]),
+    ],
+)
+def test_each_rank_has_a_row(language: str, words: list[str]) -> None:
+    text = printed(_STATUS, language)
+    assert all(word in text for word in words)
+    assert "\x1b" not in text
+
+
+def test_a_large_world_is_cut_to_those_that_run() -> None:
+    ranks = tuple(RankStatus(rank, "running" if rank in (900, 901) else "waiting") for rank in range(1024))
+    text = printed(Status(Text("rehearsing", "排练中"), 1.0, ranks), "en")
+    assert "900" in text
+    assert "+ 1012" in text
+
+
+def test_a_terminal_gets_the_display_and_a_pipe_nothing() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with live_display("en", terminal) as show:
+        assert show is not None
+        show(_STATUS)
+    assert "model.[31mlayers.3" in terminal.file.getvalue()  # type: ignore[attr-defined]
+    pipe = Console(file=io.StringIO(), force_terminal=False)
+    with live_display("en", pipe) as show:
+        assert show is None
+    assert pipe.file.getvalue() == ""  # type: ignore[attr-defined]

@@ -1,0 +1,229 @@
+"""Packages laid over from a cache, installed by the real pip from wheels that the tests make."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from gonogo.errors import UserError
+from gonogo.rehearse.environment import with_packages
+from gonogo.rehearse.packages import installed_version, lay_over
+from gonogo.rehearse.packages.wanted import wanted_by_file
+
+
+def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
+    """A wheel of a package with one module, which holds its version."""
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    lines = [f"Requires-Dist: {text}" for text in requires]
+    with zipfile.ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name.replace('-', '_')}.py", f"__version__ = {version!r}\n")
+        file.writestr(
+            f"{info}/METADATA", "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines])
+        )
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of a few small wheels, the only one that pip sees, and an empty cache."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for version in ("0.9.1", "0.9.3", "0.9.4", "0.10.0", "0.11.0rc1"):
+        wheel(folder, "trl", version, ("evaluate>=0.4", "rich", "torch>=1", "tyro; extra == 'cli'"))
+    wheel(folder, "evaluate", "0.4.2", ("multiprocess", "datasets<1.0.0"))
+    wheel(folder, "evaluate", "0.5.0", ("datasets<1.0.0",))
+    wheel(folder, "datasets", "0.8.0")
+    wheel(folder, "broken", "1.0", ("nowhere>=3",))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def imported(folders: tuple[Path, ...], name: str) -> str:
+    code = f"import {name}; print({name}.__version__)"
+    environment = with_packages({"PYTHONPATH": "/nowhere"}, folders)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_version_is_laid_over_with_what_it_requires(index: Path, tmp_path: Path) -> None:
+    overlay = lay_over(None, ("trl==0.9.3",))
+    assert {name: str(version) for name, version in overlay.versions.items()} == {
+        "trl": "0.9.3",
+        "evaluate": "0.5.0",
+        "datasets": "0.8.0",
+    }
+    assert imported(overlay.folders, "trl") == "0.9.3"
+    assert imported(overlay.folders, "datasets") == "0.8.0"
+    assert metadata.version("datasets") != "0.8.0"  # what is installed is as before
+    cache = tmp_path / "cache/gonogo/packages"
+    tag = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    assert {path.name for path in cache.iterdir()} == {
+        f"trl-0.9.3-{tag}",
+        f"evaluate-0.5.0-{tag}",
+        f"datasets-0.8.0-{tag}",
+    }
+
+
+def test_the_cache_is_used_without_pip(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = lay_over(None, ("trl==0.9.3",))
+    monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
+    assert lay_over(None, ("trl==0.9.3",)) == first
+
+
+def test_two_rehearsals_may_fill_the_cache_at_once(index: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        overlays = list(pool.map(lambda _: lay_over(None, ("trl==0.9.1",)), range(3)))
+    assert all(overlay == overlays[0] for overlay in overlays)
+    assert not list((tmp_path / "cache/gonogo/packages").glob(".filling-*"))
+
+
+def test_a_version_that_does_not_exist(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        lay_over(None, ("trl==0.9.2",))
+    assert "there is no trl==0.9.2" in error.value.text.en
+    assert "the nearest are 0.9.1, 0.9.3, 0.9.4, the newest is 0.10.0" in error.value.text.en
+    assert not list((tmp_path / "cache/gonogo/packages").iterdir())
+
+
+def test_a_package_that_does_not_exist(index: Path) -> None:
+    with pytest.raises(UserError, match=r"no-such-package==1\.0 could not be installed"):
+        lay_over(None, ("No_Such.Package==1.0",))
+
+
+def test_a_dependency_that_can_not_be_installed_is_told(index: Path) -> None:
+    overlay = lay_over(None, ("broken==1.0",))
+    assert list(overlay.versions) == ["broken"]
+    assert "nowhere>=3" in overlay.skipped[0][0].en
+
+
+def test_what_is_installed_already_is_not_laid_over(index: Path) -> None:
+    assert lay_over(None, (f"transformers=={metadata.version('transformers')}",)).folders == ()
+    torch = str(installed_version("torch")).partition("+")[0]
+    assert lay_over(None, (f"torch=={torch}+cu121",)).skipped == ()
+
+
+def test_torch_can_not_be_laid_over(index: Path) -> None:
+    overlay = lay_over(None, ("torch==1.13.1", "flash-attn==2.5.0"))
+    assert overlay.folders == ()
+    (torch, why), (flash, absent) = overlay.skipped
+    assert (torch.en, flash.en) == ("torch==1.13.1", "flash-attn==2.5.0")
+    assert str(installed_version("torch")) in why.en
+    assert "isn't installed here" in absent.en
+
+
+def test_an_installed_package_that_asks_for_another_version_is_told(index: Path) -> None:
+    wheel(index, "huggingface-hub", "0.1.0")
+    overlay = lay_over(None, ("huggingface-hub==0.1.0",))
+    assert any(what.en.startswith(f"transformers {metadata.version('transformers')}") for what, _ in overlay.skipped)
+
+
+def test_a_file_lays_over_only_the_stack(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "# comment\n--index-url https://example.com\ntrl==0.9.4 \\\n    --hash=sha256:00\nattrs==1.0  # old\n"
+        "torch==1.13.1\n-e git+https://example.com/x.git#egg=mine\ndeepspeed @ file:///x.whl\n"
+        f"transformers>={metadata.version('transformers')}\ntyro==3; python_version < '3'\n"
+    )
+    overlay = lay_over(path, ())
+    assert str(overlay.versions["trl"]) == "0.9.4"
+    told = {what.en for what, _ in overlay.skipped}
+    assert {"torch==1.13.1", "3 other packages (attrs, mine, deepspeed)"} <= told
+    assert str(lay_over(path, ("trl==0.9.1",)).versions["trl"]) == "0.9.1"  # --with is the stronger
+
+
+def test_a_range_takes_the_newest_release(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("trl<0.10\n")
+    assert str(lay_over(path, ()).versions["trl"]) == "0.9.4"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"trl": "0.9.1"},
+        {"packages": {"trl": "0.9.1"}, "python": "3.10.4"},
+        [{"name": "trl", "version": "0.9.1"}],
+        {"packages": [{"name": "trl", "version": "0.9.1"}]},
+    ],
+)
+def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> None:
+    path = tmp_path / "environment.json"
+    path.write_text(json.dumps(content))
+    wanted = wanted_by_file(path)
+    assert {name: str(specifier) for name, specifier in wanted.specifiers.items()} == {"trl": "==0.9.1"}
+
+
+def test_another_python_is_told(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "environment.json"
+    path.write_text('{"python": "2.7.18", "packages": {}}')
+    ((what, _),) = lay_over(path, ()).skipped
+    assert what.en == "Python 2.7.18"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("trl==0.9.1\n!!!\n", "requirements.txt:2: '!!!' is no requirement"),
+        ("trl==0.9.1 \\\n  ; python_version > '3'\nname: env\n", "requirements.txt:3: 'name: env'"),
+        ('{"trl": \n', "requirements.txt:2: not valid JSON"),
+        ('{"trl": "newest"}', "'trl': 'newest' is no version"),
+        ('{"trl": {"version": 1}}', "is no version"),
+        ("-r other.txt\n", "can't read --environment"),
+    ],
+)
+def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        wanted_by_file(path)
+    assert said in error.value.text.en
+    assert "\n" not in error.value.text.en
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(UserError, match="can't read --environment"):
+            wanted_by_file(path)
+
+
+@pytest.mark.parametrize("option", ["deepspeed", "deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])
+def test_with_takes_an_exact_version(option: str) -> None:
+    with pytest.raises(UserError, match="write NAME==VERSION"):
+        lay_over(None, (option,))
+
+
+def test_a_cache_that_can_not_be_written(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="XDG_CACHE_HOME"):
+        lay_over(None, ("trl==0.9.1",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.14.0", "0.14.2"])
+def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the package index; its launcher works as it is, though its package no longer imports with this torch."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+    overlay = lay_over(None, (f"deepspeed=={version}",), say=lambda text: said.append(text.en))
+    assert str(overlay.versions["deepspeed"]) == version
+    assert any(f"installing deepspeed=={version}" in line for line in said)
+    code = "from importlib.metadata import version; print(version('deepspeed'))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=with_packages({}, overlay.folders), capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == version

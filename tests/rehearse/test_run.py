@@ -1,0 +1,404 @@
+"""A rehearsal from command to record, with a worker that runs programs without virtual devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from test_shell import snapshot
+
+from gonogo.errors import UserError
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.rehearse import scratch
+from gonogo.rehearse.environment import datasets_cache
+from gonogo.rehearse.progress import Status
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
+
+_FAKE_WORKER = str(Path(__file__).with_name("fake_worker.py"))
+_SHOW = """
+import json, os, sys
+with open(os.environ["SEEN"] + os.environ.get("RANK", ""), "w") as file:
+    json.dump([sys.argv, dict(os.environ), os.getcwd(), sys.path], file)
+"""
+
+
+class Project:
+    """A user's folder, and rehearsals in it that must leave it as it was."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "project"
+        self.seen = root / "seen"
+        self.folder.mkdir()
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+
+    def rehearse(self, *command: str, **options: object) -> RehearsalRecord:
+        before = snapshot(self.folder)
+        try:
+            request = RehearsalRequest(list(command), **{"timeout": 60.0, **options})  # type: ignore[arg-type]
+            return rehearse(request, None)
+        finally:
+            assert snapshot(self.folder) == before
+
+    def saw(self, rank: str = "") -> tuple[list[str], dict[str, str], str, list[str]]:
+        argv, environment, cwd, path = json.loads(Path(f"{self.seen}{rank}").read_text())
+        return argv, environment, cwd, path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = Project(tmp_path)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("SEEN", str(project.seen))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(
+        "gonogo.rehearse.workers.python_module", lambda python, _module, plan: [python, _FAKE_WORKER, plan]
+    )
+    for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    yield project
+    assert list(temporary.iterdir()) == []  # nothing of a rehearsal is left
+
+
+def plan_of(record: RehearsalRecord, index: int = 0) -> dict[str, object]:
+    text = next(event for event in record.ranks[index].events if event.startswith("plan: "))
+    return json.loads(text.removeprefix("plan: "))
+
+
+def test_one_rank_of_a_deepspeed_launch(project: Project) -> None:
+    project.write("train.py", _SHOW)
+    record = project.rehearse("deepspeed", "--num_gpus", "4", "train.py", "--deepspeed", "ds.json", host_memory="1T")
+    assert (record.world_size, record.nodes, record.ranks_per_node, record.launcher) == (4, 1, 4, "deepspeed")
+    assert (record.accelerator.name, record.steps, record.host_memory_bytes) == ("H100-80G", 2, 1 << 40)
+    assert [(rank.rank, rank.outcome) for rank in record.ranks] == [(0, "completed")]
+    assert record.cwd == str(project.folder)
+    plan = plan_of(record)
+    assert (plan["world_size"], plan["local_world_size"], plan["devices"]) == (4, 4, 4)
+    argv, environment, cwd, path = project.saw("0")
+    assert argv == ["train.py", "--local_rank=0", "--deepspeed", "ds.json"]
+    assert cwd == str(project.folder)
+    assert environment["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+    assert environment["HF_HUB_OFFLINE"] == environment["TRANSFORMERS_OFFLINE"] == "1"
+    assert environment["PYTHONHASHSEED"] == "0"
+    for name in ("HF_DATASETS_CACHE", "HF_MODULES_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TMPDIR"):
+        assert environment[name].startswith(os.environ["TMPDIR"])
+    assert environment["HOME"] == os.environ["HOME"]
+    assert "" not in path
+
+
+def test_all_ranks_each_in_its_place(project: Project) -> None:
+    project.write("train.py", _SHOW)
+    record = project.rehearse("deepspeed", "--num_gpus", "3", "train.py", ranks="all", gpus="8xA100-80G")
+    assert [rank.rank for rank in record.ranks] == [0, 1, 2]
+    assert [project.saw(str(rank))[1]["LOCAL_RANK"] for rank in range(3)] == ["0", "1", "2"]
+    assert plan_of(record)["devices"] == 8
+    assert record.accelerator.name == "A100-80G"
+
+
+def test_a_plain_program_sees_all_devices(project: Project) -> None:
+    project.write("train.py", _SHOW)
+    record = project.rehearse("env", "A=1", "python", "-u", "train.py", "x", gpus="4xL40S")
+    assert (record.world_size, record.launcher, plan_of(record)["devices"]) == (1, "python", 4)
+    argv, environment, _, _ = project.saw()
+    assert argv == ["train.py", "x"]
+    assert environment["A"] == "1"
+    assert "RANK" not in environment
+    assert plan_of(project.rehearse("python", "train.py"))["devices"] == 1
+
+
+def test_a_plain_program_whose_environment_says_its_place(project: Project) -> None:
+    project.write("train.py", _SHOW)
+    line = ["RANK=0", "WORLD_SIZE=8", "LOCAL_RANK=0", "MASTER_ADDR=localhost", "python", "train.py"]
+    record = project.rehearse(*line, gpus="4xH100-80G", ranks="0,5")
+    assert (record.world_size, record.nodes, [rank.rank for rank in record.ranks]) == (8, 2, [0, 5])
+    assert project.saw("5")[1]["LOCAL_RANK"] == "1"
+
+
+def test_visible_devices_make_the_machine_large_enough(project: Project) -> None:
+    project.write("train.py", "")
+    record = project.rehearse("CUDA_VISIBLE_DEVICES=2,6", "deepspeed", "--no_local_rank", "train.py", gpus="8xH100-80G")
+    assert (record.world_size, plan_of(record)["devices"]) == (2, 8)
+    named = project.rehearse("CUDA_VISIBLE_DEVICES=2,6", "python", "train.py")
+    assert plan_of(named)["devices"] == 7
+
+
+def test_the_rank_that_finds_no_visible_device_is_run_besides(project: Project) -> None:
+    project.write("train.py", "")
+    record = project.rehearse(
+        "CUDA_VISIBLE_DEVICES=0,1", "torchrun", "--nproc_per_node", "4", "train.py", gpus="4xV100-32G"
+    )
+    assert [rank.rank for rank in record.ranks] == [0, 2]
+
+
+def test_a_launch_script_hands_on_what_it_wrote(project: Project) -> None:
+    project.write("train.py", _SHOW)
+    project.write(
+        "launch.sh",
+        """\
+        export FROM_SCRIPT=1
+        echo '{}' > ds.json
+        echo 'worker-0 slots=2' > hosts
+        rm -rf output
+        deepspeed --hostfile hosts train.py --deepspeed ds.json > train.log
+        deepspeed eval.py
+        python prepare.py
+        """,
+    )
+    record = project.rehearse("bash", "launch.sh", "x")
+    assert record.command == ["bash", "launch.sh", "x"]
+    assert record.world_size == 2
+    argv, environment, _, _ = project.saw("0")
+    assert argv == ["train.py", "--local_rank=0", "--deepspeed", "ds.json"]
+    assert environment["FROM_SCRIPT"] == "1"
+    whats = " | ".join(what for what, _ in record.skipped)
+    assert "deepspeed eval.py" in whats
+    assert "python prepare.py" in whats
+    assert "rm -rf output" in whats
+    assert any("gonogo rehearse -- deepspeed eval.py" in why for _, why in record.skipped)
+    assert len(record.skipped_zh) == len(record.skipped)
+
+
+def test_a_program_that_a_script_writes_is_found(project: Project) -> None:
+    project.write("launch.sh", "cat > made.py <<'EOF'\nprint('made')\nEOF\npython made.py\n")
+    assert project.rehearse("bash", "launch.sh").ranks[0].outcome == "completed"
+
+
+def test_what_a_script_wrote_lies_below_its_path_without_links(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project.folder)
+    project.write(
+        "train.py",
+        """\
+        import os
+        files = os.environ["TMPDIR"] + "/../../scratch/files"
+        assert os.path.isfile(files + os.path.realpath(".") + "/ds.json")
+        """,
+    )
+    project.write("launch.sh", f"cd {tmp_path}/link\necho x > ds.json\npython train.py\n")
+    assert project.rehearse("bash", "launch.sh").ranks[0].outcome == "completed"
+
+
+def test_a_worker_that_dies_is_a_killed_rank_with_its_last_lines(project: Project) -> None:
+    project.write("train.py", "import os\nprint('about to end', flush=True)\nos.kill(os.getpid(), 9)\n")
+    (rank,) = project.rehearse("python", "train.py").ranks
+    assert rank.outcome == "killed"
+    assert rank.events[0].endswith("ended by SIGKILL")
+    assert rank.events[-1] == "about to end"
+    assert rank.last_activity == "forward, step 1, model.layers.3"
+    assert rank.operators == 123
+
+
+def test_a_program_that_never_trains_times_out(project: Project) -> None:
+    project.write("train.py", "import time\nwhile True: time.sleep(1)\n")
+    started = time.monotonic()
+    record = project.rehearse("deepspeed", "--num_gpus", "8", "train.py", ranks="all", timeout=4.0)
+    assert time.monotonic() - started < 15
+    assert {rank.outcome for rank in record.ranks} == {"timed-out"}
+    assert record.ranks[0].last_activity == "told to end"
+    assert record.ranks[7].events == ["the worker was not started"]
+
+
+def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
+    monkeypatch.setattr("gonogo.rehearse.workers._TO_WRITE", 0.5)
+    project.write(
+        "train.py",
+        """\
+        import os, signal, subprocess, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen(["sleep", "300"])
+        open(os.environ["SEEN"], "w").write(str(child.pid))
+        time.sleep(300)
+        """,
+    )
+    (rank,) = project.rehearse("python", "train.py", timeout=2.0).ranks
+    assert rank.outcome == "timed-out"
+    child = int(project.seen.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+_INTERRUPTED = """
+import os, sys
+from gonogo.rehearse import workers
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
+workers.python_module = lambda python, _module, plan: [python, sys.argv[1], plan]
+record = rehearse(RehearsalRequest(["deepspeed", "--num_gpus", "4", "train.py"], ranks="all", timeout=60))
+print([rank.outcome for rank in record.ranks])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number: signal.Signals) -> None:
+    project.write(
+        "train.py", "import os, time\nopen(os.environ['SEEN'], 'a').write(f'{os.getpid()} ')\ntime.sleep(300)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, _FAKE_WORKER], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
+        time.sleep(0.1)
+    time.sleep(0.3)
+    parent.send_signal(number)
+    out, _ = parent.communicate(timeout=30)
+    assert out.strip() == str(["interrupted"] * 4)
+    assert not any(psutil.pid_exists(int(pid)) for pid in project.seen.read_text().split())
+
+
+def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> None:
+    project.write("train.py", "print('hello')\n")
+    kept = tmp_path / "kept/deep"
+    record = project.rehearse("python", "train.py", keep=kept)
+    assert {path.name for path in (kept / "rank-0").iterdir()} == {
+        "plan.json", "record.json", "progress.jsonl", "output.log",
+    }  # fmt: skip
+    assert (kept / "rank-0/output.log").read_text() == "hello\n"
+    assert msgspec.json.decode((kept / "rehearsal.json").read_bytes(), type=RehearsalRecord) == record
+    with pytest.raises(UserError, match="new or empty"):
+        project.rehearse("python", "train.py", keep=kept)
+
+
+def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gonogo.rehearse.log_file._LONGEST", 1 << 16)
+    monkeypatch.setattr("gonogo.rehearse.log_file._LAST", 1 << 12)
+    project.write("train.py", "for i in range(100000): print('line', i)\n")
+    project.rehearse("python", "train.py", keep=tmp_path / "kept")
+    log = (tmp_path / "kept/rank-0/output.log").read_text()
+    assert len(log) < 1 << 18
+    assert log.endswith("line 99999\n")
+
+
+def test_the_same_rehearsal_twice_differs_in_seconds_only(project: Project) -> None:
+    project.write("train.py", "")
+    project.write("launch.sh", "rm x\ntorchrun --nproc_per_node 2 train.py\n")
+    first, second = (project.rehearse("bash", "launch.sh", ranks="all") for _ in range(2))
+    for record in (first, second):
+        record.seconds = 0.0
+        for rank in record.ranks:
+            rank.events = []  # the plan, which names the scratch folder
+    assert first == second
+
+
+def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monkeypatch) -> None:
+    project.write(
+        "train.py",
+        """\
+        import inspect
+        for frame in inspect.stack():
+            if "record" in frame.frame.f_globals:
+                frame.frame.f_globals["record"].user_error = ("no config", "没有配置")
+        """,
+    )
+    with pytest.raises(UserError) as error:
+        project.rehearse("python", "train.py")
+    assert (error.value.text.en, error.value.text.zh) == ("no config", "没有配置")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        (["python", "nothing.py"], {}, "the script nothing.py does not exist"),
+        (["python", "."], {}, r"the script \. is a directory"),
+        (["deepspeed", "--num_gpus", "2", "nothing.py"], {}, "the script nothing.py does not exist"),
+        (["python", "-m", "no_such_module"], {}, "finds no module no_such_module"),
+        (["python", "-c", "print(1)"], {}, "put the code into a file"),
+        (["python"], {}, "put the code into a file"),
+        (["mpirun", "-n", "8", "python", "train.py"], {}, r"can't rehearse `mpirun .*torchrun"),
+        (["A=1"], {}, "can't rehearse"),
+        (["./nothing.sh"], {}, r"the script \./nothing\.sh does not exist"),
+        (["deepspeed", "train.py"], {}, "add --gpus 8xH100-80G"),
+        (
+            ["deepspeed", "--num_gpus", "8", "train.py"],
+            {"gpus": "4xH100-80G"},
+            "8 processes on a node, --gpus gives it 4",
+        ),
+        (["deepspeed", "--num_gpus", "8", "train.py"], {"gpus": "H1000"}, "H100-80G"),
+        (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "8"}, "ranks 0 to 7"),
+        (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "first"}, "write 0, 0,3 or all"),
+        (["torchrun", "--nproc_per_node", "8", "train.py"], {"nodes": 2}, r"starts 1 node\(s\), --nodes says 2"),
+        (["python", "train.py"], {"with_packages": ("deepspeed",)}, "NAME==VERSION"),
+        (["python", "train.py"], {"host_memory": "lots"}, "--host-memory"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(project: Project, command: list[str], options: dict, said: str) -> None:
+    project.write("train.py", "")
+    with pytest.raises(UserError, match=said) as error:
+        project.rehearse(*command, **options)
+    assert "\n" not in error.value.text.en + error.value.text.zh
+    assert error.value.text.zh != error.value.text.en
+
+
+def test_a_python_by_its_path(project: Project, tmp_path: Path) -> None:
+    project.write("train.py", "")
+    own = project.rehearse(sys.executable, "train.py", gpus="1xH100-80G")
+    assert own.notes == []
+    other = tmp_path / "other/bin/python"
+    other.parent.mkdir(parents=True)
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    record = project.rehearse(str(other), "train.py", gpus="1xH100-80G")
+    assert str(other) in record.notes[0][0]
+    assert record.ranks[0].outcome == "completed"
+
+
+def test_the_temporary_folder_has_to_be_usable(project: Project, tmp_path: Path, monkeypatch) -> None:
+    project.write("train.py", "")
+    monkeypatch.setattr(scratch, "_LEAST_FREE", 1 << 60)
+    with pytest.raises(UserError, match=r"temporary folder .*tmp is full"):
+        project.rehearse("python", "train.py")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"temporary folder .*nowhere can't be used"):
+        project.rehearse("python", "train.py")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_disk_that_fills_up(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False).returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    try:
+        monkeypatch.setenv("TMPDIR", str(small))
+        project.write("train.py", "import os\nopen(os.environ['TMPDIR'] + '/big', 'w').write('x' * (4 << 20))\n")
+        with pytest.raises(UserError, match=r"small is full .*TMPDIR"):
+            project.rehearse("python", "train.py")
+        monkeypatch.setattr(scratch, "_LEAST_FREE", 1 << 10)
+        with pytest.raises(UserError, match=r"small is full .*TMPDIR"):
+            project.rehearse("python", "train.py")
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_progress_is_handed_on(project: Project) -> None:
+    project.write("train.py", "import time\ntime.sleep(0.6)\n")
+    seen: list[Status] = []
+    rehearse(RehearsalRequest(["deepspeed", "--num_gpus", "2", "train.py"], timeout=30.0), seen.append)
+    assert seen[0].activity.en == "reading the launch command"
+    running = next(status for status in seen if status.ranks and status.ranks[0].progress is not None)
+    assert running.ranks[0].state == "running"
+    assert running.ranks[0].progress.activity == "model.layers.3"
+
+
+def test_prepared_data_sets_are_seen_and_not_written(tmp_path: Path) -> None:
+    cache = tmp_path / "home/.cache/huggingface/datasets/alpaca/default"
+    cache.mkdir(parents=True)
+    (cache / "train.arrow").write_text("rows")
+    (cache / "train.lock").write_text("")
+    mirror = datasets_cache({"HOME": str(tmp_path / "home")}, tmp_path / "mirror")
+    assert (mirror / "alpaca/default/train.arrow").read_text() == "rows"
+    assert not (mirror / "alpaca/default/train.lock").exists()
+    (mirror / "alpaca/default/cache-1.arrow").write_text("new")
+    assert sorted(path.name for path in cache.iterdir()) == ["train.arrow", "train.lock"]
