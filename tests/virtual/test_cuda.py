@@ -90,7 +90,8 @@ def test_accelerator(facade: VirtualCuda) -> None:
     torch.accelerator.synchronize()
     assert isinstance(torch.accelerator.current_stream(), torch.Stream)
     assert torch.get_device_module() is torch.cuda
-    assert torch.accelerator.memory_allocated() == 0
+    if hasattr(torch.accelerator, "memory_allocated"):  # from torch 2.9 on
+        assert torch.accelerator.memory_allocated() == 0
 
 
 def test_streams_and_events(facade: VirtualCuda) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,4 +291,39 @@ assert OpBuilder.load.__module__ == "deepspeed.ops.op_builder.builder"
 def test_deepspeed_loads_stand_ins() -> None:
     pytest.importorskip("deepspeed")
     result = subprocess.run([sys.executable, "-c", DEEPSPEED], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+TRITON = """
+from gonogo.virtual import kernels
+
+kernels.install(lambda tensor: None, lambda what, why: LookupError(what))
+from triton.runtime.jit import JITFunction
+
+
+def add_kernel():
+    raise SystemExit("a Triton kernel ran")
+
+
+try:
+    JITFunction(add_kernel).run(grid=(1,), warmup=False)
+except LookupError as error:
+    assert str(error) == "Triton kernel add_kernel", error
+else:
+    raise SystemExit("a Triton kernel was launched")
+"""
+
+
+def test_a_triton_kernel_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "triton/runtime").mkdir(parents=True)
+    (tmp_path / "triton/__init__.py").write_text("")
+    (tmp_path / "triton/runtime/__init__.py").write_text("")
+    (tmp_path / "triton/runtime/jit.py").write_text(
+        "class JITFunction:\n"
+        "    def __init__(self, fn):\n        self.fn = fn\n"
+        "    def run(self, *args, grid, warmup, **kwargs):\n        return self.fn()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", TRITON]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr[-3000:]
