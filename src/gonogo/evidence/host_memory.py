@@ -35,21 +35,18 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     """The nodes of which a rank was run, in order.
 
     A rank that was not run is taken to need what the ranks that are not their node's first need on average, else what
-    the first needs: all run the same program on their share, but libraries let the first read the weights when loading
-    and gather the model when saving. For the same reason a first rank that peaks in loading or saving proves nothing
-    for the others. Peaks are only added up as proven where all fall into the same phase.
+    the first needs outside loading and saving: all run the same program on their share, but libraries let the first
+    read the weights when loading and gather the model when saving. Peaks are only added up as proven where all fall
+    into the same phase.
     """
     size = max(record.ranks_per_node, 1)
     measured = [(rank, rank.host) for rank in record.ranks if rank.host is not None and rank.host.peak_bytes]
     if not measured:
         return []
     alike = [pair for pair in measured if pair[0].local_rank != 0] or measured
-    typical = sum(host.peak_bytes for _, host in alike) // len(alike)
+    typical = sum(_common_peak(rank, host) for rank, host in alike) // len(alike)
     pinned = sum(host.peak_pinned_bytes for _, host in alike) // len(alike)
-    speak_for_others = any(rank.local_rank != 0 for rank, _ in measured) or all(
-        host.peak_phase not in ("load", "save") for _, host in measured
-    )
-    least = min(host.peak_bytes for _, host in measured) if speak_for_others else 0
+    least = min(_common_peak(rank, host) for rank, host in measured)
     nodes = []
     for node in sorted({rank.rank // size for rank, _ in measured}):
         run = tuple(pair for pair in measured if pair[0].rank // size == node)
@@ -66,3 +63,9 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
             )
         )
     return nodes
+
+
+def _common_peak(rank: RankRecord, host: HostMemory) -> int:
+    """What the other ranks of a node reach as well, as far as this one shows it."""
+    peaks_alone = rank.local_rank == 0 and host.peak_phase in ("load", "save", "exit")
+    return host.steady_peak_bytes if peaks_alone else host.peak_bytes

@@ -113,6 +113,8 @@ class HostMemory(msgspec.Struct, frozen=True):
     peak_phase: Phase
     peak_step: int
     by_category: dict[str, int]
+    steady_peak_bytes: int = 0
+    """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
@@ -188,6 +190,8 @@ class RankRecord(msgspec.Struct):
     """The stack of the call that set :attr:`device_map`, outermost call first."""
     versions: dict[str, str] = {}
     """Versions of the stack as imported in the worker."""
+    saved_bytes: int = 0
+    """What a real run would have written in checkpoints and saved models."""
     events: list[str] = []
     """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
     user_error: tuple[str, str] | None = None

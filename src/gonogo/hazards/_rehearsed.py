@@ -60,7 +60,7 @@ def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
     """The exceptions of a rehearsal; ranks that fell at the same place are one."""
     groups: dict[tuple[object, ...], list[RankRecord]] = {}
     for rank in record.ranks:
-        if rank.failure is not None:
+        if rank.failure is not None and rank.outcome != "unsupported":  # what can't be rehearsed may work for real
             frames = tuple((frame.path, frame.line) for frame in rank.failure.frames)
             # Messages differ by rank where they name its device; the place does not.
             groups.setdefault((rank.failure.type, frames or rank.failure.message), []).append(rank)
@@ -102,9 +102,9 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
 
 
 def library_frame(failure: Failure) -> Frame | None:
-    """The innermost frame of a library, torch's where there is no other."""
-    others = [frame for frame in failure.frames if not of_python_itself(frame)]
-    return innermost(others, "library") or innermost(others, "torch")
+    """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
+    telling = [f for f in failure.frames if not of_python_itself(f) and not path_ends(f, "deepspeed/utils/nvtx.py")]
+    return innermost(telling, "library") or innermost(telling, "torch")
 
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:

@@ -68,6 +68,7 @@ class Lifecycle:
             return
         for record in self.memory.devices.values():
             record.note_peak()
+            record.steady = phase not in ("load", "save", "exit")
         self.phase = phase
         if phase not in self.reached:
             self.reached.append(phase)

@@ -52,6 +52,9 @@ class DeviceRecord:
         self.pinned = 0
         self.peak = 0
         self.peak_pinned = 0
+        self.steady = False
+        """Whether the program is in a phase in which all ranks do the same; see ``HostMemory.steady_peak_bytes``."""
+        self.steady_peak = 0
         self.by_category = [0] * len(CATEGORIES)
         self.by_module: dict[str | None, int] = defaultdict(int)
         self.peak_by_category = tuple(self.by_category)
@@ -60,6 +63,8 @@ class DeviceRecord:
         self.peak_step = 0
         self.shortage: Shortage | None = None
         self.on_shortage: Callable[[DeviceRecord, int], Shortage] | None = None
+        self.stream: Callable[[], int] = lambda: 0
+        """The stream that an allocation belongs to: each has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._noted_peak = 0
         self._modules_noted_at = 0
@@ -73,12 +78,14 @@ class DeviceRecord:
         self.by_module[cell.module] += nbytes
         if self.live > self.peak:
             self.peak = self.live
+        if self.live > self.steady_peak and self.steady:
+            self.steady_peak = self.live
         allocator = self.allocator
         if allocator is None:
             address = self._next_address
             self._next_address += (nbytes + 511) & ~511 or 512
             return address
-        address = allocator.malloc(nbytes)
+        address = allocator.malloc(nbytes, self.stream())
         if self.shortage is None and allocator.shortage is not None and self.on_shortage is not None:
             self.shortage = self.on_shortage(self, nbytes)
         return address
@@ -150,6 +157,7 @@ class DeviceRecord:
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
             by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
+            steady_peak_bytes=self.steady_peak,
         )
 
 

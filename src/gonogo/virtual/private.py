@@ -49,7 +49,7 @@ def lift_only_cpu_tensors() -> Callable[[], None]:
 
     C++ enters a device guard for X all the same; where torch has no CUDA device, a guard that does nothing is set.
     """
-    torch._C._ensureCUDADeviceGuardSet()  # type: ignore[attr-defined]
+    getattr(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)()  # newer than torch 2.8
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     return lambda: torch._C._set_only_lift_cpu_tensors(before)

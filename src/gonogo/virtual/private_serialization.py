@@ -69,7 +69,8 @@ def rebuild_with_state(
     function: Callable[..., Any], arguments: tuple[Any, ...], state: Any
 ) -> tuple[Any, tuple[Any, ...]]:
     """What a tensor with attributes is pickled as."""
-    return utils._rebuild_from_type_v2, (function, torch.Tensor, arguments, state)
+    tensor_module: Any = torch._tensor
+    return tensor_module._rebuild_from_type_v2, (function, torch.Tensor, arguments, state)
 
 
 def check() -> list[str]:
@@ -78,7 +79,7 @@ def check() -> list[str]:
 
     wanted: list[tuple[Any, str]] = [
         (utils, "_rebuild_tensor"), (utils, "_rebuild_tensor_v2"), (utils, "_rebuild_tensor_v3"),
-        (utils, "_rebuild_parameter"), (utils, "_rebuild_parameter_with_state"), (utils, "_rebuild_from_type_v2"),
+        (utils, "_rebuild_parameter"), (utils, "_rebuild_parameter_with_state"), (torch._tensor, "_rebuild_from_type_v2"),
         (torch.serialization, "_check_dill_version"), (torch.serialization, "_check_save_filelike"),
         (torch.serialization, "validate_cuda_device"), (torch.storage, "_dtype_to_storage_type_map"),
         (safetensors.torch, "serialize_file"), (safetensors.torch, "serialize"),

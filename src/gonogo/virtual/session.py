@@ -55,6 +55,7 @@ class Session:
         self.collectives = collectives.CollectiveRecord()
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
+        self.saved_bytes = 0
         self.started = time.monotonic()
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
@@ -178,6 +179,14 @@ class Session:
         if event not in self.events:
             self.events.append(event)
 
+    def wrote(self, path: str, nbytes: int, tensors: int) -> None:
+        """The program saved tensors: count what a real run would have written."""
+        if self.life.phase == "load":  # a checkpoint that stands in for one that isn't there
+            return
+        self.saved_bytes += nbytes
+        if "save" not in self.life.reached:
+            self.life.reached.append("save")
+
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
         devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
@@ -210,6 +219,7 @@ class Session:
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
             versions=versions(),
+            saved_bytes=self.saved_bytes,
             events=self.events,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 
-from gonogo.virtual import cuda, ddp, filesystem, kernels, network, older_deepspeed, process_group, values
+from gonogo.virtual import cuda, ddp, filesystem, kernels, network, older_deepspeed, process_group, saving, values, weights
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import CPU, VirtualTensor
 
 if TYPE_CHECKING:
     from gonogo.virtual.session import Session
@@ -36,12 +37,19 @@ def install(session: Session) -> list[Callable[[], None]]:
         pin=lambda tensor: session.mode.pinned_copy(session.mode.virtualise(tensor)),
     )
     undo.append(facade.undo)
-    VirtualTensor.accelerator_index = lambda: facade.current_device
+    VirtualTensor.accelerator_index = staticmethod(lambda: facade.current_device)
+    VirtualTensor.check_ordinal = staticmethod(facade.check_ordinal)
+    for device, record in session.memory.devices.items():
+        if device != CPU:
+            record.stream = functools.partial(facade.current_stream_id, device.index)
     undo.append(process_group.install(session.ledger.assume))
     undo.append(ddp.install(session.ledger.assume))
     undo.append(kernels.install(values.forget, UnsupportedOperator, session.ledger.assume).undo)
     undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
-    undo.append(filesystem.install(Overlay(plan.scratch, passed=ours)).undo)
+    overlay = Overlay(plan.scratch, passed=ours)
+    undo.append(filesystem.install(overlay).undo)
+    undo.append(weights.install(overlay, session.note).undo)
+    undo.append(saving.install(session.wrote).undo)
     return undo

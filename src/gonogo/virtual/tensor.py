@@ -51,6 +51,8 @@ class VirtualTensor(torch.Tensor):
     """The dispatch mode that serves operators on virtual tensors; set once a process."""
     accelerator_index: Any = None
     """Answers the current accelerator's index."""
+    check_ordinal: Any = staticmethod(lambda index: None)
+    """Raises as CUDA does for an accelerator that isn't there."""
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -230,15 +232,15 @@ class VirtualTensor(torch.Tensor):
 
 def resolve(device: Any) -> torch.device:
     """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
-    if isinstance(device, int):
-        return torch.device(VirtualTensor.accelerator_type, device)
-    device = torch.device(device)
+    device = torch.device(VirtualTensor.accelerator_type, device) if isinstance(device, int) else torch.device(device)
     if device.type == "meta" and device.index is not None:  # C++ names a virtual device
         if device.index == _CPU_TOLD_AS:
             return CPU
         return torch.device(VirtualTensor.accelerator_type, device.index)
-    if device.type == VirtualTensor.accelerator_type and device.index is None:
-        return torch.device(device.type, VirtualTensor.accelerator_index())
+    if device.type == VirtualTensor.accelerator_type:
+        if device.index is None:
+            return torch.device(device.type, VirtualTensor.accelerator_index())
+        VirtualTensor.check_ordinal(device.index)
     return CPU if device.type == "cpu" else device
 
 
