@@ -16,6 +16,7 @@ from gonogo.errors import UserError
 from gonogo.rehearse.capture import captured
 from gonogo.rehearse.launch import UNSTATED, Surroundings, is_unstated
 from gonogo.rehearse.launchers import Started, all_launchers, launcher_of
+from gonogo.rehearse.words import without_prefix
 
 H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
 ASCEND = Surroundings("npu", "Ascend910B4", (0, 0), 32 << 30, 8)
@@ -55,6 +56,7 @@ def launch(tmp_path: Path):
         ("python -m deepspeed.launcher.runner train.py", "deepspeed"),
         ("accelerate launch train.py", "accelerate"),
         ("accelerate-launch train.py", "accelerate"),
+        ("swift sft --model m", "swift"),
         ("python -m accelerate.commands.launch train.py", "accelerate"),
         ("accelerate config default", None),
         ("python train.py", None),
@@ -68,7 +70,7 @@ def test_a_call_of_a_launcher_is_recognised(line: str, name: str | None) -> None
 
 def test_every_launcher_gives_an_example_that_it_recognises_itself() -> None:
     for launcher in all_launchers():
-        assert launcher.arguments(shlex.split(launcher.example)) is not None
+        assert launcher.arguments(without_prefix(shlex.split(launcher.example)).words) is not None
 
 
 def test_deepspeed_passes_local_rank_and_devices(launch) -> None:
@@ -213,6 +215,33 @@ def test_accelerate_across_nodes_goes_through_deepspeed(launch, tmp_path: Path) 
     assert started.processes[15].environment["MASTER_ADDR"] == "1.2.3.4"
     assert started.processes[15].arguments == ("a",)
     assert not (tmp_path / ".deepspeed_env").exists()
+
+
+@pytest.mark.slow
+def test_swift_starts_itself_by_torchrun(launch, tmp_path: Path) -> None:
+    line = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(tmp_path / "x"),
+        "ms-swift==4.6.0",
+    ]
+    subprocess.run(line, check=True, capture_output=True)
+    (tmp_path / "sft.yaml").write_text("model: m\nENV:\n  FROM_FILE: 1\n")
+    path = {"PYTHONPATH": str(tmp_path / "x")}
+    started = launch("swift sft sft.yaml --deepspeed zero3", NPROC_PER_NODE="4", MASTER_PORT="29555", **path)
+    assert started.program == str(tmp_path / "x/swift/cli/sft.py")
+    assert started.processes[3].arguments == ("--model", "m", "--deepspeed", "zero3")
+    environment = started.processes[3].environment
+    assert (environment["LOCAL_RANK"], environment["FROM_FILE"]) == ("3", "1")
+    alone = launch("swift sft --model m", **path)
+    assert (len(alone.processes), alone.processes[0].arguments) == (1, ("--model", "m"))
+    with pytest.raises(UserError, match="it has no command 'fly'"):
+        launch("swift fly", **path)
 
 
 _DUMP = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("SEEN", str(project.seen))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(
-        "gonogo.rehearse.workers.python_module", lambda python, _module, plan: [python, _FAKE_WORKER, plan]
+        "gonogo.rehearse.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
     )
     for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -235,9 +236,18 @@ import os, sys
 from gonogo.rehearse import workers
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-workers.python_module = lambda python, _module, plan: [python, sys.argv[1], plan]
+workers.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]
 record = rehearse(RehearsalRequest(["deepspeed", "--num_gpus", "4", "train.py"], ranks="all", timeout=60))
 print([rank.outcome for rank in record.ranks])
+"""
+
+
+# The real command line, with the fake worker in the module's place.
+_WITH_PARENT = """
+from gonogo.rehearse.python_start import python_module
+def with_fake_worker(python, plan, **options):
+    words = python_module(python, "gonogo.virtual", plan, **options)
+    return [*words[:2], words[2].partition("runpy.run_module")[0] + "runpy.run_path(" + repr(sys.argv[1]) + ")", plan]
 """
 
 
@@ -255,6 +265,26 @@ def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number:
     out, _ = parent.communicate(timeout=30)
     assert out.strip() == str(["interrupted"] * 4)
     assert not any(psutil.pid_exists(int(pid)) for pid in project.seen.read_text().split())
+
+
+def test_no_worker_outlives_a_rehearsal_that_is_killed(project: Project) -> None:
+    project.write(
+        "train.py", "import os, time\nopen(os.environ['SEEN'], 'w').write(str(os.getpid()))\ntime.sleep(300)\n"
+    )
+    code = _INTERRUPTED.replace("[python, sys.argv[1], plan]", "with_fake_worker(python, plan, **_)")
+    code = code.replace("record =", _WITH_PARENT + "\nrecord =").replace('"all"', '"0"')
+    parent = subprocess.Popen([sys.executable, "-c", code, _FAKE_WORKER])
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    pid = int(project.seen.read_text())
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    shutil.rmtree(os.environ["TMPDIR"])  # what nobody was left to clear
+    os.mkdir(os.environ["TMPDIR"])
 
 
 def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def captured(
     timeout: float,
 ) -> Started:
     """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed."""
-    answer_path = Path(tempfile.mkstemp(prefix="launch-", suffix=".json", dir=scratch)[1])
+    answer_path = Path(tempfile.mkdtemp(prefix="launch-", dir=scratch)) / "answer.json"
     arguments = launcher.arguments(words)
     if arguments is None:
         raise ValueError(f"{words} is no call of {launcher.name}")
@@ -76,7 +76,7 @@ def captured(
                 zh="{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
             ).format(command=command, seconds=timeout)
         ) from None
-    written = answer_path.read_bytes()
+    written = answer_path.read_bytes() if answer_path.exists() else b""
     if not written:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(

@@ -10,13 +10,18 @@ import gonogo
 # place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last: it is needed only where gonogo
 # isn't installed in that Python.
 _RUN = (
-    "import runpy, sys; sys.path[0:1] = []; "
+    "import runpy, sys; sys.path[0:1] = []; {first}"
     "sys.path.append({root!r}); "
     "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
 )
 
 
-def python_module(python: str, module: str, *arguments: str) -> list[str]:
+# The kernel then kills the process when the thread that started it is gone, however that came (PR_SET_PDEATHSIG).
+_DIE_WITH_PARENT = "sys.platform == 'linux' and __import__('ctypes').CDLL(None).prctl(1, 9); "
+
+
+def python_module(python: str, module: str, *arguments: str, dies_with_parent: bool = False) -> list[str]:
     """The command line that runs ``module`` as ``python -m`` does, with the current folder off ``sys.path``."""
+    first = _DIE_WITH_PARENT if dies_with_parent else ""
     root = str(Path(gonogo.__file__).resolve().parent.parent)
-    return [python, "-c", _RUN.format(root=root, module=module), *arguments]
+    return [python, "-c", _RUN.format(root=root, module=module, first=first), *arguments]

@@ -47,7 +47,7 @@ class _Worker:
         plan_path = assignment.folder / "plan.json"
         plan_path.write_bytes(msgspec.json.encode(assignment.plan))
         self.process = subprocess.Popen(
-            python_module(assignment.python, "gonogo.virtual", str(plan_path)),
+            python_module(assignment.python, "gonogo.virtual", str(plan_path), dies_with_parent=True),
             env=assignment.environment,
             cwd=assignment.cwd,
             stdin=subprocess.DEVNULL,
