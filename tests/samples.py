@@ -64,7 +64,7 @@ def rank_record(rank: int = 0, outcome: str = "completed", **changes: object) ->
         phases=list(PHASES),  # type: ignore[arg-type]
         expected_phases=list(PHASES),  # type: ignore[arg-type]
         devices=[device_memory(f"cuda:{rank}")],
-        host=HostMemory(30 * GIB, 10 * GIB, "save", 2, {"optimizer": 30 * GIB}),
+        host=HostMemory(30 * GIB, 10 * GIB, "save", 2, {"optimizer": 30 * GIB}, steady_peak_bytes=30 * GIB),
         collectives=[CollectiveTotal("c10d.allgather_", 40, 3 * GIB), CollectiveTotal("c10d.barrier", 2, 0)],
         assumptions=[Assumption(f"assumption {n}", f"train.py:{n}", n) for n in range(1, 8)],
         parameter_count=72_000_000_000,

@@ -4,8 +4,8 @@ from gonogo.evidence.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal import AcceleratorFacts, HostMemory, Phase, RankRecord, RehearsalRecord
 
 
-def record(*peaks: tuple[int, int, Phase], ranks_per_node: int = 8, nodes: int = 1) -> RehearsalRecord:
-    """A rehearsal of the ranks in ``peaks``: (rank, peak, its phase)."""
+def record(*peaks: tuple[int, int, int, Phase], ranks_per_node: int = 8, nodes: int = 1) -> RehearsalRecord:
+    """A rehearsal of the ranks in ``peaks``: (rank, peak, peak outside loading and saving, the peak's phase)."""
     return RehearsalRecord(
         command=[],
         cwd="/",
@@ -17,44 +17,51 @@ def record(*peaks: tuple[int, int, Phase], ranks_per_node: int = 8, nodes: int =
         host_memory_bytes=None,
         ranks=[
             RankRecord(
-                rank, rank % ranks_per_node, "cuda:0", "completed", host=HostMemory(peak, peak // 2, phase, 1, {})
+                rank,
+                rank % ranks_per_node,
+                "cuda:0",
+                "completed",
+                host=HostMemory(peak, peak // 2, phase, 1, {}, steady_peak_bytes=steady),
             )
-            for rank, peak, phase in peaks
+            for rank, peak, steady, phase in peaks
         ],
     )
 
 
 def test_all_ranks_run() -> None:
-    (node,) = host_memory_by_node(record((0, 10, "step"), (1, 14, "step"), ranks_per_node=2))
+    (node,) = host_memory_by_node(record((0, 10, 10, "step"), (1, 14, 14, "step"), ranks_per_node=2))
     assert (node.peak_bytes, node.pinned_bytes, node.proven_bytes) == (24, 12, 24)
     assert not node.estimated
     assert node.fullest[0].rank == 1
 
 
 def test_the_first_rank_speaks_for_the_others_in_training() -> None:
-    (node,) = host_memory_by_node(record((0, 10, "step")))
+    (node,) = host_memory_by_node(record((0, 10, 10, "step")))
     assert (node.peak_bytes, node.proven_bytes) == (80, 80)
     assert node.estimated
 
 
-def test_the_first_rank_proves_only_itself_in_loading_and_saving() -> None:
+def test_the_first_rank_alone_peaks_in_loading_and_saving() -> None:
     for phase in ("load", "save"):
-        (node,) = host_memory_by_node(record((0, 10, phase)))  # type: ignore[arg-type]
-        assert (node.peak_bytes, node.proven_bytes) == (80, 10)
+        (node,) = host_memory_by_node(record((0, 30, 10, phase)))  # type: ignore[arg-type]
+        assert node.peak_bytes == 30 + 7 * 10  # it saves while the others keep what they train with
+        assert node.proven_bytes == 8 * 10
+        (node,) = host_memory_by_node(record((0, 30, 0, phase)))  # type: ignore[arg-type]
+        assert (node.peak_bytes, node.proven_bytes) == (30, 30)
 
 
 def test_another_rank_speaks_for_those_not_run() -> None:
-    (node,) = host_memory_by_node(record((0, 30, "save"), (1, 10, "save")))
+    (node,) = host_memory_by_node(record((0, 30, 5, "save"), (1, 10, 5, "save")))
     assert (node.peak_bytes, node.proven_bytes) == (30 + 7 * 10, 30 + 7 * 10)
 
 
-def test_peaks_in_different_phases_prove_only_the_largest() -> None:
-    (node,) = host_memory_by_node(record((0, 30, "save"), (1, 10, "step"), ranks_per_node=2))
+def test_peaks_in_different_phases_are_not_proven_together() -> None:
+    (node,) = host_memory_by_node(record((0, 30, 8, "save"), (1, 10, 10, "step"), ranks_per_node=2))
     assert (node.peak_bytes, node.proven_bytes) == (40, 30)
 
 
 def test_nodes_are_apart() -> None:
-    nodes = host_memory_by_node(record((0, 30, "step"), (9, 10, "step"), nodes=2))
+    nodes = host_memory_by_node(record((0, 30, 30, "step"), (9, 10, 10, "step"), nodes=2))
     assert [node.peak_bytes for node in nodes] == [30 + 7 * 10, 8 * 10]
 
 

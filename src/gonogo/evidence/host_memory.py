@@ -34,38 +34,43 @@ class NodeHostMemory:
 def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     """The nodes of which a rank was run, in order.
 
-    A rank that was not run is taken to need what the ranks that are not their node's first need on average, else what
-    the first needs outside loading and saving: all run the same program on their share, but libraries let the first
-    read the weights when loading and gather the model when saving. Peaks are only added up as proven where all fall
-    into the same phase.
+    All ranks run the same program on their share, but libraries let a node's first rank read the weights when loading
+    and gather the model when saving. So a rank that was not run is taken to need what the ranks that are not their
+    node's first need on average, or else what the first needs outside loading and saving.
+
+    Proven is what must be held at one time: each rank's peak alone; the steady peaks, which fall together since
+    collectives keep ranks in step; and all peaks, where a rank that is not the first was run and they fall into the
+    same phase. There, ranks that were not run count as the least of those that can speak for them.
     """
     size = max(record.ranks_per_node, 1)
     measured = [(rank, rank.host) for rank in record.ranks if rank.host is not None and rank.host.peak_bytes]
     if not measured:
         return []
-    alike = [pair for pair in measured if pair[0].local_rank != 0] or measured
-    typical = sum(_common_peak(rank, host) for rank, host in alike) // len(alike)
-    pinned = sum(host.peak_pinned_bytes for _, host in alike) // len(alike)
-    least = min(_common_peak(rank, host) for rank, host in measured)
+    like_the_rest = [host for rank, host in measured if rank.local_rank != 0]
+    for_others = [host.peak_bytes for host in like_the_rest] or [_steady(host) for _, host in measured]
+    hosts = like_the_rest or [host for _, host in measured]
+    pinned = sum(host.peak_pinned_bytes for host in hosts) // len(hosts)
+    least_steady = min(_steady(host) for host in hosts)
     nodes = []
     for node in sorted({rank.rank // size for rank, _ in measured}):
         run = tuple(pair for pair in measured if pair[0].rank // size == node)
         others = size - len(run)
         peaks = [host.peak_bytes for _, host in run]
-        together = len({host.peak_phase for _, host in run}) == 1
+        proven = max(max(peaks), sum(_steady(host) for _, host in run) + others * least_steady)
+        if like_the_rest and len({host.peak_phase for _, host in measured}) == 1:
+            proven = max(proven, sum(peaks) + others * min(for_others))
         nodes.append(
             NodeHostMemory(
                 run=run,
                 ranks=size,
-                peak_bytes=sum(peaks) + others * typical,
+                peak_bytes=sum(peaks) + others * (sum(for_others) // len(for_others)),
                 pinned_bytes=sum(host.peak_pinned_bytes for _, host in run) + others * pinned,
-                proven_bytes=(sum(peaks) + others * least) if together else max(peaks),
+                proven_bytes=proven,
             )
         )
     return nodes
 
 
-def _common_peak(rank: RankRecord, host: HostMemory) -> int:
-    """What the other ranks of a node reach as well, as far as this one shows it."""
-    peaks_alone = rank.local_rank == 0 and host.peak_phase in ("load", "save", "exit")
-    return host.steady_peak_bytes if peaks_alone else host.peak_bytes
+def _steady(host: HostMemory) -> int:
+    """The peak in the phases in which all ranks do the same."""
+    return host.steady_peak_bytes if host.peak_phase in ("load", "save", "exit") else host.peak_bytes

@@ -133,7 +133,8 @@ def _culprit(odd: Operand | None) -> Text:
         "gradient": Text("a gradient", "梯度"),
         "optimizer": Text("optimizer state", "优化器状态"),
     }
-    kind = kinds.get(odd.kind, Text("a tensor made on the way", "途中创建的张量"))
+    unknown = Text("a tensor of no module, an input or one made on the way", "不属于任何模块的张量（输入或途中创建）")
+    kind = kinds.get(odd.kind, unknown)
     name = f" {odd.parameter}" if odd.parameter else ""
     return Text(
         en=f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
@@ -142,32 +143,30 @@ def _culprit(odd: Operand | None) -> Text:
 
 
 def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
-    cures: list[Text] = []
-    kind = odd.kind if odd else "unknown"
-    if kind == "input":
-        cures.append(
-            Text(
-                en="Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
-                zh="前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
-            )
-        )
-    elif kind in ("parameter", "buffer") and odd is not None:
-        cures.append(
+    move_input = Text(
+        en="Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
+        zh="前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
+    )
+    make_there = Text(
+        en="Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, register "
+        "it with register_buffer so that it moves with the module",
+        zh="在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，使其随模块移动",
+    )
+    cures = [make_there]
+    if odd is not None and odd.kind in ("parameter", "buffer"):
+        cures = [
             Text(
                 en="Move {name} with its module before training begins: module.to(device), after everything that makes "
                 "or replaces it",
                 zh="训练开始前把 {name} 连同其模块移到设备上：在所有创建或替换它的代码之后调用 module.to(device)",
             ).format(name=odd.parameter or odd.name)
-        )
-    else:
-        cures.append(
-            Text(
-                en="Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, "
-                "register it with register_buffer so that it moves with the module",
-                zh="在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，"
-                "使其随模块移动",
-            )
-        )
+        ]
+    elif odd is not None and odd.kind == "input":
+        cures = [move_input]
+    elif odd is not None and odd.kind == "unknown" and not failed.under_zero_init:
+        # Token ids, labels and masks come with the batch; what is real-valued is rather made on the way.
+        whole = odd.dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
+        cures = [move_input, make_there] if whole else [make_there, move_input]
     if failed.under_zero_init:
         cures.append(
             Text(
@@ -177,7 +176,7 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
                 "其他函数也请写明 device=，或在其外构建这一部分",
             )
         )
-    if caller is not None and caller.owner == "library" and kind != "input":
+    if caller is not None and caller.owner == "library" and cures[0] is not move_input:
         package = _package(caller.path, failed.first.versions)
         version = failed.first.versions.get(package or "")
         cures.append(

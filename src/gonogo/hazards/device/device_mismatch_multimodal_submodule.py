@@ -104,7 +104,7 @@ class MultimodalSubmodule(Hazard):
                     doing=Text("the model is built inside deepspeed.zero.Init", "在 deepspeed.zero.Init 中构建模型")
                     if failed.under_zero_init
                     else Text("the model runs, in {phase}", "模型运行（{phase}）").format(phase=PHASES[failure.phase]),
-                    submodule=submodule,
+                    submodule=_in_short(submodule),
                     function=caller.function,
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
                     operands=Text(f": {operands.en}", f"：{operands.zh}") if operands.en else "",
@@ -136,6 +136,13 @@ def _submodule(failure: Failure) -> str | None:
     return None
 
 
+def _in_short(submodule: str) -> str:
+    """A chain of classes under construction from the telling one to the innermost: ``Talker > … > Filter``."""
+    chain = submodule.split(" > ")
+    telling = next((index for index, name in enumerate(chain) if _part_in(name)), 0)
+    return " > ".join(chain[telling:] if len(chain) - telling < 3 else (chain[telling], "…", chain[-1]))
+
+
 def _part_in(text: str) -> re.Match[str] | None:
     return _SPEAKS.search(text) or _PERCEIVES.search(text)
 
@@ -163,6 +170,6 @@ def _cures(submodule: str) -> tuple[Text, ...]:
         Text(
             en="Upgrade the package that defines {part}, or leave the part out where the data has no input for it",
             zh="升级定义 {part} 的软件包；若数据中没有它的输入，则不构建该部分",
-        ).format(part=submodule),
+        ).format(part=_in_short(submodule)),
         zero2,
     )

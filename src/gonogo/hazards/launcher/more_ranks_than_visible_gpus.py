@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, failure_places
+from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
+
+_ASKED_FOR = re.compile(r"device (\d{1,4}) was asked for")
 
 
 class MoreRanksThanVisibleGpus(Hazard):
@@ -70,9 +73,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            first_gpu_is_missing = failed.first.local_rank == 0
-            sets_device = any(frame.function in ("set_device", "_cuda_setDevice") for frame in failure.frames[-3:])
-            if "invalid device ordinal" not in failure.message or not sets_device or first_gpu_is_missing:
+            if "invalid device ordinal" not in failure.message or not _asks_for_its_own(failed):
                 continue
             yield self.finding(
                 Text(
@@ -91,3 +92,11 @@ class MoreRanksThanVisibleGpus(Hazard):
                 spans=failure_places(failure),
                 ranks=failed.ranks,
             )
+
+
+def _asks_for_its_own(failed: FailedRanks) -> bool:
+    """True where ``set_device`` was given the local rank: any other index is one that the script names."""
+    setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed.failure.frames[-3:])
+    asked = _ASKED_FOR.search(failed.failure.message)
+    own = int(asked.group(1)) == failed.first.local_rank if asked else failed.first.local_rank > 0
+    return setting and own

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gonogo.evidence.rehearsal import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Span, Text
-from gonogo.hazards._rehearsed import PHASES, few, innermost, offload_device, places, setting, size, sizes
+from gonogo.hazards._rehearsed import PHASES, innermost, offload_device, path_ends, places, setting, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
 ACTIVATIONS = ("activations", "temporary")
@@ -155,9 +155,10 @@ def cause(short: GpuShortage) -> Text:
 def spans(short: GpuShortage) -> tuple[Span, ...]:
     """The user's line that led to the allocation, then the library's."""
     frames = short.shortage.frames
+    telling = [frame for frame in frames if not path_ends(frame, "deepspeed/utils/nvtx.py")]
     return places(
         (innermost(frames, "user"), Text("memory runs out below this call", "由此调用进入后显存不足")),
-        (innermost(frames, "library"), Text("the allocation", "分配发生处")),
+        (innermost(telling, "library"), Text("the allocation", "分配发生处")),
     )
 
 
@@ -290,7 +291,8 @@ def _gpus_needed(short: GpuShortage, divided: int) -> int | None:
 
 
 def _top_modules(short: GpuShortage) -> Text | str:
-    if not short.memory.top_modules:
+    held = [held for held in short.memory.top_modules if not held.module.startswith("(")]  # "(outside any module)"
+    if not held:
         return ""
-    names = few((f"{held.module} ({size(held.bytes)})" for held in short.memory.top_modules), 3)
+    names = ", ".join(f"{module.module} ({size(module.bytes)})" for module in held[:3])
     return Text(f" Most is held by {names}.", f"占用最多：{names}。")

@@ -131,20 +131,14 @@ def _certainty(node: NodeHostMemory, limit: int) -> Certainty:
 def _basis(node: NodeHostMemory) -> Text:
     if not node.estimated:
         return Text("All of them were run.", "所有 rank 均已排练。")
-    first_only = all(rank.local_rank == 0 for rank, _ in node.run) and node.fullest[1].peak_phase in ("load", "save")
     return Text(
-        en="{run} of them {were} run; the other {rest} are taken to be alike{though}.",
-        zh="排练了其中 {run} 个，其余 {rest} 个按相同计{though}。",
+        en="{run} of them {were} run; the other {rest} are taken to hold {each} each.",
+        zh="排练了其中 {run} 个，其余 {rest} 个各按 {each} 计。",
     ).format(
-        though=Text(
-            ", though in loading and saving a node's first rank may do what the others do not",
-            "，但加载与保存时节点的首个 rank 可能做得比其他 rank 多",
-        )
-        if first_only
-        else "",
         run=len(node.run),
         were="was" if len(node.run) == 1 else "were",
         rest=node.ranks - len(node.run),
+        each=size((node.peak_bytes - sum(host.peak_bytes for _, host in node.run)) / (node.ranks - len(node.run))),
     )
 
 

@@ -69,23 +69,23 @@ class ProgramRaises(Hazard):
             assumed = _assumption_before(failed.first, failure)
             yield self.finding(
                 Text(
-                    en="In {phase} (step {step}){module}: {message}{assumed}",
-                    zh="在{phase}（第 {step} 步）{module}：{message}{assumed}",
+                    en="{message} (last reached: {phase}, step {step}{module}){assumed}",
+                    zh="{message}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
                 ).format(
+                    message=shorten(failure.message) or failure.type,
                     phase=PHASES[failure.phase],
                     step=failure.step,
-                    module=Text(f", module {failure.module}", f"的模块 {failure.module} 中") if failure.module else "",
-                    message=shorten(failure.message) or failure.type,
+                    module=Text(f", module {failure.module}", f"，模块 {failure.module}") if failure.module else "",
                     assumed=Text(
-                        f" The way there hung on a value that a rehearsal cannot know: {assumed.what} "
-                        f"({assumed.where}).",
-                        f" 执行到此处取决于排练无法得知的值：{assumed.what}（{assumed.where}）。",
+                        f". The way there hung on a value that a rehearsal cannot know: {assumed.what} "
+                        f"({assumed.where})",
+                        f"。执行到此处取决于排练无法得知的值：{assumed.what}（{assumed.where}）",
                     )
                     if assumed
                     else "",
                 ),
-                title=Text(en="{type} in {phase}", zh="{phase}时抛出 {type}").format(
-                    type=failure.type.rpartition(".")[2] or failure.type, phase=PHASES[failure.phase]
+                title=Text(en="The program raises {type}", zh="程序抛出 {type}").format(
+                    type=failure.type.rpartition(".")[2] or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
