@@ -92,6 +92,17 @@ def test_the_most_frequent_assumptions_are_shown_and_the_rest_counted() -> None:
     assert "and 2 more" in written
 
 
+def test_a_place_in_an_installed_package_is_short_in_a_table_and_whole_in_json() -> None:
+    report = samples.report()
+    assert report.rehearsal is not None
+    where = "/opt/a/long/way/to/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py:1989"
+    report.rehearsal["ranks"][0]["assumptions"] = [{"what": "finite", "where": where, "count": 99}]
+    assert re.search(
+        r"^finite +deepspeed/runtime/zero/stage3\.py:1989 +99$", render(report, "text", "en"), re.MULTILINE
+    )
+    assert json.loads(render(report, "json", "en"))["rehearsal"]["ranks"][0]["assumptions"][0]["where"] == where
+
+
 def test_json_has_every_key_of_the_contract() -> None:
     document = json.loads(render(samples.report(), "json", "en"))
     assert document["schema"] == "gonogo.report/1"

@@ -120,7 +120,7 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
 def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     here = Text("rank {rank}: {what}", "rank {rank}：{what}")
     for unsupported in rank.unsupported:
-        what = f"{unsupported.what} ({unsupported.where})"
+        what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
         yield Skipped(here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why))
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
     if missing is None and not _went_through(rank):  # it ended before its settings could be read

@@ -11,7 +11,16 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.host_memory import host_memory_by_node
-from gonogo.evidence.rehearsal import CATEGORIES, DeviceMemory, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal import (
+    CATEGORIES,
+    Assumption,
+    DeviceMemory,
+    Failure,
+    Frame,
+    RankRecord,
+    RehearsalRecord,
+    Unsupported,
+)
 
 
 def rehearsal_object(record: RehearsalRecord, folder: str) -> dict[str, Any]:
@@ -73,8 +82,8 @@ def _rank_object(rank: RankRecord, folder: str) -> dict[str, Any]:
             "bytes": sum(total.bytes for total in rank.collectives),
             "by_operator": msgspec.to_builtins(rank.collectives),
         },
-        "assumptions": msgspec.to_builtins(rank.assumptions),
-        "unsupported": msgspec.to_builtins(rank.unsupported),
+        "assumptions": [_placed(assumption, folder) for assumption in rank.assumptions],
+        "unsupported": [_placed(unsupported, folder) for unsupported in rank.unsupported],
         "unused_parameters": list(rank.unused_parameters),
         "parameters_without_gradient": list(rank.parameters_without_gradient),
         "left_on_cpu": msgspec.to_builtins(rank.left_on_cpu),
@@ -87,6 +96,10 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
     """The memory record of the rank's own device; the fullest one where it has none of its own; None without any."""
     own = next((device for device in rank.devices if device.device == rank.device), None)
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
+
+
+def _placed(entry: Assumption | Unsupported, folder: str) -> dict[str, Any]:
+    return {**msgspec.to_builtins(entry), "where": seen_from(folder, entry.where)}
 
 
 def _failure_object(failure: Failure, folder: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,11 @@ def _devices(rehearsal: dict[str, Any]) -> Iterable[tuple[dict[str, Any], dict[s
     for rank in rehearsal.get("ranks", []):
         for device in rank.get("devices", []):
             yield rank, device
+
+
+def _short(place: str) -> str:
+    """A place in an installed package without the folder that it is installed in: a cell of a table is narrow."""
+    return re.sub(r"^.*/(?:site|dist)-packages/", "", place)
 
 
 def _device_name(device: dict[str, Any]) -> str:
@@ -164,7 +170,7 @@ def _assumptions(rehearsal: dict[str, Any], language: str) -> Table:
     counts: dict[tuple[str, str], int] = {}
     for rank in rehearsal.get("ranks", []):
         for entry in rank.get("assumptions", []):
-            key = (clean_line(str(entry["what"])), clean_line(str(entry["where"])))
+            key = (clean_line(str(entry["what"])), _short(clean_line(str(entry["where"]))))
             counts[key] = counts.get(key, 0) + entry["count"]
     often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:ASSUMPTIONS_SHOWN])
@@ -185,7 +191,7 @@ def _failures(rehearsal: dict[str, Any], language: str) -> Table:
         if failure := rank.get("failure"):
             frame = failure.get("user_frame") or failure.get("library_frame")
             parts = (
-                f"{frame['path']}:{frame['line']}" if frame else "",
+                f"{_short(frame['path'])}:{frame['line']}" if frame else "",
                 _when(failure["phase"], failure["step"], language),
                 f"{word('module', language)} {failure['module']}" if failure.get("module") else "",
                 failure.get("operator") or "",
