@@ -27,6 +27,7 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.saving_safetensors import replace_writers
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.torch_archive import UNREAD_AT, Record, write_archive
+from gonogo.virtual.weights.skeleton import Apart
 from gonogo.virtual.weights.stored import without_values
 
 OnWrite = Callable[[str, int, int], None]
@@ -38,6 +39,11 @@ _VALUES_LIMIT = 1 << 20
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     """Have ``torch.save`` and safetensors write files without bytes; ``undo()`` of what is returned ends it."""
     patches = Patches()
+
+    def wrote(path: str, nbytes: int, tensors: int) -> None:
+        if not Apart.now:
+            on_write(path, nbytes, tensors)
+
     original = torch.save
 
     def save(
@@ -62,18 +68,18 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             path = os.fspath(f)
             with open(path, "wb") as file:
                 length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, holes=True)
-            on_write(str(path), length, stored.tensors)
+            wrote(str(path), length, stored.tensors)
         else:
             length = write_archive(f, "archive", records, holes=False)
             if hasattr(f, "flush"):
                 f.flush()
-            on_write(str(getattr(f, "name", "a stream")), length, stored.tensors)
+            wrote(str(getattr(f, "name", "a stream")), length, stored.tensors)
 
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], but=[torch])
 
     def replace(module: ModuleType) -> None:
-        replace_writers(patches, module, on_write)
+        replace_writers(patches, module, wrote)
 
     patches.on_undo(after_import("safetensors.torch", replace))
     return patches

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.weights import adapters as _adapters
+from gonogo.virtual.weights import device_index as _device_index
 from gonogo.virtual.weights import pretrained as _pretrained
 from gonogo.virtual.weights import safetensors_files as _safetensors_files
 from gonogo.virtual.weights import torch_files as _torch_files
@@ -19,6 +20,7 @@ def install(overlay: Overlay | None, tell: Callable[[str], None] = lambda event:
     """
     patches = Patches()
     opened: set[str] = set()
+    _device_index.install(patches)
     _safetensors_files.install(patches, overlay, opened.add)
     _torch_files.install(patches, overlay, opened.add)
     if overlay is not None:

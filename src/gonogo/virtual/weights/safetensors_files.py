@@ -1,7 +1,7 @@
 """safetensors files read without their bytes: ``safe_open`` answers from the header.
 
-Names, dtypes, shapes and metadata are read by safetensors itself. A file that gonogo wrote says in its metadata which
-tensors have no bytes (:data:`UNREAD`); of a real one only small tensors are read.
+safetensors itself checks the file (as numpy's reader: torch's would reserve memory for all of it). A file that gonogo
+wrote says in its metadata which tensors have no bytes (:data:`UNREAD`); of a real one only small tensors are read.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class SafeOpen:
         self._torch = str(framework) in _TORCH
         self._device = device
         self._mapped = kwargs.get("backend", "mmap") == "mmap" and not self.counted
-        with private.modes_off():
-            self._file = self.original(path, framework, "cpu" if self._torch else device, **kwargs)
-        metadata = self._file.metadata() or {}
-        unread = metadata.get(UNREAD)
+        self._path = path
+        self._file = self.original(path, "np") if self._torch else self.original(path, framework, device, **kwargs)
+        unread = (self._file.metadata() or {}).get(UNREAD)
         self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
+        self._offsets: dict[str, Any] = {}
         self.on_open(str(filename))
 
     def __enter__(self) -> SafeOpen:
@@ -102,6 +102,15 @@ class SafeOpen:
         """As safetensors: all tensors by name."""
         return {name: self.get_tensor(name) for name in self.keys()}
 
+    def _read(self, name: str, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+        """A small tensor's real values."""
+        self._offsets = self._offsets or _offsets(self._path)
+        begin, end = self._offsets[name]
+        with open(self._path, "rb") as file:
+            file.seek(begin)
+            data = bytearray(file.read(end - begin))
+        return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else real.empty(shape, dtype=dtype)
+
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it that ``index`` says."""
         shape, dtype = original.get_shape(), _dtype(original.get_dtype())
@@ -110,12 +119,24 @@ class SafeOpen:
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT
         if known:
             with private.modes_off():
-                value = self._file.get_tensor(name)[index]
+                value = self._read(name, shape, dtype)[index]
             return with_values(value, self._device, mapped=self._mapped)
         if index is not ...:
             with private.modes_off():
                 shape = real.meta(shape, dtype=dtype)[index].shape
         return without_values(shape, dtype, self._device, mapped=self._mapped)
+
+
+def _offsets(path: Any) -> dict[str, tuple[int, int]]:
+    """Where each tensor's bytes begin and end in the file."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        described = json.loads(file.read(length))
+    described.pop("__metadata__", None)
+    return {
+        name: (8 + length + entry["data_offsets"][0], 8 + length + entry["data_offsets"][1])
+        for name, entry in described.items()
+    }
 
 
 def _dtype(code: str) -> torch.dtype:

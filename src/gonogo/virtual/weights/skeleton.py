@@ -20,6 +20,12 @@ from gonogo.virtual import private
 from gonogo.virtual.weights.places import read_json
 
 
+class Apart:
+    """Whether gonogo itself is at work, building or writing a checkpoint that stands in for one that isn't there."""
+
+    now = False
+
+
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
     """No dispatch mode, no ``zero.Init``, no ZeRO-3 for transformers; the random states are put back."""
@@ -35,14 +41,33 @@ def apart() -> Iterator[None]:
         if config is not None:
             integration._hf_deepspeed_config_weak_ref = None  # type: ignore[union-attr]
             stack.callback(setattr, integration, "_hf_deepspeed_config_weak_ref", config)
+        stack.enter_context(_quiet())
         stack.enter_context(private.modes_off())
         stack.enter_context(torch.no_grad())
+        Apart.now = True
         try:
             yield
         finally:
+            Apart.now = False
             random.setstate(python_state)
             if numpy is not None and numpy_state is not None:
                 numpy.random.set_state(numpy_state)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The program's log tells of the program's own loading and saving only."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def stored_class_and_config(model_class: Any, folder: str, given: Any, trust_remote_code: bool) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
 """``torch.load`` without the bytes of large tensors.
 
-torch itself reads the archive, mapped into memory so that no storage is touched; only the step that makes a tensor of
-a storage is ours. Small storages keep their values (random states, step counts); what a virtual ``torch.save`` left
-out is marked by its location.
+torch itself reads the archive, as it does with ``mmap=True``; the mapped file is ours, and nothing is mapped, and so is
+the step that makes a tensor of a storage. Small storages keep their values (random states, step counts); what a virtual
+``torch.save`` left out is marked by its location.
 """
 
 from __future__ import annotations
@@ -26,12 +26,38 @@ from gonogo.virtual.torch_archive import UNREAD_AT, expand, omitted_in
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
 
 
+class _File:
+    """Stands for the storage that is a whole mapped file: its slices are storages without memory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._slices: dict[tuple[int, int], Any] = {}
+
+    def __getitem__(self, place: slice) -> Any:
+        key = (place.start, place.stop)
+        storage = self._slices.get(key)
+        if storage is None:
+            make: Any = torch.UntypedStorage
+            storage = self._slices[key] = make(place.stop - place.start, device="meta")
+            storage.gonogo_place = place
+        return storage
+
+    def read(self, storage: Any) -> torch.Tensor:
+        """The bytes of one of the slices."""
+        place = storage.gonogo_place
+        with open(self.path, "rb") as file:
+            file.seek(place.start)
+            data = bytearray(file.read(place.stop - place.start))
+        return torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8, device="cpu")
+
+
 class _Loading:
     """One running ``torch.load``: where each storage belongs, and the tensor that stands for it."""
 
-    def __init__(self, map_location: Any, mapped: bool) -> None:
+    def __init__(self, map_location: Any, mapped: bool, file: _File | None) -> None:
         self.map_location = map_location
         self.mapped = mapped
+        self.file = file
         self.places: dict[int, tuple[Any, Any, bool]] = {}
         self.bases: dict[int, torch.Tensor] = {}
 
@@ -72,10 +98,14 @@ class _Loading:
 
     def _whole(self, untyped: Any, device: Any, dtype: torch.dtype, unread: bool) -> torch.Tensor:
         nbytes = untyped.nbytes()
-        if unread or nbytes > VALUES_LIMIT or untyped.device.type == "meta":
+        in_file = self.file is not None and hasattr(untyped, "gonogo_place")
+        if unread or nbytes > VALUES_LIMIT or (untyped.device.type == "meta" and not in_file):
             return without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
         with private.modes_off():
-            value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped)
+            if in_file and self.file is not None:
+                value = self.file.read(untyped).view(dtype)
+            else:
+                value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped)
         return with_values(value, device, mapped=self.mapped)
 
 
@@ -121,7 +151,7 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
         with _source(f, path, overlay) as (source, is_archive):
             mapped = bool(mmap)
             use_map = True if is_archive and isinstance(source, str) else mmap
-            loading = _Loading(map_location, mapped)
+            loading = _Loading(map_location, mapped, _File(source) if is_archive and isinstance(source, str) else None)
             before = getattr(_current, "loading", None)
             _current.loading = loading
             try:
@@ -157,13 +187,31 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
             return plain
         return loading.tensor(storage, storage_offset, size, stride, dtype).requires_grad_(requires_grad)
 
+    from_file = torch.UntypedStorage.from_file
+
+    def mapped_file(filename: Any, *args: Any, **kwargs: Any) -> Any:
+        loading: _Loading | None = getattr(_current, "loading", None)
+        if loading is not None and loading.file is not None and loading.file.path == filename:
+            return loading.file
+        return from_file(filename, *args, **kwargs)
+
+    patches.set(torch.UntypedStorage, "from_file", staticmethod(mapped_file))
     rebuild_tensor_v3.__name__, rebuild_tensor_v3.__module__ = "_rebuild_tensor_v3", "torch._utils"
     patches.set(utils, "_rebuild_tensor", rebuild_tensor)
     patches.set(utils, "_rebuild_tensor_v3", rebuild_tensor_v3)
     serialization.forget_safe_globals()
     patches.on_undo(serialization.forget_safe_globals)
     patches.set(torch, "load", load)
-    patches.everywhere([(original, load)], but=[torch])
+    set_state = torch.random.set_rng_state
+
+    def set_rng_state(new_state: torch.Tensor) -> None:
+        """As ``torch.set_rng_state``, for a state that comes from a checkpoint."""
+        if isinstance(new_state, VirtualTensor):
+            new_state = VirtualTensor.mode.values_or_assumed(new_state)
+        set_state(new_state)
+
+    patches.set(torch.random, "set_rng_state", set_rng_state)
+    patches.everywhere([(original, load), (set_state, set_rng_state)], but=[torch.random])
 
 
 def _path_of(f: Any) -> str | None:

@@ -1,0 +1,66 @@
+"""``torch.device(0)`` and ``device=0``: the accelerator of that index, which torch can't name where it knows of none.
+
+A device map (``{"": 0}``, or what ``device_map="auto"`` becomes) gives devices by their index.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+_device = torch.device
+_FACTORIES = (
+    "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "logspace", "eye",
+    "empty_strided", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+)  # fmt: skip
+_METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
+
+
+class _DeviceType(type):
+    """Makes real devices, and knows them for its own."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
+        if len(args) == 1 and not kwargs and isinstance(args[0], int) and not isinstance(args[0], bool):
+            return _device(VirtualTensor.accelerator_type, args[0])
+        return _device(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _device)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _device)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is _device
+
+    def __hash__(cls) -> int:
+        return hash(_device)
+
+
+def install(patches: Patches) -> None:
+    """Have ``torch.device`` and torch's factories take the index of a virtual accelerator."""
+    device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _device.__doc__})
+    patches.set(torch, "device", device)
+    replaced = []
+    for name in _FACTORIES:
+        original = getattr(torch, name)
+        replaced.append((original, _taking_an_index(original)))
+        patches.set(torch, name, replaced[-1][1])
+    for name in _METHODS:
+        patches.set(torch.Tensor, name, _taking_an_index(getattr(torch.Tensor, name)))
+    patches.everywhere(replaced, but=[torch])
+
+
+def _taking_an_index(original: Any) -> Any:
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = _device(VirtualTensor.accelerator_type, kwargs["device"])
+        return original(*args, **kwargs)
+
+    return function
