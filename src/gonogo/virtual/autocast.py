@@ -46,10 +46,12 @@ def install() -> Callable[[], None]:
     @functools.wraps(enter)
     def entered(self: Any) -> Any:
         result = enter(self)
-        if self.device != "cpu":
+        within = bool(_Casting.active)
+        if self.device != "cpu" and (self._enabled or within):
             mode = _Casting(self.fast_dtype if self._enabled else None)
             mode.__enter__()
             self.__dict__.setdefault("gonogo_modes", []).append(mode)
+            _Casting.active += 1
         return result
 
     @functools.wraps(leave)
@@ -57,6 +59,7 @@ def install() -> Callable[[], None]:
         modes = self.__dict__.get("gonogo_modes")
         if modes:
             modes.pop().__exit__(*exception)
+            _Casting.active -= 1
         return leave(self, *exception)
 
     patches.set(autocast, "__enter__", entered)
@@ -66,6 +69,9 @@ def install() -> Callable[[], None]:
 
 class _Casting(TorchFunctionMode):
     """Casts the operands of listed functions. ``dtype`` None: autocast is off within an outer one."""
+
+    active = 0
+    """How many are entered."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         super().__init__()

@@ -77,7 +77,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
     patches.set(engine_class, "__init__", followed_init)
     patches.set(engine_class, "step", followed_step)
     _during(patches, engine_class, "backward", life, "backward")
-    for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model"):
+    for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict"):
         if hasattr(engine_class, name):
             _during(patches, engine_class, name, life, "save")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,8 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "save": "temporary",
     "exit": "temporary",
 }
+_STEADY = ("forward", "backward", "step", "evaluate")
+"""Phases in which every rank of a node does the same; before the first step, initialization as well."""
 _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
 _EMPTY_PASSES_TOO_MANY = 1000
@@ -56,6 +59,7 @@ class Lifecycle:
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
         self._empty_passes = 0
+        self._after_save = False
 
     @property
     def enough(self) -> bool:
@@ -64,11 +68,15 @@ class Lifecycle:
 
     def enter(self, phase: Phase) -> None:
         """The program is in ``phase`` from now on."""
-        if phase == self.phase:
+        if phase == self.phase and not self._after_save:
             return
+        self._after_save = False
+        self._switch(phase)
+
+    def _switch(self, phase: Phase) -> None:
         for record in self.memory.devices.values():
             record.note_peak()
-            record.steady = phase not in ("load", "save", "exit")
+            record.steady = phase in _STEADY or (phase == "init" and not self.step)
         self.phase = phase
         if phase not in self.reached:
             self.reached.append(phase)
@@ -81,6 +89,8 @@ class Lifecycle:
         before, before_activity = self.phase, self.activity
         self.activity = activity or self.activity
         self.in_evaluation += phase == "evaluate"
+        if phase == "save" and self.phase != "save":
+            gc.collect()  # when Python would do so by itself depends on all else that it does
         self.enter(phase)
         try:
             yield
@@ -89,8 +99,12 @@ class Lifecycle:
             raise
         finally:
             self.in_evaluation -= phase == "evaluate"
-            self.enter(before)
+            self._switch(before)
             self.activity = before_activity
+            if phase == "save":  # what was gathered on one rank may not be collected yet
+                self._after_save = True
+                for record in self.memory.devices.values():
+                    record.steady = False
 
     def expect(self, *phases: Phase) -> None:
         """A real run of the program, as it is set up, reaches these phases."""

@@ -265,7 +265,7 @@ class VirtualMode(TorchDispatchMode):
         base = tensors[0]
         raw = self._native(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
-            if raw.untyped_storage()._cdata == base.untyped_storage()._cdata:
+            if private.storage_key(raw) == private.storage_key(base):
                 return alias_of(raw, base)
             return self._fresh_view(operator, raw, args, kwargs, tensors)
         if isinstance(raw, list | tuple):

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
+_LIKE: dict[str, int | None] = {"empty_like": None, "rand_like": None, "randn_like": None, "full_like": None,
+                                "zeros_like": 0, "ones_like": 1}  # fmt: skip
+"""Factories that may be given a meta tensor to be like, on another device; and the number they fill with."""
+
+
 class StandIns:
     """The virtual tensors that stand for real ones."""
 
@@ -62,6 +67,12 @@ def run_with_plain(mode: VirtualMode, operator: Operator, args: Any, kwargs: dic
     stays = target is None or target.type in ("cpu", "meta")
     if operator.func is aten.lift_fresh.default:
         return mode.virtualise(args[0])
+    if meta and not stays and operator.name in _LIKE:
+        laid = operator.func(*args, **{**kwargs, "device": META})
+        with mode:
+            out = torch.empty_strided(laid.shape, laid.stride(), dtype=laid.dtype, device=target)
+            number = args[1] if operator.name == "full_like" else _LIKE[operator.name]
+            return out if number is None else out.fill_(number)
     if not virtual and (meta or stays) and not any(mode.stand_ins.is_tainted(t) for t in reals):
         return operator.func(*args, **kwargs)
     if meta:

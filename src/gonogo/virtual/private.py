@@ -16,7 +16,8 @@ import torch
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context: operators go straight to their kernels, past every Python mode and subclass."""
 
-_data = torch.Tensor.data
+_data: Any = torch.Tensor.data
+_storage: Any = torch.Tensor.untyped_storage
 _to = torch.ops.aten._to_copy.default
 
 get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
@@ -57,7 +58,12 @@ def lift_only_cpu_tensors() -> Callable[[], None]:
 
 def storage_key(tensor: torch.Tensor) -> int:
     """Identity of the tensor's storage."""
-    return tensor.untyped_storage()._cdata
+    return int(_storage(tensor)._cdata)
+
+
+def storage_bytes(tensor: torch.Tensor) -> int:
+    """Bytes of the tensor's storage."""
+    return int(_storage(tensor).nbytes())
 
 
 @cache

@@ -19,7 +19,7 @@ import torch
 
 from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
-from gonogo.virtual import attention, autocast, collectives, data_dependent, engine, loading, private, trainer, training, writes
+from gonogo.virtual import attention, autocast, collectives, data_dependent, engine, loading, private, storages, trainer, training, writes
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
@@ -107,6 +107,7 @@ class Session:
         undo += surroundings.install(self)
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
+        undo.append(storages.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(engine.install(self.life, self.modules, self.facts))

@@ -110,6 +110,12 @@ class VirtualTensor(torch.Tensor):
         """The address that the replayed allocator gave the storage, plus the offset. Nothing lies there."""
         return self.cell.address + self.storage_offset() * self.element_size() if self.numel() else 0
 
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The storage, which knows the address and the device that it has to the program."""
+        storage = super().untyped_storage()
+        storage.virtual = (self.cell, self._device)  # type: ignore[attr-defined]
+        return storage
+
     def type(self, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         """As ``Tensor.type``: the legacy type's name, or a conversion."""
         if dtype is None:
@@ -130,6 +136,10 @@ class VirtualTensor(torch.Tensor):
         if args and isinstance(args[0], torch.Tensor):
             other, *rest = args
             return self.to(other.device, other.dtype, *rest, **kwargs)
+        if args and type(args[0]) is int:  # an accelerator's index: torch itself may know of no accelerator
+            args = (resolve(args[0]), *args[1:])
+        elif type(kwargs.get("device")) is int:
+            kwargs["device"] = resolve(kwargs["device"])
         memory_format = kwargs.pop("memory_format", None)
         copy = kwargs.pop("copy", False)
         if len(args) > 3:

@@ -170,9 +170,4 @@ def nonfinite_test(func: Any, args: Any) -> bool | None:
 
 def storage_bytes(tensor: VirtualTensor) -> int:
     """Bytes of the tensor's whole storage."""
-    return int(tensor.untyped_storage().nbytes())
-
-
-def storage_identity(tensor: torch.Tensor) -> int:
-    """Which storage it is."""
-    return private.storage_key(tensor)
+    return private.storage_bytes(tensor)

@@ -42,7 +42,7 @@ def main(plan_path: str) -> NoReturn:
             os.environ[TRACE] = "1"
             sys.stdout.flush()
             sys.stderr.flush()
-            os.execv(sys.executable, [sys.executable, "-m", "gonogo.virtual", plan_path])
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if record.failure is not None:
             print(
                 session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr

@@ -68,13 +68,18 @@ def _set(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(source, torch.Tensor) and not isinstance(source, VirtualTensor):
         source = mode.virtualise(source)
         args = (target, source, *args[2:])
-    if isinstance(source, torch.UntypedStorage | torch.TypedStorage) and source.device.type == "cpu":
+    storage = source._untyped_storage if isinstance(source, torch.TypedStorage) else source
+    of_virtual = storage.__dict__.get("virtual") if isinstance(storage, torch.UntypedStorage) else None
+    if isinstance(storage, torch.UntypedStorage) and of_virtual is None and storage.device.type == "cpu":
         real = func(torch.empty(0, dtype=target.dtype), *args[1:], **kwargs)
         target.data = mode.virtualise(real)
         return target
     with private.DisableTorchDispatch():
         func(*args, **kwargs)
     target._spec = None
+    if of_virtual is not None:
+        target.cell, target._device = of_virtual
+        return target
     if isinstance(source, VirtualTensor):
         target.cell, target._device = source.cell, source._device
         return target
