@@ -175,14 +175,17 @@ def test_device_map_puts_weights_on_the_accelerator_and_counts_them(folder: Path
         answer(devices=sorted({str(p.device) for p in model.parameters()}), live=live("cuda:0"),
                bytes=sum(p.numel() * p.element_size() for p in model.parameters()))
         auto = transformers.AutoModelForCausalLM.from_pretrained("config", device_map="auto")
-        answer(auto=auto.hf_device_map and sorted({str(d) for d in auto.hf_device_map.values()}))
+        answer(auto=sorted({str(d) for d in auto.hf_device_map.values()}),
+               on=sorted({str(p.device) for p in auto.parameters()}))
         """,
+        world=2,
     )
     assert found["mapped"] < 1000, "pages of the mapped file are not the host's memory; buffers are"
     assert found["floats"] <= found["copied"] <= found["floats"] + 1000
     assert found["devices"] == ["cuda:0"]
     assert found["bytes"] <= found["live"] <= found["bytes"] + 1024
-    assert found["auto"] == ["0"]
+    assert found["auto"] == ["0", "1"]
+    assert found["on"] == ["cuda:0", "cuda:1"]
 
 
 @pytest.mark.slow

@@ -122,6 +122,10 @@ class _Storages:
         else:
             untyped, kind, count = storage, torch.UntypedStorage, storage.nbytes()
         self.tensors += 1
+        cell, device = getattr(untyped, "virtual", (None, None))
+        if cell is not None:  # a virtual tensor's own storage
+            where = str(device) if _content(cell) is not None else f"{UNREAD_AT}{device}"
+            return ("storage", kind, self._key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_AT}cpu"
         return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
 
