@@ -1,7 +1,8 @@
 """Every hazard against its fixtures: ``tests/hazards/<name>/{bad,good}*.record.json``, found by glob.
 
 A bad fixture's best finding is the hazard's; ``bad_fallback…`` and ``bad_warning…`` say by their name that another may
-stand before it, or what it is. A good fixture looks alike, and the hazard claims nothing in it.
+stand before it, or what it is. A good fixture looks alike, and the hazard claims nothing in it. ``…_rehearsed…`` are records
+of real rehearsals, shortened; the others were written after the pattern.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ class TestPlaces:
             ("device-map-auto-distributed", "bad_crossed_in_the_embedding", "finetune/finetune.py", 88),
             ("device-mismatch-multimodal-submodule", "bad", "finetune/train.py", 103),
             ("device-mismatch", "bad_fallback_input_not_moved", "finetune/train.py", 96),
+            ("zero3-offload-clip-grad-device-regression", "bad_rehearsed_minicpmv", "runtime/zero/stage3.py", 2117),
+            ("zero3-direct-param-use-invalid-gradient", "bad_rehearsed_slam_omni", "train.py", 53),
+            ("device-mismatch-multimodal-submodule", "bad_rehearsed_qwen_omni", "train.py", 110),
+            ("device-map-auto-distributed", "bad_rehearsed_qwen_7b", "finetune.py", 66),
             ("gpu-oom-model-states", "bad", "finetune/train.py", 96),
             ("program-raises", "bad_fallback", "finetune/trainer.py", 71),
         ],
