@@ -1,8 +1,8 @@
 """Every hazard against its fixtures: ``tests/hazards/<name>/{bad,good}*.record.json``, found by glob.
 
 A bad fixture's best finding is the hazard's; ``bad_fallback…`` and ``bad_warning…`` say by their name that another may
-stand before it, or what it is. A good fixture looks alike, and the hazard claims nothing in it. ``…_rehearsed…`` are records
-of real rehearsals, shortened; the others were written after the pattern.
+stand before it, or what it is. A good fixture looks alike, and the hazard claims nothing in it. ``…_rehearsed…`` are
+records of real rehearsals, shortened; the others were written after the pattern.
 """
 
 from __future__ import annotations
