@@ -167,8 +167,8 @@ class VirtualMode(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         wanted = kwargs.get("device")
         device = resolve(wanted) if wanted is not None else None
-        if device is not None and device.type == "meta":
-            return func(*args, **kwargs)
+        if device is not None and device.type == "meta":  # the program wants a meta tensor of its own
+            return self._on_meta(func, args, kwargs)[0]
         devices = foreach_devices(args) if operator.foreach else None
         if device is None:
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
