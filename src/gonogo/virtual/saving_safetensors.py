@@ -32,11 +32,19 @@ class _Content:
         self.tensor = tensor
         self.copy = copy
         self.nbytes = tensor.numel() * tensor.element_size()
-        self.ctypes = self
-        self.data = self
 
     def __len__(self) -> int:
         return self.nbytes
+
+    @property
+    def ctypes(self) -> _Content:
+        """``array.ctypes``; a property, since a reference to itself would keep the copy alive."""
+        return self
+
+    @property
+    def data(self) -> _Content:
+        """``array.ctypes.data``."""
+        return self
 
     def known(self) -> bytes | None:
         """The bytes, where they are known (and few); None otherwise."""

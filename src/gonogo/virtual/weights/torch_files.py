@@ -8,6 +8,7 @@ the step that makes a tensor of a storage. Small storages keep their values (ran
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import tempfile
 import threading
@@ -227,10 +228,24 @@ def _path_of(f: Any) -> str | None:
     return None
 
 
+def _buffered(f: Any) -> Any:
+    """What is left of a stream, as a buffer of its own; the stream itself where it is no stream of bytes."""
+    if isinstance(f, io.BytesIO) and f.tell() == 0:
+        return f
+    try:
+        return io.BytesIO(f.read())
+    except (AttributeError, OSError, TypeError, ValueError):
+        return f
+
+
 @contextlib.contextmanager
 def _source(f: Any, path: str | None, overlay: Overlay | None) -> Iterator[tuple[Any, bool]]:
     """What torch reads: the real place of a path, with what a virtual save left out put in as holes."""
-    source = f if path is None else overlay.real(path) if overlay is not None else path
+    source: Any = path
+    if path is None:
+        source = _buffered(f)
+    elif overlay is not None:
+        source = overlay.real(path)
     if path is not None and not os.path.isfile(source):
         yield f, False
         return
@@ -239,8 +254,8 @@ def _source(f: Any, path: str | None, overlay: Overlay | None) -> Iterator[tuple
         omitted = omitted_in(source) if is_archive else {}
     except (OSError, zipfile.BadZipFile):
         is_archive, omitted = False, {}
-    if path is None and hasattr(f, "seek") and is_archive:
-        f.seek(0)
+    if path is None and hasattr(source, "seek"):
+        source.seek(0)
     if not omitted:
         yield source, is_archive
         return
