@@ -65,6 +65,7 @@ def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> d
     changed = dict(environment)
     if packages:
         inherited = [path for path in (environment.get("PYTHONPATH"),) if path]
+        changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # whose code a frame is
         changed["PYTHONPATH"] = os.pathsep.join([*(str(path) for path in packages), *inherited])
     return changed
 

@@ -22,7 +22,8 @@ class ModuleTracker:
         self.stack: list[nn.Module] = []
         self.ran: set[int] = set()
         """Identities of the modules whose forward ran."""
-        self.with_gradient: set[str] = set()
+        self.with_gradient: set[int] = set()
+        """Identities of the parameters that got a gradient."""
         self.on_enter_root: Callable[[nn.Module], None] = lambda module: None
         self._names: dict[int, str] = {}
         self._roots: dict[int, weakref.ref[nn.Module]] = {}
@@ -119,13 +120,13 @@ class ModuleTracker:
         if id(root) in self._watched:
             return
         self._watched.add(id(root))
-        for name, parameter in root.named_parameters():
+        for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_leaf:
-                parameter.register_hook(self._noting(name.removeprefix("module.")))
+                parameter.register_hook(self._noting(id(parameter)))
 
-    def _noting(self, name: str) -> Callable[[Any], None]:
+    def _noting(self, identity: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:
-            self.with_gradient.add(name)
+            self.with_gradient.add(identity)
             if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
                 self.memory.recategorise(gradient.cell, "gradients")
 
@@ -138,7 +139,8 @@ class ModuleTracker:
         for prefix, module in root.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 full = f"{prefix}.{name}".removeprefix(".").removeprefix("module.")
-                if not parameter.requires_grad or full in self.with_gradient or id(parameter) in seen:
+                got = id(parameter) in self.with_gradient
+                if not parameter.requires_grad or got or id(parameter) in seen:
                     continue
                 seen.add(id(parameter))
                 (without if id(module) in self.ran else unused).append(full)

@@ -62,6 +62,11 @@ class VirtualTensor(torch.Tensor):
         with cls.mode:
             return func(*args, **(kwargs or {}))
 
+    def __getattr__(self, name: str) -> Any:
+        """Reached for attributes that are missing only: say so by the name of the class that a real one has."""
+        kind = "Parameter" if self.__dict__.get("_is_param") else "Tensor"
+        raise AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=self)
+
     @property
     def spec(self) -> Spec:
         """Shape, strides, dtype, device: what an operator's output can depend on."""
