@@ -190,7 +190,7 @@ def test_save_pretrained_tied_sharded_and_read_again(folder: Path) -> None:
 
 
 TRAIN = """
-import os, sys, torch, transformers
+import json, os, sys, torch, transformers
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 model = AutoModelForCausalLM.from_pretrained("model")
@@ -198,7 +198,12 @@ rows = [{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4], "attention_mask": [1
 resume = sys.argv[1] if len(sys.argv) > 1 else None
 args = TrainingArguments("out", per_device_train_batch_size=1, max_steps=2 if resume is None else 4, save_steps=1,
                          logging_steps=1, report_to=[], bf16=True, deepspeed="ds.json", save_total_limit=2)
-trainer = Trainer(model=model, args=args, train_dataset=Dataset.from_list(rows))
+class Told(transformers.TrainerCallback):
+    def on_train_begin(self, args, state, control, **kwargs):
+        print("ANSWER " + json.dumps({"began_at": state.global_step}))
+    def on_step_end(self, args, state, control, **kwargs):
+        print("ANSWER " + json.dumps({"ended_at": state.global_step}))
+trainer = Trainer(model=model, args=args, train_dataset=Dataset.from_list(rows), callbacks=[Told()])
 trainer.train(resume_from_checkpoint=resume)
 trainer.save_model("final")
 """
@@ -229,18 +234,19 @@ def test_a_trainer_saves_and_resumes_from_what_deepspeed_saved(folder: Path) -> 
         )
     )
     (folder / "train.py").write_text(TRAIN)
-    found = answers(
-        folder,
-        """
+    program = """
         import runpy, glob
         from gonogo.virtual.lifecycle import RehearsalComplete
-        def train(*arguments):
-            sys.argv = ["train.py", *arguments]
-            try:
-                runpy.run_path("train.py", run_name="__main__")
-            except (RehearsalComplete, SystemExit):
-                pass
-        train()
+        sys.argv = ["train.py", *{arguments}]
+        try:
+            runpy.run_path("train.py", run_name="__main__")
+        except (RehearsalComplete, SystemExit):
+            pass
+        """
+    found = answers(
+        folder,
+        program.format(arguments=[])
+        + """
         answer(saved=sorted(os.listdir("out")), final=sorted(os.listdir("final")) if os.path.isdir("final") else [],
                states=sorted(glob.glob("out/checkpoint-*/global_step*/*")), latest=open(
                sorted(glob.glob("out/checkpoint-*"))[-1] + "/latest").read())
@@ -251,6 +257,9 @@ def test_a_trainer_saves_and_resumes_from_what_deepspeed_saved(folder: Path) -> 
     assert any("zero_pp_rank_0_mp_rank_00_optim_states.pt" in path for path in found["states"])
     assert found["latest"].startswith("global_step")
     assert "model.safetensors" in found["final"]
+    assert (found["began_at"], found["ended_at"]) == (0, 2)
+    resumed = answers(folder, program.format(arguments=["out/checkpoint-2"]), world=4)
+    assert (resumed["began_at"], resumed["ended_at"]) == (2, 4)
     blocks, _ = on_disk(folder)
     assert blocks < 16 << 20
     assert sorted(path.name for path in folder.iterdir()) == ["ds.json", "model", "train.py"]
