@@ -18,6 +18,7 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 aten = torch.ops.aten
+_backends: Any = torch.backends.cuda
 _HALF = (torch.float16, torch.bfloat16)
 _MASK_ALIGNMENT = 16
 
@@ -63,7 +64,7 @@ def _cast_by_autocast(*tensors: Any) -> Any:
 
 def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[int, int]) -> bool:
     return (
-        torch.backends.cuda.flash_sdp_enabled()
+        _backends.flash_sdp_enabled()
         and capability >= (8, 0)
         and mask is None
         and query.dtype in _HALF
@@ -76,7 +77,7 @@ def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[i
 def _fits_efficient(query: Any, key: Any, value: Any, capability: tuple[int, int]) -> bool:
     allowed = (*_HALF, torch.float32) if capability >= (8, 0) else (torch.float16, torch.float32)
     return (
-        torch.backends.cuda.mem_efficient_sdp_enabled()
+        _backends.mem_efficient_sdp_enabled()
         and capability >= (5, 0)
         and query.dtype in allowed
         and query.dtype == key.dtype == value.dtype

@@ -40,7 +40,7 @@ WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "gr
 def install() -> Callable[[], None]:
     """Have entering ``torch.autocast`` for an accelerator cast virtual tensors; returns the undo."""
     patches = Patches()
-    autocast = torch.amp.autocast_mode.autocast
+    autocast: Any = torch.amp.autocast_mode.autocast
     enter, leave = autocast.__enter__, autocast.__exit__
 
     @functools.wraps(enter)
@@ -48,7 +48,7 @@ def install() -> Callable[[], None]:
         result = enter(self)
         within = bool(_Casting.active)
         if self.device != "cpu" and (self._enabled or within):
-            mode = _Casting(self.fast_dtype if self._enabled else None)
+            mode: Any = _Casting(self.fast_dtype if self._enabled else None)
             mode.__enter__()
             self.__dict__.setdefault("gonogo_modes", []).append(mode)
             _Casting.active += 1

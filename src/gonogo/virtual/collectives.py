@@ -56,11 +56,11 @@ def _noting(options: Any, record: CollectiveRecord) -> Any:
             record.reduction = dist.ReduceOp.SUM
 
         @property
-        def reduceOp(self) -> Any:  # noqa: N802  torch's name
+        def reduceOp(self) -> Any:
             return options.reduceOp.__get__(self)
 
         @reduceOp.setter
-        def reduceOp(self, value: Any) -> None:  # noqa: N802
+        def reduceOp(self, value: Any) -> None:
             record.reduction = value
             options.reduceOp.__set__(self, value)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from gonogo.virtual import private, real, values
-from gonogo.virtual.mode import HANDLERS, VirtualMode
+from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.placement import common_device
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -15,8 +16,8 @@ aten = torch.ops.aten
 profiler = torch.ops.profiler
 
 
-def _handles(*operators: Any) -> Any:
-    def register(handler: Any) -> Any:
+def _handles(*operators: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
         for operator in operators:
             HANDLERS[operator] = handler
         return handler
@@ -79,7 +80,7 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 @_handles(aten.masked_select.default)
 def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, mask = _as_virtual(mode, args)
-    shape = torch.broadcast_shapes(tensor.shape, mask.shape)
+    shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
     with mode:
         return aten.index.Tensor(tensor.expand(shape), [mask.expand(shape)])
 

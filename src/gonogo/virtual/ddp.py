@@ -7,17 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
+import torch.distributed as _distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.virtual.patching import Patches
+
+dist: Any = _distributed
 
 
 def install(assume: Callable[[str], object]) -> Callable[[], None]:
     """Take the comparison of parameter shapes across ranks for granted, and finish each bucket's all-reduce at once."""
     patches = Patches()
     forward = DistributedDataParallel.forward
-    register = DistributedDataParallel.register_comm_hook
+    register: Any = DistributedDataParallel.register_comm_hook
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
         assume("every rank's model has the same parameters")
@@ -25,7 +27,8 @@ def install(assume: Callable[[str], object]) -> Callable[[], None]:
     def all_reduce(state: Any, bucket: Any) -> Any:
         buffer = bucket.buffer()
         dist.all_reduce(buffer, group=state)
-        future: Any = torch.futures.Future(devices=[])
+        make: Any = torch.futures.Future
+        future = make(devices=[])
         future.set_result(buffer)
         return future
 

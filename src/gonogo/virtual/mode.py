@@ -40,11 +40,11 @@ class UnsupportedOperator(RuntimeError):
         self.why = why
 
 
-class VirtualMode(TorchDispatchMode):
+class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See the module. ``memory`` counts storages, ``ledger`` takes assumptions."""
 
     def __init__(self, memory: MemoryRecord, ledger: Ledger) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.memory = memory
         self.ledger = ledger
         self.operators = 0
@@ -172,8 +172,9 @@ class VirtualMode(TorchDispatchMode):
         devices = foreach_devices(args) if operator.foreach else None
         if device is None:
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
+        stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
-            raw, stand_ins = self._native(func, args, kwargs), {}
+            raw = self._native(func, args, kwargs)
             for tensor in tensors:
                 tensor._spec = None
         else:

@@ -37,7 +37,11 @@ class ModuleTracker:
             hooks.register_module_forward_pre_hook(self._enter),
             hooks.register_module_forward_hook(self._leave, always_call=True),
         ]
-        return lambda: [handle.remove() for handle in self._handles] and None
+        return self._take_off
+
+    def _take_off(self) -> None:
+        for handle in self._handles:
+            handle.remove()
 
     def add_root(self, root: nn.Module) -> None:
         """Learn the names of a model's modules; a wrapper's ``module.`` is dropped."""
@@ -98,8 +102,9 @@ class ModuleTracker:
             for name, parameter in root.named_parameters():
                 name = name.removeprefix("module.")
                 yield name, "parameter", parameter
-                if getattr(parameter, "ds_tensor", None) is not None:
-                    yield name, "parameter", parameter.ds_tensor
+                partition = getattr(parameter, "ds_tensor", None)
+                if partition is not None:
+                    yield name, "parameter", partition
                 if parameter.is_leaf and parameter.grad is not None:
                     yield name, "gradient", parameter.grad
             for name, buffer in root.named_buffers():
@@ -110,8 +115,9 @@ class ModuleTracker:
         for name, kind, candidate in self.named_tensors():
             if candidate is tensor:
                 return name, kind
-            both = isinstance(tensor, VirtualTensor) and isinstance(candidate, VirtualTensor)
-            if both and candidate.cell is tensor.cell and candidate.numel():
+            if not isinstance(tensor, VirtualTensor) or not isinstance(candidate, VirtualTensor):
+                continue
+            if candidate.cell is tensor.cell and candidate.numel():
                 return name, kind
         return None, "unknown"
 
@@ -122,7 +128,7 @@ class ModuleTracker:
         self._watched.add(id(root))
         for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_leaf:
-                parameter.register_hook(self._noting(id(parameter)))
+                parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
 
     def _noting(self, identity: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:
@@ -134,7 +140,8 @@ class ModuleTracker:
 
     def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
         """Trainable parameters (that took part in no forward, that did and got no gradient)."""
-        unused, without = [], []
+        unused: list[str] = []
+        without: list[str] = []
         seen: set[int] = set()
         for prefix, module in root.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
@@ -149,7 +156,9 @@ class ModuleTracker:
     def left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
         """Parameters and buffers on the CPU where most of the model is on an accelerator; ZeRO's own are left out."""
         places = []
-        named = [(n, p, False) for n, p in root.named_parameters() if not hasattr(p, "ds_id")]
+        named: list[tuple[str, torch.Tensor, bool]] = [
+            (n, p, False) for n, p in root.named_parameters() if not hasattr(p, "ds_id")
+        ]
         named += [(n, b, True) for n, b in root.named_buffers()]
         devices = [tensor.device.type for _, tensor, _ in named if tensor.numel()]
         parameters = [p.device.type for p in root.parameters()]

@@ -97,8 +97,10 @@ def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tenso
         elif isinstance(value, torch.Tensor):
             (meta if value.device.type == "meta" else reals).append(value)
         elif isinstance(value, list | tuple):
-            for found, more in zip((virtual, reals, meta), _sort_tensors(value), strict=True):
-                found.extend(more)  # type: ignore[arg-type]
+            within = _sort_tensors(value)
+            virtual += within[0]
+            reals += within[1]
+            meta += within[2]
     return virtual, reals, meta
 
 

@@ -32,7 +32,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     trace_autograd: bool = False
     """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
     devices: int = 0
-    """Accelerators of the node, of which ``CUDA_VISIBLE_DEVICES`` may show fewer; 0: as many as ``local_world_size``."""
+    """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ def make_wrapper(
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """(device, dtype, non_blocking, memory_format) from the arguments of ``Tensor.to``; raises TypeError as it does."""
-    return torch._C._nn._parse_to(*args, **kwargs)  # type: ignore[no-any-return]
+    return torch._C._nn._parse_to(*args, **kwargs)
 
 
 def to_copy(
@@ -71,7 +71,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """ATen operator → a Python function in terms of others, for operators without a meta kernel."""
     from torch._decomp import decomposition_table
 
-    return decomposition_table  # type: ignore[return-value]
+    return decomposition_table
 
 
 def has_meta_kernel(func: Any) -> bool:
@@ -148,8 +148,10 @@ def check() -> list[str]:
 
 
 class _Probe(torch.Tensor):
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError(str(func))

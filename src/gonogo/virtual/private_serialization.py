@@ -79,7 +79,8 @@ def check() -> list[str]:
 
     wanted: list[tuple[Any, str]] = [
         (utils, "_rebuild_tensor"), (utils, "_rebuild_tensor_v2"), (utils, "_rebuild_tensor_v3"),
-        (utils, "_rebuild_parameter"), (utils, "_rebuild_parameter_with_state"), (torch._tensor, "_rebuild_from_type_v2"),
+        (utils, "_rebuild_parameter"), (utils, "_rebuild_parameter_with_state"),
+        (torch._tensor, "_rebuild_from_type_v2"),
         (torch.serialization, "_check_dill_version"), (torch.serialization, "_check_save_filelike"),
         (torch.serialization, "validate_cuda_device"), (torch.storage, "_dtype_to_storage_type_map"),
         (safetensors.torch, "serialize_file"), (safetensors.torch, "serialize"),

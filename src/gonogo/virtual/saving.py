@@ -22,12 +22,12 @@ import torch
 from gonogo.virtual import private, values
 from gonogo.virtual import private_serialization as serialization
 from gonogo.virtual.after_import import after_import
+from gonogo.virtual.apart import Apart
 from gonogo.virtual.memory import Cell
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.saving_safetensors import replace_writers
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.torch_archive import UNREAD_AT, Record, write_archive
-from gonogo.virtual.weights.skeleton import Apart
 from gonogo.virtual.weights.stored import without_values
 
 OnWrite = Callable[[str, int, int], None]

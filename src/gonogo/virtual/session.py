@@ -19,7 +19,19 @@ import torch
 
 from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
-from gonogo.virtual import attention, autocast, collectives, data_dependent, engine, loading, private, storages, trainer, training, writes
+from gonogo.virtual import (
+    attention,
+    autocast,
+    collectives,
+    data_dependent,
+    engine,
+    loading,
+    private,
+    storages,
+    trainer,
+    training,
+    writes,
+)
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
@@ -228,11 +240,7 @@ class Session:
     def wants_trace(self, record: RankRecord) -> bool:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
-        return (
-            failure is not None
-            and not self.plan.trace_autograd
-            and is_from_autograd(failure.message)
-        )
+        return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
 def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:

@@ -62,7 +62,7 @@ def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
 def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
     """The frames of a running call (the caller's by default), outermost first."""
     current = frame if frame is not None else sys._getframe(1)
-    found = []
+    found: list[Frame] = []
     while current is not None and len(found) < _LIMIT:
         made = _frame(current.f_code.co_filename, current.f_lineno, current.f_code.co_name)
         if made is not None:

@@ -9,13 +9,30 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gonogo.virtual import cuda, ddp, filesystem, kernels, network, older_deepspeed, process_group, saving, values, weights
+from gonogo.virtual import (
+    cuda,
+    ddp,
+    filesystem,
+    kernels,
+    network,
+    older_deepspeed,
+    process_group,
+    processor,
+    saving,
+    values,
+    weights,
+)
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 if TYPE_CHECKING:
     from gonogo.virtual.session import Session
+
+
+def _written(tensor: torch.Tensor) -> None:
+    if isinstance(tensor, VirtualTensor):
+        values.forget(tensor)
 
 
 def install(session: Session) -> list[Callable[[], None]]:
@@ -43,8 +60,9 @@ def install(session: Session) -> list[Callable[[], None]]:
         if device != CPU:
             record.stream = functools.partial(facade.current_stream_id, device.index)
     undo.append(process_group.install(session.ledger.assume))
+    undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
-    undo.append(kernels.install(values.forget, UnsupportedOperator, session.ledger.assume).undo)
+    undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)
     undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})

@@ -44,7 +44,7 @@ class VirtualTensor(torch.Tensor):
     _spec: Spec | None
     cell: Cell
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     accelerator_type = "cuda"
     """Device type of the accelerators; set once a process."""
     mode: Any = None
@@ -55,7 +55,9 @@ class VirtualTensor(torch.Tensor):
     """Raises as CUDA does for an accelerator that isn't there."""
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Reached only where the mode is not active (another thread, a data pipeline): enter it."""
         if not all(issubclass(t, VirtualTensor) or t is torch.Tensor or t is torch.nn.Parameter for t in types):
             return NotImplemented
@@ -96,16 +98,15 @@ class VirtualTensor(torch.Tensor):
         return Kernel.running
 
     @property
-    def data(self) -> torch.Tensor:  # type: ignore[override]
+    def data(self) -> torch.Tensor:
         """As of a real tensor: shares storage, knows no autograd."""
         return private.get_data(self)
 
     @data.setter
     def data(self, new: torch.Tensor) -> None:
-        if not isinstance(new, VirtualTensor):
-            new = VirtualTensor.mode.virtualise(new)
-        private.set_data(self, new)
-        self._device, self.cell, self._spec = new._device, new.cell, None
+        virtual: VirtualTensor = new if isinstance(new, VirtualTensor) else VirtualTensor.mode.virtualise(new)
+        private.set_data(self, virtual)
+        self._device, self.cell, self._spec = virtual._device, virtual.cell, None
 
     def get_device(self) -> int:
         """Index of the accelerator, -1 on the CPU."""
@@ -113,7 +114,7 @@ class VirtualTensor(torch.Tensor):
 
     def data_ptr(self) -> int:
         """The address that the replayed allocator gave the storage, plus the offset. Nothing lies there."""
-        return self.cell.address + self.storage_offset() * self.element_size() if self.numel() else 0
+        return self.cell.address + int(self.storage_offset()) * self.element_size() if self.numel() else 0
 
     def untyped_storage(self) -> torch.UntypedStorage:
         """The storage, which knows the address and the device that it has to the program."""
@@ -209,7 +210,7 @@ class VirtualTensor(torch.Tensor):
         """The known values; where they are not known, assumed ones."""
         return VirtualTensor.mode.values_or_assumed(self).tolist()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         known = None if Kernel.running else VirtualTensor.mode.known_values(self)
         if known is not None and known.numel() <= 1000:
             text = repr(known)
@@ -227,7 +228,7 @@ class VirtualTensor(torch.Tensor):
         import copy
 
         with torch.no_grad():
-            new = self.clone()
+            new: Any = self.clone()
         memo[id(self)] = new
         new.__dict__.update(copy.deepcopy(self.__dict__, memo))
         new.requires_grad_(self.requires_grad)
@@ -263,7 +264,9 @@ def new_virtual(
     shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
 ) -> VirtualTensor:
     """A virtual tensor with a storage of its own; the caller gives it a cell."""
-    tensor = private.make_wrapper(VirtualTensor, shape, strides, dtype, told_device(device), requires_grad)
+    tensor: VirtualTensor = private.make_wrapper(
+        VirtualTensor, shape, strides, dtype, told_device(device), requires_grad
+    )
     tensor._device = device
     tensor._spec = None
     return tensor

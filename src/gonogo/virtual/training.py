@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gonogo.virtual import private
+from gonogo.virtual.apart import Apart
 from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.modules import ModuleTracker, owns_storage
@@ -103,7 +104,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
     original = nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
-        if type(data) is torch.Tensor and data.device.type == "cpu":
+        if type(data) is torch.Tensor and data.device.type == "cpu" and not Apart.now:
             data = mode.virtualise(data)
         parameter = original(cls, data, requires_grad)
         if isinstance(parameter, VirtualTensor):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual import private, values
+from gonogo.virtual import private, real, values
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.operators import KNOWN_FACTORIES
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -71,8 +71,7 @@ def _set(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     storage = source._untyped_storage if isinstance(source, torch.TypedStorage) else source
     of_virtual = storage.__dict__.get("virtual") if isinstance(storage, torch.UntypedStorage) else None
     if isinstance(storage, torch.UntypedStorage) and of_virtual is None and storage.device.type == "cpu":
-        real = func(torch.empty(0, dtype=target.dtype), *args[1:], **kwargs)
-        target.data = mode.virtualise(real)
+        target.data = mode.virtualise(func(real.empty(0, dtype=target.dtype), *args[1:], **kwargs))
         return target
     with private.DisableTorchDispatch():
         func(*args, **kwargs)
@@ -107,12 +106,18 @@ def _factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 HANDLERS[aten.copy_.default] = _copy
 HANDLERS[aten.zero_.default] = HANDLERS[aten.fill_.Scalar] = _fill
 HANDLERS[aten.resize_.default] = HANDLERS[aten.resize_as_.default] = _resize
-for _overload in aten.set_.overloads():
+for _overload in (
+    "source_Tensor",
+    "source_Storage",
+    "source_Storage_storage_offset",
+    "default",
+    "source_Tensor_storage_offset",
+):
     HANDLERS[getattr(aten.set_, _overload)] = _set
 HANDLERS[aten._pin_memory.default] = _pin
 HANDLERS[aten.is_pinned.default] = _is_pinned
 for _name in KNOWN_FACTORIES:
-    _packet = getattr(aten, _name, None)
+    _packet: Any = getattr(aten, _name, None)
     for _overload in _packet.overloads() if _packet is not None else ():
         _func = getattr(_packet, _overload)
         if any(a.name == "pin_memory" for a in _func._schema.arguments):
