@@ -54,6 +54,10 @@ class VirtualTensor(torch.Tensor):
     check_ordinal: Any = staticmethod(lambda index: None)
     """Raises as CUDA does for an accelerator that isn't there."""
 
+    def __new__(cls, data: Any, requires_grad: bool = False, **attributes: Any) -> Any:
+        """What ``type(parameter)(data, requires_grad)`` makes: another parameter (accelerate moves weights so)."""
+        return torch.nn.Parameter(data, requires_grad)
+
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -8,6 +8,7 @@ weights, renamed and split weights are thus what transformers itself makes of th
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import random
 import sys
@@ -17,13 +18,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.apart import Apart
 from gonogo.virtual.weights.places import read_json
-
-
-class Apart:
-    """Whether gonogo itself is at work, building or writing a checkpoint that stands in for one that isn't there."""
-
-    now = False
 
 
 @contextlib.contextmanager
@@ -174,7 +170,7 @@ def write(model: Any, folder: str) -> None:
 
     os.makedirs(folder, exist_ok=True)
     if hasattr(modeling, "revert_weight_conversion"):
-        model.save_pretrained(folder, max_shard_size="5GB")
+        inspect.unwrap(type(model).save_pretrained)(model, folder, max_shard_size="5GB")  # not the program's saving
     else:
         _write_plainly(model, folder)
 
