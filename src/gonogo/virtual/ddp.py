@@ -18,7 +18,8 @@ dist: Any = _distributed
 def install(assume: Callable[[str], object]) -> Callable[[], None]:
     """Take the comparison of parameter shapes across ranks for granted, and finish each bucket's all-reduce at once."""
     patches = Patches()
-    forward = DistributedDataParallel.forward
+    future_class: Any = torch.futures.Future
+    forward: Any = DistributedDataParallel.forward
     register: Any = DistributedDataParallel.register_comm_hook
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
@@ -27,12 +28,11 @@ def install(assume: Callable[[str], object]) -> Callable[[], None]:
     def all_reduce(state: Any, bucket: Any) -> Any:
         buffer = bucket.buffer()
         dist.all_reduce(buffer, group=state)
-        make: Any = torch.futures.Future
-        future = make(devices=[])
+        future = future_class(devices=[])
         future.set_result(buffer)
         return future
 
-    all_reduce.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
+    all_reduce.__annotations__ = {"bucket": dist.GradBucket, "return": future_class[torch.Tensor]}
 
     @functools.wraps(forward)
     def with_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
