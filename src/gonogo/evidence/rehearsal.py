@@ -54,6 +54,8 @@ class Failure(msgspec.Struct, frozen=True):
     module: str | None = None
     """Path of the innermost module whose forward (or backward) was running, e.g. ``model.layers.3.self_attn``."""
     module_class: str | None = None
+    reading: str | None = None
+    """The JSON or YAML file that was being read, where its syntax is at fault."""
     traceback: str = ""
     """The traceback as Python prints it, for the reader and for hazards that read logs."""
     origin: tuple[Frame, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 import threading
@@ -81,9 +82,25 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         operands=call.operands if call is not None else (),
         module=module,
         module_class=module_class,
+        reading=_file_being_read(error),
         traceback=_traceback_without_us(error),
         origin=origin,
     )
+
+
+def _file_being_read(error: BaseException) -> str | None:
+    """For an error of syntax in JSON or YAML: the file, which the frames that called the parser know, or None."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if not kinds & {"JSONDecodeError", "HjsonDecodeError", "YAMLError", "MarkedYAMLError"}:
+        return None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        for value in frame.f_locals.values():
+            path = value if isinstance(value, str | os.PathLike) else getattr(value, "name", None)
+            named = isinstance(path, str | os.PathLike) and str(path).endswith((".json", ".yaml", ".yml"))
+            if named and os.path.isfile(path):
+                return str(path)
+    return None
 
 
 def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | None:

@@ -69,9 +69,10 @@ class ProgramRaises(Hazard):
             assumed = _assumption_before(failed.first, failure)
             yield self.finding(
                 Text(
-                    en="{message} (last reached: {phase}, step {step}{module}){assumed}",
-                    zh="{message}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
+                    en="{reading}{message} (last reached: {phase}, step {step}{module}){assumed}",
+                    zh="{reading}{message}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
                 ).format(
+                    reading=Text(f"{failure.reading}: ", f"{failure.reading}：") if failure.reading else "",
                     message=shorten(failure.message) or failure.type,
                     phase=PHASES[failure.phase],
                     step=failure.step,
@@ -89,6 +90,14 @@ class ProgramRaises(Hazard):
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
+                    Text(
+                        en="Correct the syntax of {path} at the place that is named above; JSON knows neither comments "
+                        "nor a comma after the last entry",
+                        zh="请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
+                    ).format(path=failure.reading),
+                )
+                if failure.reading
+                else (
                     Text(
                         en="Start at the first place named below: it is the innermost line of your own code",
                         zh="请从下面的第一个位置查起：它是您自己代码中最内层的一行",
