@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,22 @@ def test_imports_run_one_way(layer: str) -> None:
     for path in files:
         layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")}
         assert layers <= MAY_IMPORT[layer], path.relative_to(ROOT)
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    declared: dict[str, set[str]] = {"core": set(), "rehearse": set()}
+    for requirement in requires("gonogo") or []:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+        assert name is not None
+        if (group := extra[1] if extra else "core") in declared:
+            declared[group].add(name[0].replace("-", "_"))
+    imported: dict[str, set[str]] = {"core": set(), "rehearse": set()}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo"}
+        imported["rehearse" if "virtual" in path.parts else "core"] |= names
+    assert imported["core"] == declared["core"]
+    assert imported["rehearse"] <= declared["core"] | declared["rehearse"]
 
 
 def test_only_virtual_imports_torch_at_its_top() -> None:
