@@ -96,7 +96,7 @@ def _file_being_read(error: BaseException) -> str | None:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
         for value in frame.f_locals.values():
-            path = value if isinstance(value, str | os.PathLike) else getattr(value, "name", None)
+            path: Any = value if isinstance(value, str | os.PathLike) else getattr(value, "name", None)
             named = isinstance(path, str | os.PathLike) and str(path).endswith((".json", ".yaml", ".yml"))
             if named and os.path.isfile(path):
                 return str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,6 +37,8 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
     if torch.is_grad_enabled() and root.training:
         life.model_in_eval_mode = False
         if "forward" not in life.reached:
+            gc.collect()
+            gc.freeze()  # what was imported and built stays: collections need not walk it again
             life.left_on_cpu = modules.left_on_cpu(root)
             life.trained_root = root
         modules.watch_gradients(root)
