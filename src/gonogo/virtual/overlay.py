@@ -74,6 +74,7 @@ class Overlay(View):
         Raises FileNotFoundError or NotADirectoryError, naming ``said``, where the merged view has no such folder.
         """
         self._check_room()
+        self._written = True
         parent = os.path.dirname(path)
         self._folder_in_upper(parent, said)
         return self.upper + path

@@ -151,9 +151,9 @@ class ReadingCalls:
     # -- reading
 
     def stat(self, path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
-        kwargs = {"dir_fd": dir_fd, "follow_symlinks": follow_symlinks}
         if isinstance(path, int):
             return posix.stat(path)
+        kwargs = {"dir_fd": dir_fd, "follow_symlinks": follow_symlinks}
         result: os.stat_result = self._read(posix.stat, path, follow=follow_symlinks, **kwargs)
         return result
 

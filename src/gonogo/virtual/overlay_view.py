@@ -27,6 +27,7 @@ class View:
         self.upper = self.scratch + "/files"
         self.temporary = self.scratch + "/tmp"
         self._passed = (self.scratch, *(os.path.realpath(path) for path in passed), *_PASSED)
+        self._passed_below = tuple(f"{path}/" for path in self._passed)
         self.log = self.scratch + "/deleted"
         for folder in (self.scratch, self.upper, self.temporary):
             os.makedirs(folder, exist_ok=True)
@@ -45,7 +46,12 @@ class View:
 
     def is_passed(self, path: str) -> bool:
         """Whether an absolute path is left to the real file system."""
-        return any(path == prefix or path.startswith(prefix + "/") for prefix in self._passed)
+        return path.startswith(self._passed_below) or path in self._passed
+
+    @property
+    def seems_untouched(self) -> bool:
+        """As :attr:`untouched`, by what this process knows, without asking the file system."""
+        return not self._written and not self._deleted
 
     @property
     def untouched(self) -> bool:
