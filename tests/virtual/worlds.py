@@ -1,0 +1,146 @@
+"""One program in two worlds: for real on the CPU with its memory tracked, and on virtual accelerators."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.hardware import find_accelerator
+from gonogo.evidence.rehearsal import RankRecord
+from gonogo.virtual.plan import WorkerPlan
+
+MASTER = {"MASTER_ADDR": "127.0.0.1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+TRACKED = """
+import runpy, sys
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.optim.optimizer import register_optimizer_step_post_hook
+tracker = MemTracker()
+register_optimizer_step_post_hook(lambda *_: tracker.reset_mod_stats())  # it follows modules for one step only
+with tracker:
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    snapshot = tracker.get_tracker_snapshot("peak")
+print("PEAK", sum(sizes["Total"] for sizes in snapshot.values()), flush=True)
+import os
+os._exit(0)
+"""
+"""Runs a program under PyTorch's own MemTracker."""
+
+COUNTED = """
+import runpy, sys, weakref
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+class Storages(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.live = self.peak = 0
+        self.seen = set()
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
+                self.count(tensor.untyped_storage())
+        return out
+    def count(self, storage):
+        key = storage._cdata
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        self.live += storage.nbytes()
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self.gone, key, storage.nbytes())
+    def gone(self, key, nbytes):
+        self.seen.discard(key)
+        self.live -= nbytes
+storages = Storages()
+with storages:
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+print("PEAK", storages.peak, flush=True)
+import os
+os._exit(0)
+"""
+"""Runs a program and counts every storage itself: for programs whose modules MemTracker's hooks do not survive."""
+
+
+def write(folder: Path, program: str) -> Path:
+    """The program as a file in ``folder``."""
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(program))
+    return path
+
+
+def real_peak(folder: Path, program: str, *arguments: str, runner: str = TRACKED) -> int:
+    """Run a program for real on the CPU; the most bytes that its tensors took at once."""
+    path = write(folder, program)
+    done = subprocess.run(
+        [sys.executable, "-c", runner, str(path), *arguments],
+        cwd=folder,
+        env={
+            **os.environ, **MASTER, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "RANK": "0",
+            "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "29541",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-6000:]
+    return next(int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("PEAK "))
+
+
+def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps: int = 2) -> RankRecord:
+    """Run a program's first rank as a worker does; its record."""
+    path = write(folder, program)
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    plan = WorkerPlan(
+        program_kind="script",
+        program=str(path),
+        arguments=arguments,
+        rank=0,
+        local_rank=0,
+        world_size=world,
+        local_world_size=world,
+        accelerator=find_accelerator("H100-80G"),
+        host_bytes=None,
+        steps=steps,
+        scratch=str(scratch),
+        record=str(folder / "record.json"),
+        progress=str(folder / "progress.jsonl"),
+    )
+    (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+    environment = {
+        **os.environ, **MASTER, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world), "MASTER_PORT": "29542",
+    }  # fmt: skip
+    environment.pop("DS_ACCELERATOR", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo.virtual", str(folder / "plan.json")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    record = msgspec.json.decode((folder / "record.json").read_bytes(), type=RankRecord)
+    assert record.outcome == "completed", done.stderr[-6000:]
+    return record
+
+
+def on_device(record: RankRecord) -> int:
+    """The most bytes that the program's tensors took at once on its accelerator, as they were asked for.
+
+    ``peak_allocated_bytes`` is no less: the caching allocator hands out whole blocks.
+    """
+    (device,) = record.devices
+    return sum(device.by_category.values())
