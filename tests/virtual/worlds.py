@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from gonogo.evidence.hardware import find_accelerator
 from gonogo.evidence.rehearsal import RankRecord
 from gonogo.virtual.plan import WorkerPlan
+from gonogo.virtual.session import Session
 
 MASTER = {"MASTER_ADDR": "127.0.0.1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
@@ -144,3 +147,29 @@ def on_device(record: RankRecord) -> int:
     """
     (device,) = record.devices
     return sum(device.by_category.values())
+
+
+@contextmanager
+def virtual_session(folder: Path, total_bytes: int | None = None) -> Iterator[Session]:
+    """This process believes it has eight accelerators meanwhile; files that it writes land in ``folder``."""
+    accelerator = find_accelerator("H100-80G")
+    if total_bytes is not None:
+        accelerator = msgspec.structs.replace(accelerator, total_bytes=total_bytes, allowance_bytes=0)
+    plan = WorkerPlan(
+        program_kind="script",
+        program="program.py",
+        arguments=(),
+        rank=0,
+        local_rank=0,
+        world_size=8,
+        local_world_size=8,
+        accelerator=accelerator,
+        host_bytes=None,
+        steps=2,
+        scratch=str(folder),
+        record=str(folder / "record.json"),
+        progress=str(folder / "progress.jsonl"),
+    )
+    session = Session(plan)
+    with session, session.mode:
+        yield session

@@ -103,7 +103,8 @@ def materialise(tensor: VirtualTensor) -> bool:
 
 
 def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
-    """Run ``func`` on real values; None where the result would be too large. Call with the mode off.
+    """Run ``func`` on real values; None where the result would be too large, or where
+    the CPU has no such kernel. Call with the mode off.
 
     Uniform operands of any size are computed as one number where the operator is pointwise, or a reduction that
     gives the number itself.
@@ -131,7 +132,10 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
         kwargs["device"] = torch.device("cpu")
     if "pin_memory" in kwargs:
         kwargs["pin_memory"] = None
-    return func(*_map(args, read), **kwargs)
+    try:
+        return func(*_map(args, read), **kwargs)
+    except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
+        return None
 
 
 def _as_number(tensor: VirtualTensor) -> torch.Tensor:

@@ -1,0 +1,201 @@
+"""Virtual tensors as a program meets them: devices, views, moving, copying, dying, and what is left afterwards."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from virtual.worlds import virtual_session
+
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.session import Session
+from gonogo.virtual.tensor import VirtualTensor
+
+GPU = torch.device("cuda", 0)
+HOST = torch.device("cpu")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with virtual_session(tmp_path) as session:
+        yield session
+
+
+def live(session: Session, device: torch.device = GPU) -> int:
+    gc.collect()
+    return session.memory.device(device).live
+
+
+def test_operands_on_two_devices(session: Session) -> None:
+    message = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+    with pytest.raises(RuntimeError, match=message):
+        torch.ones(2, device="cuda") + torch.ones(2)
+    with pytest.raises(RuntimeError, match="cuda:0 and cuda:1"):
+        torch.ones(2, 2, device="cuda:0") @ torch.ones(2, 2, device="cuda:1")
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.cat([torch.ones(2, device="cuda"), torch.ones(2)])
+
+
+def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
+    assert (torch.ones(2, device="cuda") * torch.tensor(3.0)).device == GPU
+    assert (torch.tensor(3.0) * torch.ones(2, device="cuda")).device == GPU
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(2) * torch.tensor(3.0, device="cuda")
+
+
+def test_views_share_the_storage(session: Session) -> None:
+    before = live(session)
+    base = torch.zeros(4, 4, device="cuda")
+    view = base.view(2, 8)[1]
+    assert isinstance(base, VirtualTensor)
+    assert isinstance(view, VirtualTensor)
+    assert view.cell is base.cell
+    assert live(session) - before == 64
+    assert view.data_ptr() == base.data_ptr() + 32
+    view.fill_(5)
+    assert base.sum().item() == 40
+    del base
+    assert live(session) - before == 64
+    del view
+    assert live(session) == before
+
+
+def test_in_place_operator_returns_its_operand(session: Session) -> None:
+    tensor = torch.ones(8, device="cuda")
+    before = live(session)
+    assert tensor.mul_(2).add_(1) is tensor
+    assert live(session) == before
+    assert tensor.cpu().tolist() == [3.0] * 8
+
+
+def test_data_swap_moves_the_parameter_and_frees_its_bytes(session: Session) -> None:
+    before_host, before = live(session, HOST), live(session)
+    parameter = nn.Parameter(torch.empty(1 << 16))
+    assert live(session, HOST) - before_host == 1 << 18
+    parameter.data = parameter.data.cuda()
+    assert parameter.device == GPU
+    assert isinstance(parameter, nn.Parameter)
+    assert live(session, HOST) == before_host
+    assert live(session) - before == 1 << 18
+    parameter.data = torch.empty(0, device="cuda")
+    assert live(session) == before
+
+
+def test_deepcopy_and_pickle(session: Session) -> None:
+    parameter = nn.Parameter(torch.ones(4, 4, device="cuda:1"))
+    parameter.grad = torch.zeros(4, 4, device="cuda:1")
+    twin = copy.deepcopy(parameter)
+    assert isinstance(twin, nn.Parameter)
+    assert isinstance(twin, VirtualTensor)
+    assert twin.device == torch.device("cuda:1")
+    assert twin.data_ptr() != parameter.data_ptr()
+    assert twin.grad is not None
+    assert twin.grad.device == twin.device
+    read = pickle.loads(pickle.dumps(torch.arange(5, device="cuda").t()))
+    assert read.device == GPU
+    assert read.cpu().tolist() == [0, 1, 2, 3, 4]
+    unknown = pickle.loads(pickle.dumps(parameter))
+    assert isinstance(unknown, nn.Parameter)
+    assert (unknown.shape, unknown.device) == (parameter.shape, parameter.device)
+
+
+def test_saved_and_loaded_again(session: Session) -> None:
+    file = io.BytesIO()
+    torch.save({"a": torch.arange(3, device="cuda"), "b": torch.empty(2, 3, dtype=torch.bfloat16, device="cuda")}, file)
+    file.seek(0)
+    read = torch.load(file, map_location="cuda:2")
+    assert read["a"].device == torch.device("cuda:2")
+    assert (read["b"].shape, read["b"].dtype) == ((2, 3), torch.bfloat16)
+
+
+def test_tied_parameters_stay_tied(session: Session) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(64, 32)
+            self.head = nn.Linear(32, 64, bias=False)
+            self.head.weight = self.embedding.weight
+
+    before = live(session)
+    model = Tied().to("cuda")
+    assert model.head.weight is model.embedding.weight
+    assert model.head.weight.device == GPU
+    assert live(session) - before == 64 * 32 * 4
+    model.bfloat16()
+    assert model.head.weight is model.embedding.weight
+    assert live(session) - before == 64 * 32 * 2
+
+
+def test_storages_tell_shared_tensors_from_others(session: Session) -> None:
+    tensors = [torch.empty(16, device=device) for device in ("cuda:0", "cuda:1", "cpu") for _ in range(3)]
+    same_device = [t.untyped_storage().data_ptr() for t in tensors[:3]]
+    assert len(set(same_device)) == 3
+    assert len({(t.device, t.untyped_storage().data_ptr()) for t in tensors}) == 9
+    assert tensors[0].view(4, 4)[2].untyped_storage().data_ptr() == same_device[0]
+    assert tensors[0].untyped_storage().device == GPU
+
+
+def test_operator_without_a_meta_kernel_is_refused_by_name(session: Session) -> None:
+    with torch.library._scoped_library("gonogo_test", "DEF") as library:
+        library.define("opaque(Tensor x) -> Tensor")
+        library.impl("opaque", lambda x: x.clone(), "CPU")
+        with pytest.raises(UnsupportedOperator, match=r"gonogo_test\.opaque"):
+            torch.ops.gonogo_test.opaque(nn.Parameter(torch.empty(3, device="cuda")).detach())
+
+
+def test_memory_is_free_once_the_graph_dies(session: Session) -> None:
+    before = live(session)
+    weight = torch.empty(256, 256, device="cuda", requires_grad=True)
+    loss = (weight @ weight).relu().sum()
+    assert live(session) - before == 2 * (256 << 10) + 4  # autograd keeps what relu gave, not what it was given
+    loss.backward()
+    del loss
+    assert live(session) - before == 2 * (256 << 10)
+    weight.grad = None
+    assert live(session) - before == 256 << 10
+    del weight
+    assert live(session) == before
+
+
+def test_shortage_is_recorded_at_the_allocation_that_was_one_too_many(tmp_path: Path) -> None:
+    with virtual_session(tmp_path, total_bytes=64 << 20) as session:
+        kept = [torch.empty(16 << 20, dtype=torch.uint8, device="cuda") for _ in range(3)]
+        assert session.memory.device(GPU).shortage is None
+        kept.append(torch.ones(20 << 20, dtype=torch.uint8, device="cuda"))
+        shortage = session.memory.device(GPU).shortage
+        kept.append(torch.empty(30 << 20, dtype=torch.uint8, device="cuda"))
+        assert shortage is not None
+        assert session.memory.device(GPU).shortage is shortage
+        assert shortage.requested_bytes == 20 << 20
+        assert shortage.allocated_bytes == 48 << 20
+        assert shortage.capacity_bytes == 64 << 20
+        assert shortage.operator == "aten.ones.default"
+        assert session.record("completed").outcome == "out-of-memory"
+
+
+def test_torch_is_as_before_once_the_session_is_over(tmp_path: Path) -> None:
+    probes = (torch.cuda.is_available, torch.save, torch.load, torch.autograd.backward, nn.Parameter.__new__,
+              torch.UntypedStorage.data_ptr, torch.utils.data.DataLoader.__iter__, nn.Module.train, open,
+              torch.nn.functional.scaled_dot_product_attention)  # fmt: skip
+    available = torch.cuda.is_available()
+    with virtual_session(tmp_path):
+        assert torch.cuda.is_available()
+        assert torch.cuda.device_count() == 8
+        left = torch.ones(2, device="cuda")
+    after = (torch.cuda.is_available, torch.save, torch.load, torch.autograd.backward, nn.Parameter.__new__,
+             torch.UntypedStorage.data_ptr, torch.utils.data.DataLoader.__iter__, nn.Module.train, open,
+             torch.nn.functional.scaled_dot_product_attention)  # fmt: skip
+    assert [a is b for a, b in zip(probes, after, strict=True)] == [True] * len(probes)
+    assert torch.cuda.is_available() == available
+    assert type(torch.ones(2)) is torch.Tensor
+    assert type(nn.Linear(2, 2).weight) is nn.Parameter
+    loss = nn.Linear(2, 2)(torch.ones(1, 2)).sum()
+    loss.backward()
+    del left
