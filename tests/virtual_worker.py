@@ -16,6 +16,7 @@ import torch
 from gonogo.evidence.hardware import Accelerator
 from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.session import Session
+from gonogo.virtual.write_guard import guard_writes
 scratch = {scratch!r}
 accelerator = Accelerator("H100-80G", "cuda", "NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132, 1 << 30)
 plan = WorkerPlan("script", "program.py", (), 0, 0, {world}, {world}, accelerator, 1 << 40, 2, scratch,
@@ -24,6 +25,7 @@ os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="{world}", LOCAL_WORLD_SI
                   MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
 session = Session(plan)
 session.__enter__()
+guarded = guard_writes([scratch])  # whatever the overlay does not see fails here
 session.mode.__enter__()
 def answer(**values):
     print("ANSWER " + json.dumps(values))

@@ -140,7 +140,9 @@ def test_missing_unexpected_and_mismatched_keys_are_reported_as_really(folder: P
     (folder / "bin").mkdir()
     shutil.copy(folder / "full" / "config.json", folder / "bin")
     shutil.move(folder / "pytorch_model.bin", folder / "bin")
+    transformers.Qwen2ForCausalLM.from_pretrained(folder / "full").save_pretrained(folder / "full", variant="fp16")
     cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("Qwen2ForCausalLM", "full", {"variant": "fp16"}), ("Qwen2ForCausalLM", "config", {"variant": "fp16"}),
         ("Qwen2ForSequenceClassification", "full", {"num_labels": 3}),
         ("Qwen2ForSequenceClassification", "config", {"num_labels": 3}),
         ("Qwen2ForCausalLM", "full", {"vocab_size": 100, "ignore_mismatched_sizes": True}),
@@ -154,9 +156,9 @@ def test_missing_unexpected_and_mismatched_keys_are_reported_as_really(folder: P
     program = LOAD + f"answer(cases=[loaded(cls, where, **kw) for cls, where, kw in {cases!r}])"
     for case, found, wanted in zip(cases, answers(folder, program)["cases"], expected, strict=True):
         assert found == wanted, case
-    assert any("score.weight" in key for key in expected[1]["missing_keys"])
-    assert expected[4]["unexpected_keys"]
-    assert expected[3]["mismatched_keys"]
+    assert any("score.weight" in key for key in expected[3]["missing_keys"])
+    assert expected[6]["unexpected_keys"]
+    assert expected[5]["mismatched_keys"]
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def is_there(path: str) -> bool:
 
 def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> bool:
     """Whether all the weights of a model are in its folder, shards included."""
-    names = [_with_variant(name, variant) for name in WEIGHTS]
+    names = [with_variant(name, variant) for name in WEIGHTS]
     explicit = config.get("transformers_weights")
     for name in [explicit, *names] if explicit else names:
         path = os.path.join(folder, name)
@@ -104,8 +104,9 @@ def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> boo
     return False
 
 
-def _with_variant(name: str, variant: str | None) -> str:
-    if not variant:
+def with_variant(name: str, variant: str | None) -> str:
+    """The name that transformers looks for when ``variant=`` is given; shards keep theirs, which the index names."""
+    if not variant or name not in WEIGHTS:
         return name
     stem, dot, rest = name.partition(".")
     if rest.endswith("index.json"):

@@ -24,6 +24,7 @@ from gonogo.virtual.weights.places import (
     has_weights,
     not_here,
     read_json,
+    with_variant,
 )
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
@@ -124,13 +125,15 @@ def _prepare(
             skeleton.write(skeleton.build(stored_class, stored, folder), staging)
     except UserError:
         raise
+    except ImportError:  # a package that the model or its quantization needs: the program's own loading says which
+        return
     except Exception as error:
         why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         raise ModelNotHere(CANNOT_BUILD.format(name=name, why=why)) from error
     made = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
     _clear(folder, made)
     for file in made:
-        os.replace(os.path.join(staging, file), os.path.join(folder, file))
+        os.replace(os.path.join(staging, file), os.path.join(folder, with_variant(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
     tell(f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s")
 
