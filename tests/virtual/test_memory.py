@@ -96,7 +96,21 @@ def test_plain_loop_takes_what_it_really_takes(tmp_path: Path, optimizer: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["without"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "without",
+        *(
+            pytest.param(
+                f"checkpointing {how}",
+                marks=pytest.mark.xfail(
+                    strict=True, reason="private.is_composite: silu_backward is decomposed though it has a kernel"
+                ),
+            )
+            for how in ("reentrant", "non-reentrant")
+        ),
+    ],
+)
 def test_transformer_takes_what_it_really_takes(tmp_path: Path, how: str) -> None:
     real = real_peak(tmp_path, QWEN2, *how.split())
     assert_within_two_percent(on_device(rehearse(tmp_path, QWEN2, *how.split())), real)
