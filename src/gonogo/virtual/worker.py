@@ -19,6 +19,7 @@ from gonogo.virtual.failure import stack_of_main_thread
 from gonogo.virtual.plan import Progress, WorkerPlan
 from gonogo.virtual.session import Session
 from gonogo.virtual.tensor import CPU
+from gonogo.virtual.write_guard import guard_writes
 
 _INTERVAL = 0.5
 TRACE = "GONOGO_TRACE_AUTOGRAD"
@@ -36,6 +37,7 @@ def main(plan_path: str) -> NoReturn:
         _write_on_signal(session)
         stop = _report_progress(session)
         with session:
+            _keep_files_as_they_are(session, plan)
             record = session.run()
         stop()
         if session.wants_trace(record):
@@ -55,6 +57,12 @@ def main(plan_path: str) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)  # the program's own exit handlers (loggers, process groups) may wait for what does not exist
+
+
+def _keep_files_as_they_are(session: Session, plan: WorkerPlan) -> None:
+    """Have the kernel refuse what the overlay can't see: writes by compiled code and by other programs."""
+    if not guard_writes([plan.scratch, os.path.dirname(plan.record), os.path.dirname(plan.progress)]):
+        session.note("this kernel can't refuse writes: compiled code, and programs that are started, could write")
 
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:
