@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Qwen1.5-7B-Chat, all parameters, ZeRO-2 on 8 x A100.
-# 去掉了 device_map="auto"：每个进程一张卡，层不再摊到八张卡上。
+# 去掉了 device_map="auto"：每个进程一张卡，层不再摊到多张卡上。
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 MODEL=${1:-model}
