@@ -78,7 +78,6 @@ def test_operators_run_in_the_dtype_of_their_list(session: Session, dtype: torch
     assert (single @ single).dtype == torch.float32
 
 
-@pytest.mark.xfail(strict=True, reason="autocast._Casting: an outer mode casts what the inner one left alone")
 def test_autocast_can_be_off_within_itself(session: Session) -> None:
     single = torch.randn(4, 4, device="cuda")
     with torch.autocast("cuda", dtype=torch.bfloat16):

@@ -76,41 +76,14 @@ def assert_within_two_percent(found: int, real: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        "sgd",
-        "single",
-        pytest.param(
-            "foreach",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="torch._C._group_tensors_by_device_and_dtype takes AdamW's steps on the CPU for a second device",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("optimizer", ["sgd", "single", "foreach"])
 def test_plain_loop_takes_what_it_really_takes(tmp_path: Path, optimizer: str) -> None:
     real = real_peak(tmp_path, MLP, optimizer)
     assert_within_two_percent(on_device(rehearse(tmp_path, MLP, optimizer)), real)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how",
-    [
-        "without",
-        *(
-            pytest.param(
-                f"checkpointing {how}",
-                marks=pytest.mark.xfail(
-                    strict=True, reason="private.is_composite: silu_backward is decomposed though it has a kernel"
-                ),
-            )
-            for how in ("reentrant", "non-reentrant")
-        ),
-    ],
-)
+@pytest.mark.parametrize("how", ["without", "checkpointing reentrant", "checkpointing non-reentrant"])
 def test_transformer_takes_what_it_really_takes(tmp_path: Path, how: str) -> None:
     real = real_peak(tmp_path, QWEN2, *how.split())
     assert_within_two_percent(on_device(rehearse(tmp_path, QWEN2, *how.split())), real)

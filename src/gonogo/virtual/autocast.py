@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -46,12 +46,12 @@ def install() -> Callable[[], None]:
     @functools.wraps(enter)
     def entered(self: Any) -> Any:
         result = enter(self)
-        within = bool(_Casting.active)
+        within = bool(_Casting.entered)
         if self.device != "cpu" and (self._enabled or within):
             mode: Any = _Casting(self.fast_dtype if self._enabled else None)
             mode.__enter__()
             self.__dict__.setdefault("gonogo_modes", []).append(mode)
-            _Casting.active += 1
+            _Casting.entered.append(mode)
         return result
 
     @functools.wraps(leave)
@@ -59,7 +59,7 @@ def install() -> Callable[[], None]:
         modes = self.__dict__.get("gonogo_modes")
         if modes:
             modes.pop().__exit__(*exception)
-            _Casting.active -= 1
+            _Casting.entered.pop()
         return leave(self, *exception)
 
     patches.set(autocast, "__enter__", entered)
@@ -70,8 +70,8 @@ def install() -> Callable[[], None]:
 class _Casting(TorchFunctionMode):
     """Casts the operands of listed functions. ``dtype`` None: autocast is off within an outer one."""
 
-    active = 0
-    """How many are entered."""
+    entered: ClassVar[list[_Casting]] = []
+    """Those that are entered, the innermost last."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Casting(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.dtype is None:
+        if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
             return func(*args, **kwargs)
         if name in LOWER_PRECISION:
             target: torch.dtype | None = self.dtype

@@ -18,6 +18,7 @@ _BUFFERS = {
     "lp_param_buffer": "parameters",
     "bit16_groups_flat": "parameters",
     "param_groups_fp16_flat_cpu_memory": "parameters",
+    "param_buffer_of_bit16_for_cpu_offload_groups": "parameters",
     "fp32_partitioned_groups_flat": "optimizer",
     "single_partition_of_fp32_groups": "optimizer",
     "fp32_groups_flat_partition": "optimizer",

@@ -49,7 +49,8 @@ class Lifecycle:
         self.phase: Phase = "load"
         self.step = 0
         self.reached: list[Phase] = ["load"]
-        self.expected: list[Phase] = []
+        self.expected: list[Phase] = ["forward", "backward", "step"]
+        """What a real run reaches: a program that never trains has shown nothing of its training."""
         self.activity = ""
         self.in_backward = 0
         self.has_engine = False

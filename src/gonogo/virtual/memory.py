@@ -105,7 +105,7 @@ class DeviceRecord:
 
     def note_peak(self) -> None:
         """Keep what is live now as the peak's division: called before memory falls below a new peak."""
-        if self.live < self.peak:
+        if self.live < self.peak or self.peak == self._noted_peak:
             return
         self._noted_peak = self.peak
         self.peak_by_category = tuple(self.by_category)

@@ -80,8 +80,9 @@ def has_meta_kernel(func: Any) -> bool:
 
 
 def is_composite(func: Any) -> bool:
-    """Whether the operator is only a composition of others (CompositeImplicitAutograd)."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+    """Whether the operator is only a composition of others: its math is there for devices without a kernel for it."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "Meta"))
 
 
 _LEGACY = {

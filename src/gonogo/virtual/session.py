@@ -24,6 +24,7 @@ from gonogo.virtual import (
     autocast,
     collectives,
     data_dependent,
+    dropout,
     engine,
     loading,
     private,
@@ -119,6 +120,7 @@ class Session:
         undo += surroundings.install(self)
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
+        undo.append(dropout.install())
         undo.append(storages.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))

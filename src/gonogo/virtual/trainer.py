@@ -25,7 +25,6 @@ def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
         """Ends the training loop after its last rehearsed step."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            life.expect("forward", "backward", "step")
             if _is_on(args, "eval_strategy", "evaluation_strategy"):
                 life.expect("evaluate")
             if _is_on(args, "save_strategy"):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.virtual import private
+from gonogo.virtual import foreach, private
 from gonogo.virtual.apart import Apart
 from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.mode import VirtualMode
@@ -23,6 +23,7 @@ def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Calla
     """Patch torch so that ``life`` follows the program; returns what puts everything back."""
     patches = Patches()
     patches.on_undo(modules.install())
+    patches.on_undo(foreach.install())
     modules.on_enter_root = functools.partial(_enter_root, life, modules)
     _follow_backward(patches, life, modules)
     _follow_optimizers(patches, life, mode)
