@@ -133,6 +133,9 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
                 why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])
             )
         yield Skipped(here.format(rank=rank.rank, what=missing), why)
+    if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
+        last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
+        yield Skipped(here.format(rank=rank.rank, what=Text("a record", "记录")), Text(last_words, last_words))
     if rank.failure and rank.rank not in explained:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         yield Skipped(
