@@ -125,8 +125,8 @@ class Lifecycle:
             raise RehearsalComplete
 
     def moment(self) -> tuple[Phase, int]:
-        """Phase and step now."""
-        return self.phase, self.step
+        """Phase and step now; what a save has gathered belongs to it until the next phase is entered."""
+        return "save" if self._after_save else self.phase, self.step
 
     def describe(self, module: str | None) -> str:
         """What the program is doing, for the display and for a worker that is ended."""
