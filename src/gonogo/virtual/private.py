@@ -111,11 +111,6 @@ def is_small_numeric(tensor: torch.Tensor | None) -> bool:
     return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
 
 
-def autograd_node_hooks(tensor: torch.Tensor) -> Any:
-    """The autograd node that made ``tensor``, or None."""
-    return tensor.grad_fn
-
-
 def modes_off() -> Any:
     """Context: no dispatch mode, virtual or the program's own, is active."""
     from torch.utils._python_dispatch import _disable_current_modes

@@ -1,0 +1,39 @@
+"""Whose a peak of host memory is: a node's first rank gathers the model to save it, and the others do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gonogo.virtual.ledger import Ledger
+from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
+from gonogo.virtual.memory import DeviceRecord, MemoryRecord
+
+
+def life_on_host() -> tuple[Lifecycle, DeviceRecord]:
+    memory = MemoryRecord(lambda name: DeviceRecord(name, 0, 0, None))
+    life = Lifecycle(2, memory, Ledger("/nowhere"))
+    host = memory.device("cpu")
+    host.moment = life.moment
+    return life, host
+
+
+def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
+    life, host = life_on_host()
+    life.enter("forward")
+    trained = life.memory.new_cell("cpu", 100)
+    with life.during("save"):
+        gathered = life.memory.new_cell("cpu", 1000)
+    life.enter("step")
+    record = host.as_host()
+    assert (record.peak_bytes, record.peak_phase, record.steady_peak_bytes) == (1100, "save", 100)
+    del gathered, trained
+    assert host.live == 0
+
+
+def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped() -> None:
+    life, _ = life_on_host()
+    for _ in range(life.target + 7):
+        life.step_done()
+    assert life.enough
+    with pytest.raises(RehearsalComplete):
+        life.step_done()
