@@ -1,6 +1,8 @@
 # make setup | demo | test | test-all | lint | bench
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
+TESTERS ?= 2
 
 .PHONY: setup demo test test-all lint bench clean
 .DEFAULT_GOAL := setup
@@ -18,10 +20,10 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -m 'not very_slow'
+	$(BIN)/python -m pytest -n $(TESTERS) -m 'not very_slow'
 
 test-all: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TESTERS)
 
 lint: setup
 	$(BIN)/ruff check .

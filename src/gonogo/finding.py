@@ -102,6 +102,8 @@ class Finding:
     parameter: str | None = None
     fixes: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
+    confirm: tuple[Text, ...] = ()
+    """What would make sure of a finding that is not certain."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class Report:
     covered: tuple[Text, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     rehearsal: dict[str, Any] | None = None
+    log: dict[str, Any] | None = None
+    """What ``diagnose`` saw: the logs that were read, and the events in them with their roles."""
     notes: tuple[Text, ...] = field(default=())
 
 

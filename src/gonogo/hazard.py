@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import ClassVar
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
+from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, Text, best_first
 
@@ -37,8 +39,19 @@ class Hazard:
     explains_failure: ClassVar[bool] = True
     """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
 
+    log_words: ClassVar[tuple[str, ...]] = ()
+    """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
+    yields_to: ClassVar[tuple[str, ...]] = ()
+    """Hazards whose confident finding in a log explains what this one would say of it more generally."""
+    consequence: ClassVar[bool] = False
+    """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins."""
+
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """Findings in a rehearsal's record."""
+        yield from ()
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Findings in a failed run's logs."""
         yield from ()
 
     def finding(
@@ -53,6 +66,7 @@ class Hazard:
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
+        confirm: tuple[Text, ...] = (),
     ) -> Finding:
         """A finding of this hazard, with its name, its sources and, unless another is given, its title."""
         return Finding(
@@ -67,7 +81,61 @@ class Hazard:
             module=module,
             parameter=parameter,
             sources=self.sources,
+            confirm=confirm,
         )
+
+    def log_finding(
+        self,
+        evidence: LoggedError | Found | LogLine,
+        cause: Text,
+        *,
+        cure: tuple[Text, ...],
+        certainty: Certainty = Certainty.CERTAIN,
+        severity: Severity = Severity.ERROR,
+        title: Text | None = None,
+        also: tuple[LoggedError | Found | LogLine, ...] = (),
+        ranks: tuple[int, ...] = (),
+        module: str | None = None,
+        parameter: str | None = None,
+        confirm: tuple[Text, ...] = (),
+    ) -> Finding:
+        """A finding in a log; its places are the evidence's lines, the first the one that says most.
+
+        Ranks are the evidence's, unless others are given. ``confirm`` says what would make sure of it.
+        """
+        return self.finding(
+            cause,
+            title=title,
+            certainty=certainty,
+            severity=severity,
+            cure=cure,
+            spans=tuple(_evidence_span(one) for one in (evidence, *also)),
+            ranks=ranks or _evidence_ranks(evidence),
+            module=module,
+            parameter=parameter,
+            confirm=confirm,
+        )
+
+
+def _evidence_span(evidence: LoggedError | Found | LogLine) -> Span:
+    if isinstance(evidence, LoggedError):
+        span = span_of(evidence.raised.at)
+        frame = evidence.innermost
+        if frame is None:
+            return span
+        place = f"{frame.path}:{frame.line}" if frame.line else frame.path
+        label = Text("raised at {place} in {function}", "抛出位置 {place}，函数 {function}").format(
+            place=place, function=frame.function or "?"
+        )
+        return Span(span.path, span.line, text=span.text, label=label)
+    return span_of(evidence.line if isinstance(evidence, Found) else evidence)
+
+
+def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
+    if isinstance(evidence, LoggedError):
+        return evidence.ranks
+    rank = (evidence.line if isinstance(evidence, Found) else evidence).rank
+    return () if rank is None else (rank,)
 
 
 @cache

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.device_mismatch import device_mismatch, mismatch_in_message
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, path_ends, places, setting
+
+
+_CURE = (
+    Text(
+        en='Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
+        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
+    ),
+    Text(
+        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU "
+        "memory allows it, or set gradient_clipping (Trainer: max_grad_norm) to 0",
+        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，"
+        "或把 gradient_clipping（Trainer 的 max_grad_norm）设为 0",
+    ),
+)
 
 
 class OffloadClipGradDeviceRegression(Hazard):
@@ -103,21 +118,34 @@ class OffloadClipGradDeviceRegression(Hazard):
                     device=next(device for device in mismatch.devices if device != "cpu"),
                     limit="?" if limit is None else limit,
                 ),
-                cure=(
-                    Text(
-                        en='Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
-                        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
-                    ),
-                    Text(
-                        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU "
-                        "memory allows it, or set gradient_clipping (Trainer: max_grad_norm) to 0",
-                        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，"
-                        "或把 gradient_clipping（Trainer 的 max_grad_norm）设为 0",
-                    ),
-                ),
+                cure=_CURE,
                 spans=places(
                     (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在加速卡上")),
                     (failure.innermost("user"), Text("reached from here", "由此处进入")),
                 ),
                 ranks=failed.ranks,
+            )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The mismatch of an accelerator and the CPU, raised in ``unscale_and_clip_grads`` of ZeRO-3."""
+        release = log.setup.release("deepspeed")
+        for error in log.errors_of("RuntimeError"):
+            mismatch = mismatch_in_message(error.message)
+            if mismatch is None or not mismatch.with_host or not error.passes("unscale_and_clip_grads"):
+                continue
+            faulty = release is None or release[:3] in ((0, 14), (0, 14, 1), (0, 14, 2))
+            yield self.log_finding(
+                error,
+                Text(
+                    en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                    "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
+                    "script nor the model puts a tensor on the wrong device.",
+                    zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
+                    "自身的缺陷，脚本和模型没有放错张量。",
+                ).format(version=f" {log.setup.version_texts['deepspeed']}" if release else ""),
+                cure=_CURE,
+                certainty=Certainty.CERTAIN if faulty else Certainty.LIKELY,
+                confirm=(
+                    Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
+                ),
             )

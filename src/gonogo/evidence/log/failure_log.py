@@ -1,0 +1,261 @@
+"""A failed run's logs, as hazards look at them: exceptions merged over ranks, lines to search, and the setup."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gonogo.evidence.log.facts import setup_of_log
+from gonogo.evidence.log.line import LogLine, cleaned
+from gonogo.evidence.log.role import Role, is_advice, role_of
+from gonogo.evidence.log.sieve import Sieve
+from gonogo.evidence.log.source import Source, chunks
+from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
+from gonogo.evidence.patterns import Match, Pattern
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Span
+
+ROOM = 6 << 20
+"""Bytes of all logs together that are kept and looked at."""
+MOST_ERRORS = 400
+"""Different exceptions that are told apart."""
+
+GENERIC_WORDS = (
+    "Traceback (most recent call last)", "─ Traceback", '  File "', "Error", "Exception", "error:", "ERROR", "fatal",
+    "FAILED", "Killed", "killed", "oom-kill", "Out of memory", "out of memory", "exitcode", "return code", "Signal ", "SIG",
+    "signal", "Watchdog", "watchdog", "Segmentation fault", "Bus error", "core dumped", "terminate called", "NCCL WARN",
+    "No space left", "Failed", "failed", "cannot", "Cannot", "unsupported", "not supported", "timed out", "timeout",
+)  # fmt: skip
+"""What speaks of failure whatever the hazard; a hazard adds its own by ``log_words``."""
+
+
+@dataclass(frozen=True)
+class LoggedError:
+    """One exception, as the first log shows it that has it. ``ranks`` and ``count`` are over all that raised it."""
+
+    raised: Raised
+    role: Role
+    ranks: tuple[int, ...]
+    count: int
+
+    @property
+    def type(self) -> str:
+        """The exception's type without its module."""
+        return self.raised.type
+
+    @property
+    def message(self) -> str:
+        """What it says; may have several lines."""
+        return self.raised.message
+
+    @property
+    def frames(self) -> tuple[LogFrame, ...]:
+        """Outermost first; empty where the log shows none. Frames of exceptions that led to this one are not among them."""
+        return self.raised.frames
+
+    @property
+    def all_frames(self) -> tuple[LogFrame, ...]:
+        """The frames of the exceptions that led to this one, then its own."""
+        frames: tuple[LogFrame, ...] = self.frames
+        cause = self.raised.cause
+        while cause is not None:
+            frames, cause = (*cause.frames, *frames), cause.cause
+        return frames
+
+    @property
+    def innermost(self) -> LogFrame | None:
+        """Where it was raised."""
+        return self.frames[-1] if self.frames else None
+
+    def passes(self, *fragments: str) -> bool:
+        """True where a frame's path or function has one of the fragments: ``passes("zero/stage3.py", "backward")``."""
+        return self.frame(*fragments) is not None
+
+    def frame(self, *fragments: str) -> LogFrame | None:
+        """The innermost frame whose path, function or code has one of the fragments, or None."""
+        for frame in reversed(self.all_frames):
+            if any(part in frame.path or part in frame.function or part in frame.code for part in fragments):
+                return frame
+        return None
+
+    @property
+    def users_frame(self) -> LogFrame | None:
+        """The innermost frame outside of installed packages and the standard library, or None."""
+        return next((frame for frame in reversed(self.frames) if not is_library(frame.path)), None)
+
+
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|^<string>|\\lib\\|torch/csrc|/bin/[\w-]+$")
+
+
+def is_library(path: str) -> bool:
+    """True for a path of an installed package or Python's own library."""
+    return _LIBRARY.search(path) is not None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A line that a pattern matched."""
+
+    line: LogLine
+    match: Match
+
+    @property
+    def text(self) -> str:
+        """The whole line."""
+        return self.line.text
+
+
+class FailureLog:
+    """Everything that is known of a failed run. Made by :func:`read_logs`; hazards only read it."""
+
+    def __init__(self, lines: Sequence[LogLine], given: Setup, logs: tuple[LogFacts, ...] = ()) -> None:
+        self.lines = lines
+        self.logs = logs
+        self._given = given
+
+    @cached_property
+    def setup(self) -> Setup:
+        """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
+        return setup_of_log(self.lines, self._given)
+
+    @cached_property
+    def errors(self) -> tuple[LoggedError, ...]:
+        """All exceptions in the order of the logs; the same one on many ranks, or many times, is one."""
+        return tuple(_merged(self.lines))
+
+    def errors_of(self, *types: str, says: Pattern | None = None) -> Iterator[LoggedError]:
+        """The exceptions of any of the types (all, where none is given) whose message matches ``says``."""
+        for error in self.errors:
+            if (not types or error.type in types) and (says is None or says.search(error.message)):
+                yield error
+
+    def find(self, pattern: Pattern) -> Found | None:
+        """The first line that matches and isn't mere advice, or None. A pattern never spans lines."""
+        return next(self.find_all(pattern), None)
+
+    def find_all(self, pattern: Pattern) -> Iterator[Found]:
+        """The lines that match and aren't mere advice, in order."""
+        position = 0
+        last = -1
+        while match := pattern.search_bytes(self._text, position):
+            index = bisect_right(self._starts, match.start()) - 1
+            position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
+            line = self.lines[index]
+            here = pattern.search(line.text)
+            if index != last and here is not None and not is_advice(line.text):
+                yield Found(line, here)
+            last = index
+            if position >= len(self._text):
+                return
+
+    def has(self, text: str) -> bool:
+        """True where some line has the literal, advice or not."""
+        return text.encode("utf-8", "replace") in self._text
+
+    def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
+        """The ranks on whose lines the pattern matches."""
+        return tuple(sorted({found.line.rank for found in self.find_all(pattern) if found.line.rank is not None}))
+
+    def lines_before(self, line: LogLine, count: int) -> Sequence[LogLine]:
+        """Up to ``count`` lines of the same log before a line."""
+        index = self._index[line.path, line.number]
+        return [other for other in self.lines[max(index - count, 0) : index] if other.path == line.path]
+
+    def lines_after(self, line: LogLine, count: int) -> Sequence[LogLine]:
+        """Up to ``count`` lines of the same log after a line."""
+        index = self._index[line.path, line.number]
+        return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
+
+    def passes(self, *fragments: str) -> bool:
+        """True where any exception's frames have one of the fragments in path, function or code."""
+        return any(error.passes(*fragments) for error in self.errors)
+
+    @cached_property
+    def _text(self) -> bytes:
+        return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts, position = [], 0
+        for line in self.lines:
+            starts.append(position)
+            position += len(line.text.encode("utf-8", "replace")) + 1
+        return starts
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, int], int]:
+        return {(line.path, line.number): index for index, line in enumerate(self.lines)}
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """A log that was read. ``dropped_bytes`` of what might matter found no room."""
+
+    path: str
+    bytes: int
+    lines: int
+    dropped_bytes: int = 0
+
+
+def span_of(line: LogLine) -> Span:
+    """A log's line as a finding's evidence."""
+    return Span(line.path, line.number, text=line.text.strip()[:400])
+
+
+def read_logs(
+    sources: Sequence[Source],
+    words: Iterable[str],
+    given: Setup,
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> FailureLog:
+    """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
+    from gonogo.evidence.log.error_file import lines_of_error_file
+
+    sieve = Sieve([*GENERIC_WORDS, *words])
+    room = max(ROOM // max(len(sources), 1), 1 << 14)
+    lines: list[LogLine] = []
+    facts = []
+    for source in sources:
+        size = 0
+
+        def count(more: int) -> None:
+            nonlocal size
+            size += more
+            on_bytes(more)
+
+        kept = sieve.keep(chunks(source, count), room)
+        own = cleaned(source.label, source.rank, kept.parts)
+        lines += lines_of_error_file(own) if source.is_error_file else own
+        facts.append(LogFacts(source.label, size, kept.lines, kept.dropped_bytes))
+    return FailureLog(lines, given, tuple(facts))
+
+
+def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
+    channels: dict[tuple[str, int | None, str | None], list[LogLine]] = defaultdict(list)
+    for line in lines:
+        channels[line.path, line.rank, line.node].append(line)
+    order = {(line.path, line.number): index for index, line in reversed(list(enumerate(lines)))}
+    raised = [one for channel in channels.values() for one in raised_in(channel)]
+    raised.sort(key=lambda one: order[one.at.path, one.at.number])
+    same: dict[tuple[object, ...], list[Raised]] = {}
+    for one in raised:
+        key = _identity(one)
+        if key in same or len(same) < MOST_ERRORS:
+            same.setdefault(key, []).append(one)
+    for group in same.values():
+        first = max(group[:8], key=lambda one: bool(one.frames))
+        ranks = tuple(sorted({one.at.rank for one in group if one.at.rank is not None}))
+        yield LoggedError(first, role_of(first), ranks, len(group))
+
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _identity(raised: Raised) -> tuple[object, ...]:
+    """The same for one exception on several ranks: addresses, devices and sizes may differ."""
+    message = _NUMBERS.sub("#", raised.message.partition("\n")[0])[:300]
+    return raised.qualified, message

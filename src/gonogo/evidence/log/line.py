@@ -1,0 +1,134 @@
+"""A log's line as the program wrote it: decoded, without colours and the prefixes that launchers and clusters put before it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gonogo.evidence.log.sieve import Part
+
+LONGEST = 8192
+"""Characters of a line that are looked at; of a progress bar's line, of its last state."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line. ``number`` counts from 1 in the log ``path``; ``rank`` and ``node`` are what its prefix says, or None."""
+
+    path: str
+    number: int
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    time: float | None = None
+    """Seconds since 1970, by the clock of the machine that wrote it; None where the line doesn't say."""
+
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+# What says its rank by itself, wherever it stands.
+_RANKED = re.compile(
+    r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
+    r"|\[(\d{1,5})\]: ?"
+    r"|\((?:RayTrainWorker|TrainWorker|RankZeroActor|\w+) pid=\d+(?:, ip=[\d.]+)?(?:, rank=(\d{1,5}))?\) ?"
+)
+_STAMPED = re.compile(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
+_BRACKETED_TIME = re.compile(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
+_CONTAINER = re.compile(r"[\w.-]{1,63} +\| ?|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)")
+# What may as well be the program's own words: believed where most of a log's lines start so.
+_SRUN = re.compile(r" {0,4}(\d{1,5}): ?")
+_NODE = re.compile(r"([A-Za-z][\w.-]{0,62}): ?")
+_TIME_INSIDE = re.compile(rf"\[?({_ISO})")
+
+
+def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
+    """The lines of a log's kept parts. ``rank`` is that of the whole log, where its name says so."""
+    raw: list[tuple[int, str]] = []
+    for part in parts:
+        pieces = part.data.split(b"\n")
+        if pieces and not pieces[-1]:
+            pieces.pop()
+        for offset, piece in enumerate(pieces):
+            raw += [(part.line + offset, text) for text in _texts(piece)]
+    ambiguous = _ambiguous_prefix([text for _, text in raw])
+    return [_line(path, number, text, rank, ambiguous) for number, text in raw]
+
+
+def _texts(piece: bytes) -> list[str]:
+    """The states that a line went through by carriage returns, without those that a progress bar merely passed."""
+    text = _ESCAPES.sub("", decoded(piece))
+    states = [_CONTROL.sub("", state) for state in text.split("\r")]
+    states = [state for state in states if state.strip()]
+    if not states:
+        return [""]
+    if len(states) > 2:
+        states = [state for state in states[:-1] if "Error" in state or "Traceback" in state][:50] + states[-1:]
+    return [state[:LONGEST].rstrip() for state in states]
+
+
+def decoded(data: bytes) -> str:
+    """Text in UTF-8, or in what Chinese consoles write (GB18030), or as it can be read."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode("gb18030")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
+def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
+    """``srun --label``'s or pdsh's prefix, where most lines bear it and it isn't one word for all."""
+    full = [text for text in texts if text.strip()]
+    if len(full) < 4:
+        return None
+    if sum(bool(_SRUN.match(text)) for text in full) > 0.8 * len(full):
+        return _SRUN
+    nodes = Counter(found.group(1) for text in full if (found := _NODE.match(text)))
+    names = [name for name in nodes if re.search(r"\d", name) and not name.endswith(("Error", "Exception"))]
+    if sum(nodes[name] for name in names) > 0.8 * len(full):
+        return _NODE
+    return None
+
+
+def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pattern[str] | None) -> LogLine:
+    node: str | None = None
+    time: float | None = None
+    if ambiguous is not None and (found := ambiguous.match(text)):
+        if ambiguous is _SRUN:
+            rank = int(found.group(1))
+        else:
+            node = found.group(1)
+        text = text[found.end() :]
+    for _ in range(4):
+        if found := _RANKED.match(text):
+            said = next((group for group in found.groups() if group), None)
+            rank = int(said) if said else rank
+        elif found := _STAMPED.match(text) or _BRACKETED_TIME.match(text):
+            time = _seconds(next(group for group in found.groups() if group))
+        else:
+            found = _CONTAINER.match(text)
+        if not found or found.end() == 0:
+            break
+        text = text[found.end() :]
+    if time is None and (found := _TIME_INSIDE.match(text)):
+        time = _seconds(found.group(1))
+    return LogLine(path, number, text, rank, node, time)
+
+
+def _seconds(stamp: str) -> float | None:
+    whole, _, rest = stamp.replace("T", " ").replace(",", ".").partition(".")
+    digits = re.match(r"\d+", rest)
+    try:
+        moment = datetime.strptime(whole[:19], "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return moment.timestamp() + (float(f"0.{digits.group()}") if digits else 0.0)

@@ -1,0 +1,58 @@
+"""Root or cascade: what a line or an exception is in the course of a failure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gonogo.evidence.log.traceback import Raised
+from gonogo.evidence.patterns import Pattern
+
+
+class Role(str, Enum):
+    """An event's part: what failed first, what fell over because of it, mere advice, or the clearing up."""
+
+    ROOT = "root"
+    CASCADE = "cascade"
+    ADVICE = "advice"
+    TEARDOWN = "teardown"
+
+
+_ADVICE = Pattern(
+    r"CUDA kernel errors might be asynchronously|For debugging consider passing CUDA_LAUNCH_BLOCKING|Compile with .?TORCH_USE_CUDA_DSA"
+    r"|If reserved (?:but unallocated )?memory is|See documentation for Memory Management|(?:please )?try running with NCCL_DEBUG=INFO"
+    r"|To enable traceback please see|TORCHELASTIC_ERROR_FILE|^\s*error_file: <N/A>|You can (?:try|set|use)\b"
+    r"|[Cc]onsider (?:using|setting|passing|adding)|wandb: (?:You can|Find logs|Run `)|^\s*hint:|Set the environment variable"
+)
+_TEARDOWN = Pattern(
+    r"leaked (?:semaphore|shared_memory)|destroy_process_group\(\) was not called|Sending process \d+ closing signal"
+    r"|Killing subprocess|process group has NOT been destroyed|Exception ignored in|sys\.meta_path is None, Python is likely shutting down"
+)
+_CASCADE_TYPES = frozenset(
+    "ChildFailedError SignalException CalledProcessError BrokenPipeError ConnectionResetError ProcessRaisedException "
+    "ProcessExitedException RendezvousConnectionError DistNetworkError KeyboardInterrupt".split()
+)
+_CASCADE = Pattern(
+    r"Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe|NCCL communicator was aborted"
+    r"|Some NCCL operations have failed or timed out|collective operation timeout|[Ss]ocket [Tt]imeout"
+    r"|remote process exited or there was a network error|[Pp]roduced by a peer|To avoid data inconsistency, we are taking the entire process down"
+    r"|failed to recv, got 0 bytes|recvValue failed|unhandled system error"
+)
+
+
+def is_advice(text: str) -> bool:
+    """True for a line that only suggests: it can never be a cause."""
+    return _ADVICE.search(text) is not None
+
+
+def is_teardown(text: str) -> bool:
+    """True for a line that a dying process leaves behind."""
+    return _TEARDOWN.search(text) is not None
+
+
+def role_of(raised: Raised) -> Role:
+    """What an exception is in the course of the failure, by its type and words alone."""
+    if raised.type in _CASCADE_TYPES or _CASCADE.search(raised.message):
+        return Role.CASCADE
+    if is_teardown(raised.at.text):
+        return Role.TEARDOWN
+    return Role.ROOT

@@ -1,0 +1,214 @@
+"""Open what the user points at (a log, many, a folder, stdin; plain or compressed; any encoding) as streams of bytes."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import errno
+import gzip
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from gonogo.errors import UserError
+from gonogo.finding import Skipped, Text
+
+CHUNK = 1 << 22
+"""Bytes read at a time."""
+
+STDIN = "-"
+
+# What a run's folder holds beside its logs: weights, data and pictures, which may be terabytes.
+_NO_LOG = frozenset(
+    ".safetensors .pt .pth .bin .ckpt .onnx .gguf .npy .npz .arrow .parquet .h5 .tfrecord .jsonl .csv .tsv .zip .tar .png "
+    ".jpg .jpeg .gif .webp .svg .pdf .mp3 .mp4 .wav .flac .so .o .pyc .py .ipynb .html .whl .db .sqlite .lock .model "
+    ".cu .cpp .c .h .wandb".split()
+)
+_ERROR_FILE = "error.json"
+# A folder's JSON and YAML files are configurations, but for the error file that torchrun writes for each rank.
+_CONFIGURATION = frozenset((".json", ".yaml", ".yml", ".toml"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One log. ``label`` is its path as the report names it; ``rank`` what its name says of its rank, or None."""
+
+    label: str
+    open: Callable[[], BinaryIO]
+    rank: int | None = None
+    is_error_file: bool = False
+
+
+def sources(arguments: list[str]) -> tuple[list[Source], list[Skipped]]:
+    """The logs behind the arguments, in their order; a folder's in natural order, with what was passed over in it.
+
+    Raises UserError for a path that is not there, can't be read, or is neither a file nor a folder.
+    """
+    found: list[Source] = []
+    skipped: list[Skipped] = []
+    for argument in arguments:
+        if argument == STDIN:
+            found.append(Source("<stdin>", lambda: sys.stdin.buffer))
+            continue
+        path = Path(argument)
+        try:
+            if path.is_dir():
+                inside, passed_over = _in_folder(path)
+                found += inside
+                skipped += passed_over
+                continue
+            with path.open("rb"):
+                pass
+        except OSError as error:
+            raise UserError(_unreadable(argument, error)) from None
+        found.append(_file(path))
+    return found, skipped
+
+
+def _unreadable(path: str, error: OSError) -> Text:
+    if error.errno == errno.ENOENT:
+        return Text(
+            "{path}: no such log; give a log file, a folder of logs, or - for standard input",
+            "{path}：没有这个日志；请给出日志文件、日志目录，或用 - 表示标准输入",
+        ).format(path=path)
+    return Text(
+        "{path}: cannot be read ({why}); make it readable, or copy it somewhere you may read",
+        "{path}：无法读取（{why}）；请修改权限，或复制到可读的位置",
+    ).format(path=path, why=error.strerror or error)
+
+
+def _file(path: Path) -> Source:
+    return Source(str(path), lambda: path.open("rb"), rank_of_name(path), path.name == _ERROR_FILE)
+
+
+def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
+    found, other, closed = [], 0, []
+    for root, folders, names in os.walk(folder):
+        folders.sort(key=_natural)
+        for name in sorted(names, key=_natural):
+            path = Path(root, name)
+            suffix = path.suffix.lower()
+            if not path.is_file() or suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE):
+                other += 1
+            elif not os.access(path, os.R_OK):
+                closed.append(str(path))
+            else:
+                found.append(_file(path))
+    skipped = []
+    if other:
+        what = Text("{count} files in {folder}", "{folder} 中的 {count} 个文件").format(count=other, folder=folder)
+        skipped.append(Skipped(what, Text("by their names they are no logs", "从文件名看不是日志")))
+    if closed:
+        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), Text("not readable", "没有读取权限")))
+    return found, skipped
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d{1,18})", name)]
+
+
+_RANK_IN_NAME = re.compile(
+    r"(?:^|[._-])(?:global_?)?(?:rank|worker|proc|process)[._-]?(\d{1,5})(?=[._-]|$)", re.IGNORECASE
+)
+
+
+def rank_of_name(path: Path) -> int | None:
+    """The rank that a log's name gives: ``rank3.log``, or torchrun's ``attempt_0/3/stderr.log`` (a local rank)."""
+    if named := _RANK_IN_NAME.search(path.name):
+        return int(named.group(1))
+    parents = path.parts[-3:-1]
+    if len(parents) == 2 and parents[0].startswith("attempt_") and parents[1].isdigit() and len(parents[1]) < 6:
+        return int(parents[1])
+    return None
+
+
+def chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    """The log's bytes, decompressed, and UTF-16 turned into UTF-8; ``on_bytes`` is told how many came out.
+
+    What ends early (a compressed file that was cut, a disk that fails) ends the stream: what was read counts.
+    """
+    try:
+        with source.open() as raw:
+            for chunk in _as_utf8(_decompressed(raw)):
+                on_bytes(len(chunk))
+                yield chunk
+    except (OSError, EOFError, lzma.LZMAError, zlib.error):
+        return
+
+
+def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
+    first = _read(raw)
+    if first.startswith(b"\x1f\x8b"):
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, _Rejoined(first, raw))))
+    elif first.startswith(b"BZh"):
+        stream = cast(BinaryIO, bz2.BZ2File(cast(BinaryIO, _Rejoined(first, raw))))
+    elif first.startswith(b"\xfd7zXZ\x00"):
+        stream = cast(BinaryIO, lzma.LZMAFile(cast(BinaryIO, _Rejoined(first, raw))))
+    else:
+        if first:
+            yield first
+        stream = raw
+    while chunk := _read(stream):
+        yield chunk
+
+
+def _read(stream: BinaryIO) -> bytes:
+    """What there is, up to a chunk: a pipe's bytes are taken as they come."""
+    read1 = getattr(stream, "read1", None)
+    return cast(bytes, read1(CHUNK) if read1 is not None else stream.read(CHUNK))
+
+
+class _Rejoined:
+    """A stream whose first bytes were looked at."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first, self._rest = first, rest
+
+    def read(self, size: int = -1) -> bytes:
+        if self._first:
+            taken = self._first if size < 0 else self._first[:size]
+            self._first = self._first[len(taken) :]
+            return taken
+        return self._rest.read(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+
+def _as_utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(stream, b"")
+    name = _utf16(first)
+    if name is None:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from stream
+        return
+    decoder = codecs.getincrementaldecoder(name)(errors="replace")
+    yield decoder.decode(first).removeprefix("\ufeff").encode("utf-8", "replace")
+    for chunk in stream:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+
+
+def _utf16(first: bytes) -> str | None:
+    """The encoding of a log that PowerShell's ``>`` or ``Tee-Object`` wrote, else None."""
+    if first.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16-le"
+    if first.startswith(codecs.BOM_UTF16_BE):
+        return "utf-16-be"
+    sample = first[:4096]
+    if len(sample) > 8 and sample.count(0) > len(sample) // 3:
+        odd = sample[1::2].count(0)
+        return "utf-16-le" if odd > sample[::2].count(0) else "utf-16-be"
+    return None

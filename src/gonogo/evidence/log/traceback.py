@@ -1,0 +1,202 @@
+"""Python's tracebacks, read out of one rank's lines: plain, Rich's boxes, IPython's; chained, grouped, cut, repeated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gonogo.evidence.log.line import LogLine
+
+
+@dataclass(frozen=True)
+class LogFrame:
+    """A frame, outermost first in a traceback. ``line`` is 0 and ``function`` empty where the log doesn't say."""
+
+    path: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines."""
+
+    qualified: str
+    message: str
+    frames: tuple[LogFrame, ...]
+    at: LogLine
+    cause: Raised | None = None
+    """The exception that this one was raised from, or while handling."""
+
+    @property
+    def type(self) -> str:
+        """The exception's type without its module."""
+        return self.qualified.rpartition(".")[2]
+
+
+_HEADER = re.compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
+_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300}))?')
+_IPYTHON = re.compile(
+    r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In\[\d+\]|Input In \[\d+\])(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?,? in "
+    r"(?P<function>[\w.<>]{1,200})\("
+)
+_BOX = re.compile(r"^\s*│\s?(.*?)\s*│?\s*$")
+_BOX_FRAME = re.compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
+_BOX_CODE = re.compile(r"^(?:❱|>)\s*\d+\s(.*)$")
+_BOX_END = re.compile(r"^\s*╰─")
+_ARROW_CODE = re.compile(r"^-+> \d+ (.*)$")
+_MARKERS = re.compile(r"^[\s~^|]+$")
+_GROUP = re.compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
+_NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
+_FINAL = re.compile(rf"^({_NAME})(?::(?: (.*))?)?$")
+_SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
+_BARE = re.compile(
+    rf"^(?:E +)?((?:[A-Za-z_]\w{{0,80}}\.){{0,8}}[A-Z]\w{{0,80}}{_SUFFIX}|SystemExit|StopIteration)(?::(?: ?(.*))?)?$"
+)
+_INLINE = re.compile(
+    rf"(?:^|[\s\]:|\"'(])((?:[A-Za-z_]\w{{0,80}}\.){{0,8}}[A-Z]\w{{0,80}}(?:Error|Exception)): ?(\S.*)$"
+)
+_CHAIN = re.compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
+_NEW = re.compile(
+    r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:|^\s*\d{1,3}%\||^╭"
+    r'|^\s*File "|^During handling|^The above exception|^-{20,}$|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL'
+)
+_LONGEST_MESSAGE = 40
+_PATIENCE = 120
+"""Lines of others that may stand between a traceback's own."""
+
+
+@dataclass
+class _Open:
+    """A traceback whose last line has not come yet."""
+
+    frames: list[LogFrame] = field(default_factory=list)
+    strange: int = 0
+    wrapped: str = ""
+    """The first part of a path that Rich broke over two lines."""
+
+
+def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
+    """The exceptions in one rank's lines, in their order: also those without a traceback, and those cut short."""
+    reader = _Reader()
+    for line in lines:
+        yield from reader.read(line)
+    yield from reader.finish()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._open: _Open | None = None
+        self._last: Raised | None = None
+        self._chained = False
+        self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
+
+    def read(self, line: LogLine) -> Iterator[Raised]:
+        text = line.text
+        if grouped := _GROUP.match(text):
+            text = text[grouped.end() :]
+        if self._message is not None:
+            if self._goes_on(text):
+                self._message[1].append(text)
+                return
+            yield self._built()
+        if not text.strip():
+            return
+        if _CHAIN.match(text):
+            self._chained = True
+        elif _HEADER.search(text):
+            if self._open is None or self._open.frames:
+                self._open = _Open()
+        elif not self._is_frame(text):
+            self._look_for_end(text, line)
+
+    def finish(self) -> Iterator[Raised]:
+        """What stands open when the log ends. A traceback without its last line tells of no exception."""
+        if self._message is not None:
+            yield self._built()
+
+    def _goes_on(self, text: str) -> bool:
+        assert self._message is not None
+        if not text.strip() or len(self._message[1]) >= _LONGEST_MESSAGE or _NEW.search(text):
+            return False
+        return text[0] in " \t" or not (_BARE.match(text) and self._message[1][0])
+
+    def _is_frame(self, text: str) -> bool:
+        """Takes a line that belongs to a traceback's body."""
+        if found := _FRAME.match(text):
+            self._frame(found.group(1), found.group(2), found.group(3) or "")
+            return True
+        if found := _IPYTHON.match(text):
+            self._frame(found["path"], found["a"] or found["b"] or "0", found["function"])
+            return True
+        if self._open is None:
+            return False
+        if _BOX_END.match(text):
+            return True
+        if (found := _BOX.match(text)) and "│" in text:
+            self._boxed(found.group(1))
+            return True
+        code = _ARROW_CODE.match(text)
+        if code or (text[0] in " \t" and self._open.frames):
+            if not _MARKERS.match(text):
+                self._code(code.group(1) if code else text)
+            return True
+        return False
+
+    def _boxed(self, inner: str) -> None:
+        assert self._open is not None
+        joined = self._open.wrapped + inner.strip()
+        if found := _BOX_FRAME.match(joined):
+            self._open.wrapped = ""
+            self._frame(found.group(1), found.group(2), found.group(3))
+        elif found := _BOX_CODE.match(inner.strip()):
+            self._code(found.group(1))
+        else:
+            self._open.wrapped = joined if inner.startswith("/") or self._open.wrapped.startswith("/") else ""
+            if len(self._open.wrapped) > 500:
+                self._open.wrapped = ""
+
+    def _frame(self, path: str, line: str, function: str) -> None:
+        if self._open is None:
+            self._open = _Open()
+        frame = LogFrame(path, int(line), function.strip())
+        frames = self._open.frames
+        # Ranks that write into one log without a prefix repeat each other's lines.
+        if not frames or (frames[-1].path, frames[-1].line, frames[-1].function) != (path, int(line), frame.function):
+            frames.append(frame)
+        self._open.strange = 0
+
+    def _code(self, text: str) -> None:
+        if self._open is not None and self._open.frames and not self._open.frames[-1].code:
+            last = self._open.frames[-1]
+            self._open.frames[-1] = LogFrame(last.path, last.line, last.function, text.strip())
+
+    def _look_for_end(self, text: str, line: LogLine) -> None:
+        stripped = text.strip()
+        if self._open is not None:
+            if found := _FINAL.match(stripped):
+                if found.group(2) is not None or self._open.frames:
+                    self._begin(found.group(1), found.group(2) or "", line)
+                    return
+            self._open.strange += 1
+            if self._open.strange > _PATIENCE:
+                self._open = None
+        if found := _BARE.match(stripped) or _INLINE.search(stripped):
+            if found.group(1).rpartition(".")[2] != "FutureWarning":
+                self._begin(found.group(1), found.group(2) or "", line)
+
+    def _begin(self, qualified: str, message: str, line: LogLine) -> None:
+        frames = tuple(self._open.frames) if self._open is not None else ()
+        self._open = None
+        self._message = (qualified, [message], frames, line)
+
+    def _built(self) -> Raised:
+        assert self._message is not None
+        qualified, message, frames, at = self._message
+        self._message = None
+        cause = self._last if self._chained else None
+        self._chained = False
+        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause)
+        return self._last

@@ -1,0 +1,83 @@
+"""Patterns for text that others wrote: RE2, whose time is linear in the text whatever the pattern, so no log can hang it.
+
+A pattern is compiled when it is first used: a hundred hazards hold several hundred of them, and one log meets few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Protocol
+
+
+class Match(Protocol):
+    """What a search found; the interface of ``re.Match`` that gonogo uses."""
+
+    def group(self, *groups: int | str) -> Any:
+        """The text of a group (None where it took no part)."""
+
+    def groups(self) -> tuple[str | None, ...]:
+        """The texts of all groups."""
+
+    def groupdict(self) -> dict[str, str | None]:
+        """The texts of the named groups."""
+
+    def start(self, group: int = 0) -> int:
+        """Where a group starts."""
+
+    def end(self, group: int = 0) -> int:
+        """Where a group ends."""
+
+
+class Pattern:
+    """A regular expression in RE2's syntax (no look-around, no back-references), compiled at first use.
+
+    ``text`` is written as for :mod:`re`; ``(?i)`` at its start makes it blind to case. ``^`` and ``$`` are a line's
+    start and end, and ``.`` stops there.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+    @cached_property
+    def _compiled(self) -> Any:
+        import re2
+
+        options = re2.Options()
+        options.log_errors = False
+        return re2.compile(f"(?m){self.text}", options)
+
+    def search(self, text: str, start: int = 0) -> Match | None:
+        """The first place in the text that matches, or None."""
+        found: Match | None = self._compiled.search(text, start)
+        return found
+
+    @cached_property
+    def _compiled_for_bytes(self) -> Any:
+        import re2
+
+        options = re2.Options()
+        options.log_errors = False
+        return re2.compile(f"(?m){self.text}".encode(), options)
+
+    def search_bytes(self, data: bytes, start: int = 0) -> Match | None:
+        """The first place in UTF-8 that matches, or None; groups and offsets are in bytes."""
+        found: Match | None = self._compiled_for_bytes.search(data, start)
+        return found
+
+    def match(self, text: str) -> Match | None:
+        """A match at the text's start, or None."""
+        found: Match | None = self._compiled.match(text)
+        return found
+
+    def finditer(self, text: str) -> Iterator[Match]:
+        """All matches that don't overlap."""
+        return iter(self._compiled.finditer(text))
+
+    def sub(self, replacement: str, text: str) -> str:
+        """The text with each match replaced."""
+        replaced: str = self._compiled.sub(replacement, text)
+        return replaced

@@ -1,0 +1,171 @@
+"""What is known of a run's setup beside its log: versions, DeepSpeed config, launch command, script; from files or the log.
+
+Everything may be unknown: what isn't told is None, and a hazard that needs it says how sure it is without.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+
+LARGEST_FILE = 8 << 20
+"""Bytes of a file given beside the log; what is larger is no config, script or launch command."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Facts of the setup. The texts are as written; ``launch`` joins the launch file and commands met in the log."""
+
+    version_texts: Mapping[str, str] = field(default_factory=dict)
+    """Package (canonical name) to version, as told: "0.14.2", "0.14.*", "2.1.0+cu118"."""
+    deepspeed_config: Mapping[str, Any] | None = None
+    deepspeed_config_text: str = ""
+    launch: str = ""
+    script: str = ""
+
+    def version(self, package: str) -> Version | None:
+        """The version of a package, or None where it isn't told or is no exact version."""
+        try:
+            return Version(self.version_texts[canonicalize_name(package)])
+        except (KeyError, InvalidVersion):
+            return None
+
+    def release(self, package: str) -> tuple[int, ...] | None:
+        """A package's version as numbers, as far as told: (0, 14) for "0.14.*"; None where it isn't told."""
+        told = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonicalize_name(package), ""))
+        return tuple(int(part) for part in told.group(1).split(".")) if told else None
+
+    def config(self, *keys: str) -> Any:
+        """A value of the DeepSpeed config, or None: ``config("zero_optimization", "stage")``."""
+        value: Any = self.deepspeed_config
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    @property
+    def zero_stage(self) -> int | None:
+        """ZeRO's stage by the config, or by what the launch command says; None where neither tells."""
+        stage = self.config("zero_optimization", "stage")
+        if isinstance(stage, int) and not isinstance(stage, bool):
+            return stage
+        text = f"{self.deepspeed_config_text}\n{self.launch}"
+        told = re.search(r"""["']?(?:zero_stage|stage)["']?\s*[:=]\s*["']?([0-3])\b""", text) or re.search(
+            r"(?i)(?:zero|ds_z|z|stage)[-_]?([0-3])(?![0-9])[\w-]*(?:\.json|\b)", self.launch
+        )
+        return int(told.group(1)) if told else None
+
+    def offloads(self, what: str) -> bool | None:
+        """True where the config offloads ``"optimizer"`` or ``"param"`` to the CPU or NVMe; None where it isn't told."""
+        if self.deepspeed_config is None:
+            return True if f"offload_{what}" in self.deepspeed_config_text else None
+        device = self.config("zero_optimization", f"offload_{what}", "device")
+        legacy = self.config("zero_optimization", "cpu_offload" if what == "optimizer" else "cpu_offload_params")
+        return device in ("cpu", "nvme") or legacy is True
+
+    @property
+    def launcher(self) -> str | None:
+        """``"deepspeed"``, ``"torchrun"``, ``"accelerate"``, ``"swift"``, ``"llamafactory"``, ``"python"`` …, or None."""
+        for name, pattern in _LAUNCHERS:
+            if pattern.search(self.launch):
+                return name
+        return None
+
+    @property
+    def processes(self) -> int | None:
+        """Processes a node by the launch command, where it gives a number."""
+        told = re.search(
+            r"(?:--nproc[-_]per[-_]node|--num[-_]gpus|--num[-_]processes|NPROC_PER_NODE|--nproc)[= ]+(\d{1,5})\b",
+            self.launch,
+        )
+        return int(told.group(1)) if told else None
+
+    def mentions(self, pattern: str) -> bool:
+        """True where the launch command, the script or the config has the pattern (of :mod:`re`; the texts are the user's)."""
+        return any(re.search(pattern, text) for text in (self.launch, self.script, self.deepspeed_config_text) if text)
+
+
+_LAUNCHERS = tuple(
+    (name, re.compile(pattern, re.MULTILINE))
+    for name, pattern in (
+        ("torchrun", r"\btorchrun\b|torch\.distributed\.(?:run|launch)|\bFORCE_TORCHRUN\b"),
+        ("accelerate", r"\baccelerate(?:-launch| launch)|accelerate\.commands\.launch"),
+        ("deepspeed", r"(?:^|[\s;&|/])deepspeed(?:\s|$)(?!=)|deepspeed\.launcher"),
+        ("swift", r"\bswift (?:sft|pt|rlhf|dpo|infer|export)\b|swift/cli/"),
+        ("llamafactory", r"\bllamafactory-cli\b"),
+        ("slurm", r"\bsrun\b"),
+        ("python", r"(?:^|[\s;&|/])python[\d.]*\s+(?:-[um]\s+)*\S+"),
+    )
+)
+
+
+def read_setup(
+    deepspeed_config: Path | None = None,
+    launch: Path | None = None,
+    script: Path | None = None,
+    environment: Path | None = None,
+) -> Setup:
+    """The setup that files tell of. Raises UserError for a file that can't be read or isn't text, or broken JSON versions."""
+    config_text = _read(deepspeed_config, "--deepspeed-config")
+    return Setup(
+        version_texts=dict(_versions(environment, _read(environment, "--environment"))) if environment else {},
+        deepspeed_config=parsed_config(config_text),
+        deepspeed_config_text=config_text,
+        launch=_read(launch, "--launch"),
+        script=_read(script, "--script"),
+    )
+
+
+def _read(path: Path | None, option: str) -> str:
+    if path is None:
+        return ""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise OSError(0, "more than 8 MiB")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(
+            Text("can't read {option} {path}: {why}", "无法读取 {option} {path}：{why}").format(
+                option=option, path=path, why=why
+            )
+        ) from None
+
+
+def parsed_config(text: str) -> Mapping[str, Any] | None:
+    """A DeepSpeed config's JSON, or None where it is none (an excerpt, YAML): then its text is searched."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            content: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                Text("{path}: not valid JSON: {why}", "{path}：不是有效的 JSON：{why}").format(path=path, why=error)
+            ) from None
+        if isinstance(content, dict) and isinstance(content.get("packages"), (dict, list)):
+            content = content["packages"]
+        if isinstance(content, list):
+            content = {str(one.get("name")): one.get("version") for one in content if isinstance(one, dict)}
+        for name, version in content.items() if isinstance(content, dict) else ():
+            if isinstance(version, (str, int, float)) and not isinstance(version, bool):
+                yield canonicalize_name(str(name)), str(version)
+        return
+    for line in text.splitlines():
+        if pinned := re.match(r"\s*([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*={2,3}\s*([^\s;#,]+)", line):
+            yield canonicalize_name(pinned.group(1)), pinned.group(2)

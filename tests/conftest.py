@@ -1,0 +1,23 @@
+"""What every test starts from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# DeepSpeed's compiled operators, kept from one test run to the next.
+OPERATORS = Path(__file__).parents[1] / ".pytest_cache" / "torch_extensions"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep DeepSpeed's compiled operators apart from the user's own.
+
+    torch guards a build with a file named ``lock``, and waits for ever on one that a killed build left behind.
+    """
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(OPERATORS)
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist: the builds of its siblings may be under way
+        return
+    for lock in OPERATORS.glob("*/lock"):
+        lock.unlink()
