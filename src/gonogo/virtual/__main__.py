@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from gonogo.virtual.garbage import collect_seldom
+
 if __name__ == "__main__":
     # No real accelerator may be touched, whatever this machine has: hidden while torch is imported. What the program
     # itself is told stands in the environment again before it runs.
     _visible = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")}
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["ASCEND_RT_VISIBLE_DEVICES"] = ""
+    collect_seldom()
     from gonogo.virtual.worker import main
 
     for _name, _value in _visible.items():

@@ -12,6 +12,7 @@ from torch import nn
 
 from gonogo.virtual import foreach, private
 from gonogo.virtual.apart import Apart
+from gonogo.virtual.garbage import collect_as_usual
 from gonogo.virtual.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.modules import ModuleTracker, owns_storage
@@ -108,6 +109,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
     original = nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        collect_as_usual()
         if type(data) is torch.Tensor and data.device.type == "cpu" and not Apart.now:
             data = mode.virtualise(data)
         parameter = original(cls, data, requires_grad)

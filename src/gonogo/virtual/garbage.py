@@ -1,0 +1,23 @@
+"""Python's cycle collector while frameworks are imported: it would walk all that they make, again and again.
+
+From the first parameter on it works as in any program, since it frees tensors, and what it frees when is counted.
+"""
+
+from __future__ import annotations
+
+import gc
+
+_USUAL = gc.get_threshold()
+_WHILE_IMPORTING = (100_000, 50, 100)
+
+
+def collect_seldom() -> None:
+    """Have what is made from now on be walked seldom."""
+    gc.set_threshold(*_WHILE_IMPORTING)
+
+
+def collect_as_usual() -> None:
+    """What was imported stays, and is never walked again; the rest is, as often as usual. The first call counts."""
+    if gc.get_threshold() == _WHILE_IMPORTING:
+        gc.freeze()
+        gc.set_threshold(*_USUAL)
