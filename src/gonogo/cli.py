@@ -140,6 +140,120 @@ def rehearse(
         raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
 
 
+@app.command(epilog="Exit status: 0 nothing is wrong, 1 the cause is certain, 3 CANNOT-TELL, 2 unreadable input.")
+def diagnose(
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LOG...|-]", help="Logs, folders of logs (all ranks), or - for standard input."),
+    ] = None,
+    deepspeed_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The DeepSpeed JSON that the run had.")
+    ] = None,
+    launch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The command or shell script that launched it.")
+    ] = None,
+    script: Annotated[Path | None, typer.Option(metavar="FILE", help="The training script.")] = None,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Versions the run had: requirements, pip freeze, or JSON."),
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Explain a run that has died, from its logs: the root cause, the line that shows it, the cure.
+
+    For instance: gonogo diagnose logs/    or: tail -n 500 train.log | gonogo diagnose -
+
+    What is given beside the logs (config, launch command, script, versions) makes the answer surer.
+
+    训练挂了？从日志里找出根本原因、证据所在行和解决办法。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        import sys
+
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        if not logs:
+            if sys.stdin.isatty():
+                raise UserError(
+                    Text(
+                        "no log given: name a file or a folder, or pipe it in, as in: gonogo diagnose train.log",
+                        "没有给出日志：请指定文件或目录，或用管道传入，例如 gonogo diagnose train.log",
+                    )
+                )
+            logs = ["-"]
+        from gonogo.diagnose import diagnose as diagnose_logs
+        from gonogo.reading import reading_display
+
+        with reading_display(logs, language) as on_bytes:
+            report = diagnose_logs(
+                logs,
+                deepspeed_config=deepspeed_config,
+                launch=launch,
+                script=script,
+                environment=environment,
+                on_bytes=on_bytes,
+            )
+        publish(report, format_, output, language)
+        raise SystemExit(report.verdict.exit_status)
+
+
+@app.command()
+def explain(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A hazard's name, as reports and `gonogo hazards` say it.")
+    ],
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Print a hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it.
+
+    显示某个问题的说明：现象、原因、解决办法、何时安全、来源。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.explain import hazard_named, write_page
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish_text
+
+        known_format(format_)
+        check_writable(output)
+        hazard = hazard_named(name)
+        publish_text(lambda stream: write_page(stream, hazard, format_, language), output)
+
+
+@app.command()
+def hazards(
+    theme: Annotated[str | None, typer.Option(metavar="THEME", help="Only those of a theme: device, zero3 ...")] = None,
+    stage: Annotated[
+        str | None, typer.Option(metavar="rehearsal|log", help="Only those that can be met in a rehearsal or a log.")
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """List the hazards that gonogo knows.
+
+    列出 gonogo 认识的全部问题。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.explain import chosen_hazards, write_list
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish_text
+
+        known_format(format_)
+        check_writable(output)
+        chosen = chosen_hazards(theme, stage)
+        publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
+
+
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):

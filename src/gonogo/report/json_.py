@@ -35,6 +35,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         ],
         "notes": [text.in_language(language) for text in report.notes],
         **({"rehearsal": report.rehearsal} if report.rehearsal is not None else {}),
+        **({"log": report.log} if report.log is not None else {}),
     }
 
 
@@ -65,4 +66,5 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
             for fix in finding.fixes
         ],
         "sources": list(finding.sources),
+        "confirm": [text.in_language(language) for text in finding.confirm],
     }

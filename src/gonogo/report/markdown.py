@@ -80,6 +80,10 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     yield from (
         f"- **{word('help', language)}**{colon(language)}{_plain(step.in_language(language))}" for step in finding.cure
     )
+    yield from (
+        f"- **{word('confirm', language)}**{colon(language)}{_plain(text.in_language(language))}"
+        for text in finding.confirm
+    )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)
         yield from (

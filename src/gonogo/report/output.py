@@ -7,7 +7,9 @@ import io
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from gonogo.errors import UserError
 from gonogo.finding import Report, Text
@@ -35,11 +37,27 @@ def publish(report: Report, format_name: str, output: Path | None, language: str
     """Write the report to the file, or print it on stdout. Raises UserError where the file cannot be written."""
     if output is not None:
         _write_atomically(output, render(report, format_name, language))
+    else:
+        to_stdout(lambda stream: print_to(stream, report, format_name, language))
+
+
+def publish_text(write: Callable[[TextIO], object], output: Path | None) -> None:
+    """Write what ``write`` writes to the file, or on stdout. Raises UserError where the file cannot be written."""
+    if output is None:
+        to_stdout(write)
         return
+    buffer = io.StringIO()
+    write(buffer)
+    _write_atomically(output, buffer.getvalue())
+
+
+def to_stdout(write: Callable[[TextIO], object]) -> None:
+    """Let ``write`` write on stdout, whatever its encoding, and whether or not its reader stays to the end."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no Chinese still gets the figures
     try:
-        print_to(sys.stdout, report, format_name, language)
+        write(sys.stdout)
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Python flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,9 +26,16 @@ def print_report(report: Report, console: Console, language: str) -> None:
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
     _print_verdict(report, console, language)
-    for finding in report.findings:
+    # A log may admit many causes: the first is told in full, so that the answer fits a screen.
+    in_full = 1 if report.log is not None else len(report.findings)
+    for finding in report.findings[:in_full]:
         console.print()
         _print_finding(finding, console, language)
+    if others := report.findings[in_full:]:
+        console.print()
+        console.print(Styled(f"{word('others', language)}{colon(language).rstrip()}", style="bold"))
+        for finding in others:
+            _print_briefly(finding, console, language)
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
             console.print()
@@ -87,12 +94,25 @@ def _print_finding(finding: Finding, console: Console, language: str) -> None:
     lines.add_row(_label("cause", "bold", language), Styled(_say(finding.cause, language)))
     for step in finding.cure:
         lines.add_row(_label("help", "bold cyan", language), Styled(_say(step, language)))
+    for text in finding.confirm:
+        lines.add_row(_label("confirm", "bold", language), Styled(_say(text, language)))
     console.print(lines)
     for fix in finding.fixes:
         _print_fix(fix, console, language)
     for source in finding.sources:
         line = f"{word('source', language)}{colon(language)}{clean_line(source)}"
         console.print(Styled(line, style="dim"), soft_wrap=True)
+
+
+def _print_briefly(finding: Finding, console: Console, language: str) -> None:
+    certainty = word(finding.certainty.value, language)
+    place = f" ({clean_line(finding.spans[0].path)}:{finding.spans[0].line})" if finding.spans else ""
+    head = Styled.assemble((clean_line(finding.hazard), _OF_SEVERITY[finding.severity]), f" ({certainty})")
+    text = clean_line(finding.title.in_language(language))
+    console.print(Padding(head.append(f"{colon(language)}{text}{place}"), (0, 0, 0, 2)))
+    for confirm in finding.confirm[:1]:
+        said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
+        console.print(Padding(Styled(said, style="dim"), (0, 0, 0, 4)))
 
 
 def _label(name: str, style: str, language: str) -> Styled:
@@ -118,7 +138,8 @@ def _print_span(span: Span, console: Console, language: str, gutter: int, *, pri
     room = max(console.width - gutter - 3, 20)
     if before + width > room:  # show the part of a long line that the mark is under
         cut = max(start - room // 3, 0)
-        source, start, end = f"…{source[cut:]}", start - cut + 1, end - cut + 1
+        if cut:
+            source, start, end = f"…{source[cut:]}", start - cut + 1, end - cut + 1
         before = Styled(source[:start]).cell_len
         width = min(max(Styled(source[start:end]).cell_len, 1), room - before)
     console.print(bar)

@@ -13,6 +13,8 @@ WORDS: dict[str, Text] = {
     "possible": Text("possible", "可能"),
     "cause": Text("cause", "原因"),
     "help": Text("help", "解决办法"),
+    "confirm": Text("to make sure", "如何确认"),
+    "others": Text("Less likely", "可能性较小的"),
     "fix": Text("fix", "修改"),
     "safe": Text("safe", "可自动应用"),
     "unsafe": Text("apply only when asked", "需确认后应用"),
