@@ -1,7 +1,7 @@
 """Every hazard against its logs: ``tests/hazards/<name>/{bad,good}*.log``, found by glob.
 
 What was given beside a log stands beside it: ``bad.config.json``, ``bad.launch.sh``, ``bad.script.py``,
-``bad.versions.json``. A bad log's first finding is the hazard's; ``bad_possible…`` says by its name that it is not sure.
+``bad.versions.json``. A bad log's first finding is the hazard's; ``bad_possible…`` says by its name that it isn't sure.
 In a good log, which looks alike, the hazard claims nothing with confidence.
 """
 

@@ -1,4 +1,4 @@
-"""Patterns for text that others wrote: RE2, whose time is linear in the text whatever the pattern, so no log can hang it.
+"""Patterns for text that others wrote: RE2, whose time is linear in the text, so no log can hang it.
 
 A pattern is compiled when it is first used: a hundred hazards hold several hundred of them, and one log meets few.
 """

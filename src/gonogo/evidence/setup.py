@@ -1,4 +1,4 @@
-"""What is known of a run's setup beside its log: versions, DeepSpeed config, launch command, script; from files or the log.
+"""What is known of a run's setup: versions, DeepSpeed config, launch command, script; from files or its log.
 
 Everything may be unknown: what isn't told is None, and a hazard that needs it says how sure it is without.
 """
@@ -65,7 +65,7 @@ class Setup:
         return int(told.group(1)) if told else None
 
     def offloads(self, what: str) -> bool | None:
-        """True where the config offloads ``"optimizer"`` or ``"param"`` to the CPU or NVMe; None where it isn't told."""
+        """True where the config offloads ``"optimizer"`` or ``"param"`` to CPU or NVMe; None where it isn't told."""
         if self.deepspeed_config is None:
             return True if f"offload_{what}" in self.deepspeed_config_text else None
         device = self.config("zero_optimization", f"offload_{what}", "device")
@@ -74,7 +74,7 @@ class Setup:
 
     @property
     def launcher(self) -> str | None:
-        """``"deepspeed"``, ``"torchrun"``, ``"accelerate"``, ``"swift"``, ``"llamafactory"``, ``"python"`` …, or None."""
+        """``"deepspeed"``, ``"torchrun"``, ``"accelerate"``, ``"swift"``, ``"llamafactory"`` …, or None."""
         for name, pattern in _LAUNCHERS:
             if pattern.search(self.launch):
                 return name
@@ -90,7 +90,7 @@ class Setup:
         return int(told.group(1)) if told else None
 
     def mentions(self, pattern: str) -> bool:
-        """True where the launch command, the script or the config has the pattern (of :mod:`re`; the texts are the user's)."""
+        """True where the launch command, the script or the config has the pattern (of :mod:`re`: the user's texts)."""
         return any(re.search(pattern, text) for text in (self.launch, self.script, self.deepspeed_config_text) if text)
 
 
@@ -114,7 +114,7 @@ def read_setup(
     script: Path | None = None,
     environment: Path | None = None,
 ) -> Setup:
-    """The setup that files tell of. Raises UserError for a file that can't be read or isn't text, or broken JSON versions."""
+    """The setup that files tell of. Raises UserError for a file that can't be read, isn't text, or is broken JSON."""
     config_text = _read(deepspeed_config, "--deepspeed-config")
     return Setup(
         version_texts=dict(_versions(environment, _read(environment, "--environment"))) if environment else {},

@@ -14,7 +14,10 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 
 _VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}[\w.+]*)"
-_KNOWN = r"torch|pytorch|deepspeed|transformers|accelerate|peft|trl|bitsandbytes|flash[-_]attn|ms[-_]swift|llamafactory|torch[-_]npu|cuda|nccl"
+_KNOWN = (
+    r"torch|pytorch|deepspeed|transformers|accelerate|peft|trl|bitsandbytes|flash[-_]attn|ms[-_]swift|llamafactory"
+    r"|torch[-_]npu|cuda|nccl"
+)
 _BANNERS = (
     re.compile(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
     re.compile(rf"(?i)^\s*[-•*]?\s*[`'\"]?({_KNOWN})[`'\"]?(?: version)?\s*(?:==|[:=]|\.{{3,}})\s*[`'\"]?{_VERSION}"),
@@ -25,11 +28,12 @@ _BANNERS = (
 )
 _ALIASES = {"pytorch": "torch"}
 _COMMAND = re.compile(
-    r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|llamafactory-cli train|"
-    r"python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).{0,2000})"
+    r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|"
+    r"llamafactory-cli train|python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).{0,2000})"
 )
 _LAUNCHER_SAYS = re.compile(
-    r"\[launch\.py:\d+|deepspeed/launcher/|\bcmd = \[?'?.{0,80}deepspeed|torch/distributed/(?:run|launch)\.py|accelerate/commands/launch\.py"
+    r"\[launch\.py:\d+|deepspeed/launcher/|\bcmd = \[?'?.{0,80}deepspeed|torch/distributed/(?:run|launch)\.py"
+    r"|accelerate/commands/launch\.py"
 )
 _JSON_STARTS = re.compile(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
 _LONGEST_CONFIG = 400

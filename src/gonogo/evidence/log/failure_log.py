@@ -26,9 +26,10 @@ MOST_ERRORS = 400
 
 GENERIC_WORDS = (
     "Traceback (most recent call last)", "─ Traceback", '  File "', "Error", "Exception", "error:", "ERROR", "fatal",
-    "FAILED", "Killed", "killed", "oom-kill", "Out of memory", "out of memory", "exitcode", "return code", "Signal ", "SIG",
-    "signal", "Watchdog", "watchdog", "Segmentation fault", "Bus error", "core dumped", "terminate called", "NCCL WARN",
-    "No space left", "Failed", "failed", "cannot", "Cannot", "unsupported", "not supported", "timed out", "timeout",
+    "FAILED", "Killed", "killed", "oom-kill", "Out of memory", "out of memory", "exitcode", "return code", "Signal ",
+    "SIG", "signal", "Watchdog", "watchdog", "Segmentation fault", "Bus error", "core dumped", "terminate called",
+    "NCCL WARN", "No space left", "Failed", "failed", "cannot", "Cannot", "unsupported", "not supported", "timed out",
+    "timeout",
 )  # fmt: skip
 """What speaks of failure whatever the hazard; a hazard adds its own by ``log_words``."""
 
@@ -54,7 +55,7 @@ class LoggedError:
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty where the log shows none. Frames of exceptions that led to this one are not among them."""
+        """Outermost first; empty where the log shows none. Frames of exceptions that led here are not among them."""
         return self.raised.frames
 
     @property

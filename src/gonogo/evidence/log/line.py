@@ -1,4 +1,4 @@
-"""A log's line as the program wrote it: decoded, without colours and the prefixes that launchers and clusters put before it."""
+"""A log's line as the program wrote it: decoded, without colours and the prefixes of launchers and clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST = 8192
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line. ``number`` counts from 1 in the log ``path``; ``rank`` and ``node`` are what its prefix says, or None."""
+    """One line; ``number`` counts from 1 in the log ``path``. ``rank`` and ``node`` are as its prefix says, or None."""
 
     path: str
     number: int
@@ -28,7 +28,8 @@ class LogLine:
 
 
 _ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 

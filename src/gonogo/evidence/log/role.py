@@ -18,23 +18,37 @@ class Role(str, Enum):
 
 
 _ADVICE = Pattern(
-    r"CUDA kernel errors might be asynchronously|For debugging consider passing CUDA_LAUNCH_BLOCKING|Compile with .?TORCH_USE_CUDA_DSA"
-    r"|If reserved (?:but unallocated )?memory is|See documentation for Memory Management|(?:please )?try running with NCCL_DEBUG=INFO"
+    r"CUDA kernel errors might be asynchronously|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with .?TORCH_USE_CUDA_DSA|If reserved (?:but unallocated )?memory is"
+    r"|See documentation for Memory Management|(?:please )?try running with NCCL_DEBUG=INFO"
     r"|To enable traceback please see|TORCHELASTIC_ERROR_FILE|^\s*error_file: <N/A>|You can (?:try|set|use)\b"
-    r"|[Cc]onsider (?:using|setting|passing|adding)|wandb: (?:You can|Find logs|Run `)|^\s*hint:|Set the environment variable"
+    r"|[Cc]onsider (?:using|setting|passing|adding)|wandb: (?:You can|Find logs|Run `)|^\s*hint:"
+    r"|Set the environment variable"
 )
 _TEARDOWN = Pattern(
     r"leaked (?:semaphore|shared_memory)|destroy_process_group\(\) was not called|Sending process \d+ closing signal"
-    r"|Killing subprocess|process group has NOT been destroyed|Exception ignored in|sys\.meta_path is None, Python is likely shutting down"
+    r"|Killing subprocess|process group has NOT been destroyed|Exception ignored in"
+    r"|sys\.meta_path is None, Python is likely shutting down"
 )
 _CASCADE_TYPES = frozenset(
-    "ChildFailedError SignalException CalledProcessError BrokenPipeError ConnectionResetError ProcessRaisedException "
-    "ProcessExitedException RendezvousConnectionError DistNetworkError KeyboardInterrupt".split()
+    (
+        "ChildFailedError",
+        "SignalException",
+        "CalledProcessError",
+        "BrokenPipeError",
+        "ConnectionResetError",
+        "ProcessRaisedException",
+        "ProcessExitedException",
+        "RendezvousConnectionError",
+        "DistNetworkError",
+        "KeyboardInterrupt",
+    )
 )
 _CASCADE = Pattern(
     r"Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe|NCCL communicator was aborted"
     r"|Some NCCL operations have failed or timed out|collective operation timeout|[Ss]ocket [Tt]imeout"
-    r"|remote process exited or there was a network error|[Pp]roduced by a peer|To avoid data inconsistency, we are taking the entire process down"
+    r"|remote process exited or there was a network error|[Pp]roduced by a peer"
+    r"|To avoid data inconsistency, we are taking the entire process down"
     r"|failed to recv, got 0 bytes|recvValue failed|unhandled system error"
 )
 

@@ -18,7 +18,7 @@ AFTER = 1 << 13
 WHOLE = 1 << 20
 """A log of at most so many bytes is kept whole, where there is room for it."""
 LONGEST_LINE = 1 << 22
-"""Bytes of a line that are looked at as one; a longer one (a progress bar that never ended its line) comes in pieces."""
+"""Bytes of a line that are looked at as one; a longer one (a progress bar without a line's end) comes in pieces."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Sieve:
         self._pattern: Any = re2.compile(b"|".join(re2.escape(word.encode("utf-8")) for word in literals), options)
 
     def keep(self, chunks: Iterable[bytes], room: int) -> Kept:
-        """What matters in a log; at most ``room`` bytes of it (and a part more), half from its start, half from its end."""
+        """What matters in a log; at most ``room`` bytes (and a part more), half from its start, half from its end."""
         stream = iter(chunks)
         opening = b""
         for chunk in stream:

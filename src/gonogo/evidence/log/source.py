@@ -1,4 +1,4 @@
-"""Open what the user points at (a log, many, a folder, stdin; plain or compressed; any encoding) as streams of bytes."""
+"""Open what the user points at (logs, a folder, stdin; plain or compressed; any encoding) as streams of bytes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ CHUNK = 1 << 22
 STDIN = "-"
 
 # What a run's folder holds beside its logs: weights, data and pictures, which may be terabytes.
-_NO_LOG = frozenset(
-    ".safetensors .pt .pth .bin .ckpt .onnx .gguf .npy .npz .arrow .parquet .h5 .tfrecord .jsonl .csv .tsv .zip .tar .png "
-    ".jpg .jpeg .gif .webp .svg .pdf .mp3 .mp4 .wav .flac .so .o .pyc .py .ipynb .html .whl .db .sqlite .lock .model "
-    ".cu .cpp .c .h .wandb".split()
-)
+# fmt: off
+_NO_LOG = frozenset((
+    ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".npy", ".npz", ".arrow", ".parquet", ".h5",
+    ".tfrecord", ".jsonl", ".csv", ".tsv", ".zip", ".tar", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg",
+    ".pdf", ".mp3", ".mp4", ".wav", ".flac", ".so", ".o", ".pyc", ".py", ".ipynb", ".html", ".whl", ".db",
+    ".sqlite", ".lock", ".model", ".cu", ".cpp", ".c", ".h", ".wandb",
+))
+# fmt: on
 _ERROR_FILE = "error.json"
 # A folder's JSON and YAML files are configurations, but for the error file that torchrun writes for each rank.
 _CONFIGURATION = frozenset((".json", ".yaml", ".yml", ".toml"))
@@ -149,7 +152,7 @@ def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
     elif first.startswith(b"BZh"):
         stream = cast(BinaryIO, bz2.BZ2File(cast(BinaryIO, _Rejoined(first, raw))))
     elif first.startswith(b"\xfd7zXZ\x00"):
-        stream = cast(BinaryIO, lzma.LZMAFile(cast(BinaryIO, _Rejoined(first, raw))))
+        stream = cast(BinaryIO, lzma.LZMAFile(cast(BinaryIO, _Rejoined(first, raw))))  # noqa: SIM115 (its owner closes raw)
     else:
         if first:
             yield first

@@ -1,4 +1,4 @@
-"""Python's tracebacks, read out of one rank's lines: plain, Rich's boxes, IPython's; chained, grouped, cut, repeated."""
+"""Python's tracebacks, read out of one rank's lines: plain, Rich's boxes, IPython's; chained, grouped, cut."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Raised:
 _HEADER = re.compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
 _FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300}))?')
 _IPYTHON = re.compile(
-    r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In\[\d+\]|Input In \[\d+\])(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?,? in "
-    r"(?P<function>[\w.<>]{1,200})\("
+    r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In\[\d+\]|Input In \[\d+\])(?::(?P<a>\d{1,9}))?"
+    r"(?:, line (?P<b>\d{1,9}))?,? in (?P<function>[\w.<>]{1,200})\("
 )
 _BOX = re.compile(r"^\s*│\s?(.*?)\s*│?\s*$")
 _BOX_FRAME = re.compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
@@ -55,13 +55,12 @@ _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
 _BARE = re.compile(
     rf"^(?:E +)?((?:[A-Za-z_]\w{{0,80}}\.){{0,8}}[A-Z]\w{{0,80}}{_SUFFIX}|SystemExit|StopIteration)(?::(?: ?(.*))?)?$"
 )
-_INLINE = re.compile(
-    rf"(?:^|[\s\]:|\"'(])((?:[A-Za-z_]\w{{0,80}}\.){{0,8}}[A-Z]\w{{0,80}}(?:Error|Exception)): ?(\S.*)$"
-)
+_INLINE = re.compile(r"(?:^|[\s\]:|\"'(])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$")
 _CHAIN = re.compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
 _NEW = re.compile(
-    r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:|^\s*\d{1,3}%\||^╭"
-    r'|^\s*File "|^During handling|^The above exception|^-{20,}$|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL'
+    r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:"
+    r'|^\s*\d{1,3}%\||^╭|^\s*File "|^During handling|^The above exception|^-{20,}$'
+    r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"
 )
 _LONGEST_MESSAGE = 40
 _PATIENCE = 120
@@ -176,16 +175,15 @@ class _Reader:
     def _look_for_end(self, text: str, line: LogLine) -> None:
         stripped = text.strip()
         if self._open is not None:
-            if found := _FINAL.match(stripped):
-                if found.group(2) is not None or self._open.frames:
-                    self._begin(found.group(1), found.group(2) or "", line)
-                    return
+            found = _FINAL.match(stripped)
+            if found and (found.group(2) is not None or self._open.frames):
+                self._begin(found.group(1), found.group(2) or "", line)
+                return
             self._open.strange += 1
             if self._open.strange > _PATIENCE:
                 self._open = None
         if found := _BARE.match(stripped) or _INLINE.search(stripped):
-            if found.group(1).rpartition(".")[2] != "FutureWarning":
-                self._begin(found.group(1), found.group(2) or "", line)
+            self._begin(found.group(1), found.group(2) or "", line)
 
     def _begin(self, qualified: str, message: str, line: LogLine) -> None:
         frames = tuple(self._open.frames) if self._open is not None else ()
