@@ -17,7 +17,8 @@ import pytest
 
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import HEADINGS, Hazard, all_hazards, findings_in_rehearsal
+from gonogo.hazard import HEADINGS, Hazard, all_hazards
+from gonogo.rehearse.findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
 HAZARDS = {hazard.name: hazard for hazard in all_hazards()}

@@ -11,7 +11,7 @@ from typing import ClassVar
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Span, Text, best_first
+from gonogo.finding import Certainty, Finding, Severity, Span, Text
 
 HEADINGS = (
     Text("What happens", "现象"),
@@ -151,23 +151,3 @@ def all_hazards() -> tuple[Hazard, ...]:
                     raise ValueError(f"two hazards are named {value.name!r}")
                 found[value.name] = value()
     return tuple(found[name] for name in sorted(found))
-
-
-def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
-    """What all hazards find in a rehearsal, best first; fallbacks speak only for ranks that nothing else explains."""
-    hazards = all_hazards()
-    findings: list[Finding] = []
-    explained: set[int] = set()
-    for hazard in hazards:
-        if not hazard.fallback:
-            found = list(hazard.in_rehearsal(record))
-            findings += found
-            if hazard.explains_failure:
-                explained |= {rank for f in found if f.severity is Severity.ERROR for rank in f.ranks}
-    for hazard in hazards:
-        if hazard.fallback:
-            for finding in hazard.in_rehearsal(record):
-                if not set(finding.ranks) <= explained:
-                    findings.append(finding)
-                    explained |= set(finding.ranks)
-    return best_first(findings)

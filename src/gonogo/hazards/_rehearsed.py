@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gonogo.evidence.rehearsal import Failure, Frame, Operand, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal import Assumption, Failure, Frame, Operand, RankRecord, RehearsalRecord
 from gonogo.finding import Span, Text
 
 GIB = 1024**3
+_LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
 MIB = 1024**2
 
 PHASES = {
@@ -165,3 +166,19 @@ def few(names: Iterable[str], limit: int = 5) -> str:
     listed = list(names)
     more = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")
+
+
+def is_shortage(rank: RankRecord, failure: Failure) -> bool:
+    """True for the out-of-memory error of a rank whose record has the shortage."""
+    short = any(memory.shortage is not None for memory in rank.devices)
+    return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
+
+
+def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """An assumption made on, or just above, the line that raised: it may have chosen the branch."""
+    raising = failure.frames[-1] if failure.frames else None
+    for assumption in rank.assumptions if raising else ():
+        path, _, line = assumption.where.rpartition(":")
+        if raising and path == raising.path and line.isdigit() and 0 <= raising.line - int(line) <= _LINES_BEFORE:
+            return assumption
+    return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
-from gonogo.hazard import findings_in_rehearsal
+from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.summary import rehearsal_object, seen_from
 
 _PHASES: dict[Phase, Text] = {

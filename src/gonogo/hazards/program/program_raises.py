@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal import Assumption, Failure, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import PHASES, failed_ranks, failure_places, shorten
-
-_LINES_BEFORE = 5
-"""How far above a ``raise`` the condition that led to it is looked for."""
+from gonogo.hazards._rehearsed import (
+    PHASES,
+    assumption_before,
+    failed_ranks,
+    failure_places,
+    is_shortage,
+    shorten,
+)
 
 
 class ProgramRaises(Hazard):
@@ -64,9 +68,9 @@ class ProgramRaises(Hazard):
         """Any exception, but for one that only says that memory ran out, which the shortage explains."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            if _is_shortage(failed.first, failure):
+            if is_shortage(failed.first, failure):
                 continue
-            assumed = _assumption_before(failed.first, failure)
+            assumed = assumption_before(failed.first, failure)
             yield self.finding(
                 Text(
                     en="{reading}{message} (last reached: {phase}, step {step}{module}){assumed}",
@@ -109,19 +113,3 @@ class ProgramRaises(Hazard):
                 ranks=failed.ranks,
                 module=failure.module,
             )
-
-
-def _is_shortage(rank: RankRecord, failure: Failure) -> bool:
-    """True for the out-of-memory error of a rank whose record has the shortage."""
-    short = any(memory.shortage is not None for memory in rank.devices)
-    return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
-
-
-def _assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption made on, or just above, the line that raised: it may have chosen the branch."""
-    raising = failure.frames[-1] if failure.frames else None
-    for assumption in rank.assumptions if raising else ():
-        path, _, line = assumption.where.rpartition(":")
-        if raising and path == raising.path and line.isdigit() and 0 <= raising.line - int(line) <= _LINES_BEFORE:
-            return assumption
-    return None

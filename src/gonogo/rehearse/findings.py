@@ -1,0 +1,68 @@
+"""What all hazards find in a rehearsal's record: from the record itself, and from its exceptions as from a log."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gonogo.diagnose import findings_in_log
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Certainty, Finding, Severity, best_first
+from gonogo.hazard import all_hazards
+from gonogo.hazards._rehearsed import FailedRanks, assumption_before, failed_ranks, failure_places, is_shortage
+
+
+def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
+    """What all hazards find, best first.
+
+    Exceptions that no hazard explains from the record go through the hazards' ``in_log``, as a log's would; fallbacks
+    speak only for ranks that nothing else explains for certain.
+    """
+    hazards = all_hazards()
+    findings: list[Finding] = []
+    explained: set[int] = set()
+    for hazard in hazards:
+        if not hazard.fallback:
+            found = list(hazard.in_rehearsal(record))
+            findings += found
+            if hazard.explains_failure:
+                explained |= {rank for f in found if f.severity is Severity.ERROR for rank in f.ranks}
+    for failed in failed_ranks(record):
+        if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
+            for finding in _explained_as_log(record, failed):
+                findings.append(finding)
+                if finding.certainty is Certainty.CERTAIN:
+                    explained |= set(failed.ranks)
+    for hazard in hazards:
+        if hazard.fallback:
+            for finding in hazard.in_rehearsal(record):
+                if not set(finding.ranks) <= explained:
+                    findings.append(finding)
+                    explained |= set(finding.ranks)
+    return best_first(findings)
+
+
+def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[Finding]:
+    """The root cause that the hazards see in the exception's traceback, at its places in the code."""
+    failure, first = failed.failure, failed.first
+    text = failure.traceback or f"{failure.type}: {failure.message}"
+    setup = Setup(
+        version_texts=first.versions, deepspeed_config=first.deepspeed_config, launch=shlex.join(record.command)
+    )
+    log = FailureLog([LogLine("", number, line) for number, line in enumerate(text.splitlines(), 1)], setup)
+    for finding in findings_in_log(log)[:1]:
+        if finding.certainty is Certainty.POSSIBLE or finding.severity is not Severity.ERROR:
+            continue
+        # A branch taken on a value that a rehearsal can't know may be why it failed.
+        surely = assumption_before(first, failure) is None
+        yield replace(
+            finding,
+            certainty=finding.certainty if surely else Certainty.LIKELY,
+            spans=failure_places(failure),
+            ranks=failed.ranks,
+            module=finding.module or failure.module,
+        )
