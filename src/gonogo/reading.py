@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from typing import TYPE_CHECKING, TextIO
 
 from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PATIENCE = 1.0
 """Seconds before the bar is shown."""
@@ -19,37 +21,47 @@ _READING = Text("reading logs", "正在读取日志")
 
 
 @contextmanager
-def reading_display(logs: list[str], language: str, console: Console | None = None) -> Iterator[Callable[[int], None]]:
+def reading_display(logs: list[str], language: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
     """What to call with the number of bytes just read: a bar on stderr, or nothing where that is no terminal."""
-    console = console or Console(stderr=True)
-    if not console.is_terminal:
+    stream = stream or sys.stderr
+    if not stream.isatty():
         yield lambda count: None
         return
+    begun = time.monotonic()
+    read = 0
+    bar: Progress | None = None
+
+    def advance(count: int) -> None:
+        nonlocal read, bar
+        read += count
+        if bar is None and time.monotonic() - begun > PATIENCE:
+            bar = _bar(stream, language, _size(logs))
+            bar.start()
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=read)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(stream: TextIO, language: str, total: int | None) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     bar = Progress(
         TextColumn(_READING.in_language(language)),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=Console(file=stream),
         transient=True,
     )
-    task = bar.add_task("", total=_size(logs))
-    begun = time.monotonic()
-    shown = False
-
-    def advance(count: int) -> None:
-        nonlocal shown
-        bar.update(task, advance=count)
-        if not shown and time.monotonic() - begun > PATIENCE:
-            shown = True
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        if shown:
-            bar.stop()
+    bar.add_task("", total=total)
+    return bar
 
 
 def _size(logs: list[str]) -> int | None:
