@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gonogo.evidence.rehearsal import Failure, Operand
 
@@ -16,12 +16,33 @@ _WORDINGS = (
     re.compile(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
     # torch._subclasses.fake_tensor.FakeTensor
     re.compile(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
+    # torch.cat, binary operators and single kernels, in older releases each in words of their own
+    re.compile(rf"tensors must be on the same device\. Received ({_DEVICE}) and ({_DEVICE})"),
+    re.compile(
+        rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
+    ),
+    re.compile(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
+    # torch.Tensor's setters of .grad and .data
+    re.compile(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
+    re.compile(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),
+)
+_OLDER_ARGUMENT = (
+    # torch 1.5 to 1.8
+    re.compile(r"Tensor for (?:argument #\d+ )?'(\w{1,64})' is on (?:(CPU)|\w{1,8}), but expected"),
+    re.compile(
+        r"Expected object of (?:device type|backend) \w{1,12} but got (?:device type|backend) (?i:(cpu)|\w{1,12})"
+        r" for argument #\d+ '(?P<argument>\w{1,64})'"
+    ),
 )
 _INDEXED = re.compile(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
 _CONVOLUTION = re.compile(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
 _ARGUMENT = re.compile(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
+_METHOD = re.compile(
+    r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})\)"
+)
+_WRAPPER = re.compile(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
 _TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
 
 
@@ -32,6 +53,10 @@ class DeviceMismatch:
     devices: tuple[str, ...]
     argument: str | None = None
     """The operator's argument that was found on the other device, where it is named."""
+    argument_device: str | None = None
+    """Where that argument is; None where no argument is named."""
+    operator: str | None = None
+    """The operator, where the message names it: ``index_select``, ``addmm``, ``nll_loss_forward``."""
 
     @property
     def with_host(self) -> bool:
@@ -48,18 +73,37 @@ def mismatch_in_message(message: str) -> DeviceMismatch | None:
     """The device mismatch that an exception's message tells of, or None. Linear in the message's length."""
     argument = _ARGUMENT.search(message)
     named = (argument.group(1) or argument.group(2)) if argument else None
+    operator = _operator_in(message)
     for wording in _WORDINGS:
         if found := wording.search(message):
-            return DeviceMismatch((found.group(1), found.group(2)), named)
+            devices = (found.group(1), found.group(2))
+            # Arguments are checked in their order, and the last of the two devices is that of the one named last;
+            # the newer words put the odd one first.
+            odd = devices[0] if argument and argument.group(1) else devices[1]
+            return DeviceMismatch(devices, named, odd if named else None, operator)
     if found := _INDEXED.search(message):
         # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
         indexed = found.group(1)
-        return DeviceMismatch((indexed, "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"), "indices")
+        other = "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"
+        return DeviceMismatch((indexed, other), "indices", other, "index")
+    for older in _OLDER_ARGUMENT:
+        if found := older.search(message):
+            groups = found.groupdict()
+            here = "cpu" if "cpu" in {str(group).lower() for group in found.groups()} else "cuda"
+            name = groups.get("argument") or found.group(1)
+            return DeviceMismatch((here, "cuda" if here == "cpu" else "cpu"), name, here, operator)
     if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
-        return DeviceMismatch(("cuda", "cpu"), "weight" if found.group(1) else "input")
+        name = "weight" if found.group(1) else "input"
+        return DeviceMismatch(("cuda", "cpu"), name, "cpu", operator or "convolution")
     if _TENSORS_OF_NPU in message:
         return DeviceMismatch(("npu", "cpu"))
     return None
+
+
+def _operator_in(message: str) -> str | None:
+    found = _METHOD.search(message)
+    name = next((group for group in found.groups() if group), "") if found else ""
+    return _WRAPPER.sub("", name) or None
 
 
 def device_mismatch(failure: Failure) -> DeviceMismatch | None:
@@ -68,7 +112,7 @@ def device_mismatch(failure: Failure) -> DeviceMismatch | None:
     if mismatch is None:
         return None
     devices = _distinct(operand.device for operand in failure.operands if not _is_exempt(operand))
-    return DeviceMismatch(devices, mismatch.argument) if len(devices) > 1 else mismatch
+    return replace(mismatch, devices=devices) if len(devices) > 1 else mismatch
 
 
 def operands_on(failure: Failure, device: str) -> tuple[Operand, ...]:

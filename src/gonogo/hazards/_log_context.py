@@ -1,0 +1,72 @@
+"""What several hazards ask of a log: is it a training run's at all, under ZeRO-3, under FSDP, of how many processes."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+
+_OTHER_PROGRAM = Pattern(
+    r"(?i)comfyui|[/\\]comfy[/\\]|stable-diffusion-webui|text-generation-webui|koboldai|llama\.cpp|tritonserver|\bollama\b"
+    r"|[/\\](?:vllm|sglang|lmdeploy|gradio|streamlit|uvicorn|starlette|fastapi)[/\\]|multiproc_executor|AsyncLLMEngine"
+    r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server|EngineCore)\b"
+)
+_TRAINS = Pattern(
+    r"trainer\.py|training_step|_training_loop|trainer\.train|\.backward\(|in backward$|in train$"
+    r"|deepspeed/runtime|微调|训练|accelerate launch"
+    r"|(?i:fine-?_?tun|\bsft\b|train(?:er|ing)?\b|_train|dpo|grpo|rlhf|torchrun|zero[-_ ]?3|zero_stage)"
+)
+_INFERS = Pattern(
+    r"generation/utils\.py|in generate$|model\.generate\(|pipelines/\w+\.py|\.chat\(|in chat$|web_demo|cli_demo"
+    r"|(?i:\binference\b|\binfer\.py)|推理"
+)
+_ZERO3 = Pattern(
+    r"(?i)zero/stage3\.py|zero/partition_parameters\.py|partitioned_param|zero/parameter_offload\.py"
+    r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3\b|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
+)
+_FSDP = Pattern(r"(?i)fsdp|fully_shard")
+_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
+_ONE_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
+_VISIBLE_IN_LOG = Pattern(_VISIBLE)
+
+
+def outside_training(log: FailureLog) -> bool:
+    """True for a log of another program (serving, a web UI), and where a model only generates."""
+    if log.find(_OTHER_PROGRAM) is not None:
+        return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
+    if log.find(_INFERS) is None:
+        return False
+    return log.find(_TRAINS) is None and not log.setup.mentions(r"(?i)train|sft|finetun|deepspeed|torchrun")
+
+
+def under_zero3(log: FailureLog) -> bool | None:
+    """True where the setup or the log speaks of ZeRO-3, False where the setup says another stage, else None."""
+    stage = log.setup.zero_stage
+    if stage is not None:
+        return stage == 3
+    if log.find(_ZERO3) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
+        return True
+    return None
+
+
+def under_fsdp(log: FailureLog) -> bool:
+    """True where the log or the setup speaks of FSDP."""
+    return log.find(_FSDP) is not None or log.setup.mentions(r"(?i)fsdp|fully_?shard")
+
+
+def several_processes(log: FailureLog) -> bool | None:
+    """True where several processes show in the log or the launch command, False where one is asked for, else None."""
+    processes = log.setup.processes
+    if processes is not None and processes > 1:
+        return True
+    if len({line.rank for line in log.lines if line.rank is not None}) > 1:
+        return True
+    if processes == 1 or log.setup.launcher == "python":
+        return False
+    return None
+
+
+def several_gpus_visible(log: FailureLog) -> bool | None:
+    """True where CUDA_VISIBLE_DEVICES lists several, False where it names one, None where it isn't told."""
+    if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_IN_LOG) is not None:
+        return True
+    return False if log.setup.mentions(_ONE_VISIBLE) else None
