@@ -5,14 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, innermost, places
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
 
 _INVALID = re.compile(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
     r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
+)
+_LOGGED = Pattern(
+    r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4} - (?:"
+    r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
+    r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
+)
+_CURE = (
+    Text(
+        en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
+        zh="从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
+    ),
+    Text(
+        en="Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
+        "its output times 0.0, instead of touching its parameters",
+        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使"
+        "用其参数",
+    ),
 )
 
 
@@ -83,6 +103,8 @@ class DirectParamUseInvalidGradient(Hazard):
         "https://deepspeed.readthedocs.io/en/stable/zero3.html",
     )
 
+    log_words = (*ZERO3_WORDS, "returned an invalid gradient")
+
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A gradient of shape [0] for a whole parameter, in a backward under ZeRO-3."""
         for failed in failed_ranks(record):
@@ -106,19 +128,7 @@ class DirectParamUseInvalidGradient(Hazard):
                     else Text("a parameter", "参数"),
                     place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
                 ),
-                cure=(
-                    Text(
-                        en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
-                        zh="从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
-                    ),
-                    Text(
-                        en="Where the part must run on every rank, call its module on a dummy input inside the model's "
-                        "forward and add its output times 0.0, instead of touching its parameters",
-                        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，"
-                        "并加上其输出乘以 0.0，"
-                        "而不是直接使用其参数",
-                    ),
-                ),
+                cure=_CURE,
                 spans=places(
                     (term, Text("parameters are used here, partitioned", "此处使用了已分区的参数")),
                     (failure.innermost("user"), Text("the backward that fails", "失败的反向传播")),
@@ -127,3 +137,34 @@ class DirectParamUseInvalidGradient(Hazard):
                 module=failure.module,
                 parameter=parameter,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A gradient of shape [0] for a whole parameter, or the other way round."""
+        evidence = told_by(log, _LOGGED, "RuntimeError")
+        if evidence is None:
+            return
+        found = _LOGGED.search(evidence.message if isinstance(evidence, LoggedError) else evidence.text)
+        function = (found and found.group(1)) or "?"
+        stage3 = zero3(log)
+        if stage3 is False:
+            certainty = Certainty.POSSIBLE
+        else:
+            certainty = Certainty.CERTAIN if stage3 or function.startswith("Sum") else Certainty.LIKELY
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term "
+                "(or the "
+                "forward) read the parameter itself, where its module did not run, while ZeRO-3 had it partitioned.",
+                zh="{function} 给出的梯度形状与被分区的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，"
+                "而此时 ZeRO-3 已将其分区。",
+            ).format(function=function),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights",
+                    "损失中对参数求和：sum(p.sum() for p in module.parameters()) * 0，或对权重的惩罚项",
+                ),
+            ),
+        )

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
+from gonogo.hazards.zero3._partitioned import told_by
+
+_REFUSED = Pattern(r"(?i)DeepSpeed Zero-?3 is not compatible with .{0,60}(?:low_cpu_mem_usage|device_map)")
+_CURE = (
+    Text(
+        en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
+        zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
+    ),
+    Text(
+        en='For a quantised (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
+        zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
+    ),
+)
 
 
 class LowCpuMemDeviceMap(Hazard):
@@ -73,6 +88,8 @@ class LowCpuMemDeviceMap(Hazard):
         "https://github.com/shibing624/MedicalGPT/issues/477",
     )
 
+    log_words = ("is not compatible with",)
+
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """transformers' refusal, in its old words and its new ones."""
         for failed in failed_ranks(record):
@@ -88,17 +105,23 @@ class LowCpuMemDeviceMap(Hazard):
                     zh="ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
                     "transformers 的原话：{message}",
                 ).format(world=record.world_size, message=shorten(message)),
-                cure=(
-                    Text(
-                        en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
-                        zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
-                    ),
-                    Text(
-                        en='For a quantised (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of '
-                        "ZeRO-3",
-                        zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
-                    ),
-                ),
+                cure=_CURE,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
+            )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """transformers' refusal, which only this brings about."""
+        if evidence := told_by(log, _REFUSED, "ValueError"):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such "
+                    "as "
+                    "Unsloth's or a QLoRA recipe), while ZeRO-3 divides every parameter over the ranks as it is made.",
+                    zh="from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载"
+                    "器），"
+                    "而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
+                ),
+                cure=_CURE,
             )

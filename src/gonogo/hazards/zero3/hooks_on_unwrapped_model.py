@@ -1,0 +1,128 @@
+"""zero3-hooks-on-unwrapped-model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+
+_NO_OPTIMIZER = Pattern(
+    r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
+    r"|Model)' object has "
+    r"no attribute 'optimizer'"
+)
+_RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
+_GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
+
+
+class HooksOnUnwrappedModel(Hazard):
+    """TRL removes ZeRO-3's hooks from the bare model instead of the engine.
+
+    ## What happens
+    Generation in GRPO, PPO or online DPO under ZeRO-3 raises "'Qwen2ForCausalLM' object has no attribute 'optimizer'"
+    in TRL's `remove_hooks` or `add_hooks`.
+
+    ## Why
+    To generate quickly, TRL gathers the weights and takes ZeRO-3's hooks off; it finds them through
+    `model.optimizer.parameter_offload`. Only the DeepSpeed engine has `optimizer`: where a trainer passes the unwrapped
+    model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing. A kin fault:
+    DeepSpeed 0.16.4 renamed `_register_hooks_recursively`, which an older TRL calls.
+
+    ## Cure
+    Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
+    `ds3_gather_for_generation=False`.
+
+    ## When it is safe
+    ZeRO-2 and lower do not take this way, nor does generation in vLLM with a newer TRL.
+
+    ## Sources
+    - https://github.com/huggingface/trl/issues/2782: GRPO under ZeRO-3; fixed in #2776
+    - https://github.com/huggingface/trl/issues/1543: the same with DPO
+    - https://github.com/huggingface/open-r1/issues/145: met at evaluation and on resuming
+    """
+
+    page_zh = """TRL 从裸模型而不是引擎上移除 ZeRO-3 的钩子。
+
+    ## 现象
+    ZeRO-3 下 GRPO、PPO 或在线 DPO 的生成阶段，在 TRL 的 `remove_hooks` 或 `add_hooks` 中抛出 “'Qwen2ForCausalLM' object
+    has no attribute 'optimizer'”。
+
+    ## 原因
+    为加快生成，TRL 聚合权重并移除 ZeRO-3 的钩子，通过 `model.optimizer.parameter_offload` 找到它们。只有 DeepSpeed 引擎
+    有 `optimizer`：训练器若传入未包装的模型（或在任何训练步之前评估，尚未包装），就没有该属性。类似的问题：DeepSpeed
+    0.16.4 重命名了 `_register_hooks_recursively`，而旧版 TRL 仍调用旧名。
+
+    ## 解决办法
+    升级 TRL（PR #2776 已修复）。在此之前请传入引擎（`self.model_wrapped`），或设 `ds3_gather_for_generation=False`。
+
+    ## 何时安全
+    ZeRO-2 及以下不走此路径；新版 TRL 用 vLLM 生成时也不走。
+
+    ## 来源
+    - https://github.com/huggingface/trl/issues/2782：ZeRO-3 下的 GRPO；由 #2776 修复
+    - https://github.com/huggingface/trl/issues/1543：DPO 中的同一问题
+    - https://github.com/huggingface/open-r1/issues/145：评估与恢复训练时遇到
+    """
+
+    name = "zero3-hooks-on-unwrapped-model"
+    title = Text(
+        en="TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
+        zh="TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",
+    )
+    sources = (
+        "https://github.com/huggingface/trl/issues/2782",
+        "https://github.com/huggingface/trl/issues/1543",
+        "https://github.com/huggingface/open-r1/issues/145",
+    )
+    log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'", "_register_hooks_recursively")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
+        cause = Text(
+            en="TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the "
+            "DeepSpeed "
+            "engine's optimizer.",
+            zh="TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
+        )
+        cure = (
+            Text(
+                "Upgrade TRL: pip install -U trl (fixed in PR #2776)", "升级 TRL：pip install -U trl（PR #2776 已修复）"
+            ),
+            Text(
+                "Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)",
+                "在此之前设 ds3_gather_for_generation=False，或传入包装后的模型（self.model_wrapped）",
+            ),
+        )
+        confirm = (
+            Text(
+                "The frames show trl/models/utils.py, remove_hooks or add_hooks",
+                "调用栈中有 trl/models/utils.py 的 remove_hooks 或 add_hooks",
+            ),
+        )
+        if evidence := told_by(log, _NO_OPTIMIZER, "AttributeError"):
+            framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION)
+            if framed:
+                certainty = Certainty.CERTAIN
+            elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("trl/"):
+                return
+            else:
+                certainty = Certainty.POSSIBLE if zero3(log) is False else Certainty.LIKELY
+            yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
+        elif evidence := told_by(log, _RENAMED, "AttributeError"):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="An older TRL calls DeepSpeed's _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
+                    zh="旧版 TRL 调用 DeepSpeed 的 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
+                ),
+                cure=(
+                    Text(
+                        'Upgrade TRL, or pip install "deepspeed<0.16.4"', '升级 TRL，或 pip install "deepspeed<0.16.4"'
+                    ),
+                ),
+                certainty=Certainty.POSSIBLE,
+            )

@@ -1,0 +1,104 @@
+"""zero-no-sync-incompatible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import told_by
+
+_REFUSED = Pattern(
+    r"(?i)no[_ ]sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_"
+)
+
+
+class ZeroNoSyncIncompatible(Hazard):
+    """Gradient accumulation through `no_sync` under ZeRO-2 or ZeRO-3.
+
+    ## What happens
+    With gradient accumulation above 1 the first step raises "AssertionError: no_sync context manager is incompatible
+    with gradient partitioning logic of ZeRO stage 3" (or 2).
+
+    ## Why
+    `no_sync` postpones the reduction of gradients, but ZeRO-2 and ZeRO-3 divide them as they arise. DeepSpeed 0.16.0
+    gave its engine a `no_sync` that refuses this; before that the engine had none, so the `no_sync` that transformers
+    and accelerate enter around accumulated micro-batches did nothing.
+
+    ## Cure
+    Newer transformers and accelerate do not enter it under ZeRO-2/3: upgrade them. Where they must stay, install
+    `deepspeed<0.16` (0.15.4). In a loop of your own, drop `no_sync` or `accelerator.accumulate(model)`: the engine
+    accumulates by itself, by `gradient_accumulation_steps` of its JSON.
+
+    ## When it is safe
+    ZeRO-0 and ZeRO-1, or gradient accumulation of 1.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/6793: the report, since 0.16.0
+    - https://github.com/huggingface/transformers/pull/35157: Trainer stops entering it under ZeRO-2/3
+    - https://github.com/huggingface/accelerate/issues/3481: the same with accelerate alone
+    """
+
+    page_zh = """ZeRO-2 或 ZeRO-3 下通过 `no_sync` 做梯度累积。
+
+    ## 现象
+    梯度累积大于 1 时，第一步即抛出 “AssertionError: no_sync context manager is incompatible with gradient partitioning
+    logic of ZeRO stage 3”（或 2）。
+
+    ## 原因
+    `no_sync` 推迟梯度归约，而 ZeRO-2 与 ZeRO-3 在梯度产生时就切分它们。DeepSpeed 0.16.0 为引擎加入了会拒绝此用法的
+    `no_sync`；之前引擎没有该方法，transformers 与 accelerate 在累积时进入的 `no_sync` 不起作用。
+
+    ## 解决办法
+    新版 transformers 与 accelerate 在 ZeRO-2/3 下不再进入它：请升级。若不能升级，请安装 `deepspeed<0.16`（0.15.4）。自
+    己写的循环请去掉 `no_sync` 或 `accelerator.accumulate(model)`：引擎会按 JSON 中的 `gradient_accumulation_steps` 自行
+    累积。
+
+    ## 何时安全
+    ZeRO-0 与 ZeRO-1，或梯度累积为 1。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/6793：自 0.16.0 起的报告
+    - https://github.com/huggingface/transformers/pull/35157：Trainer 在 ZeRO-2/3 下不再进入
+    - https://github.com/huggingface/accelerate/issues/3481：只用 accelerate 时的同一问题
+    """
+
+    name = "zero-no-sync-incompatible"
+    title = Text(
+        en="no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
+        zh="梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/6793",
+        "https://github.com/huggingface/transformers/pull/35157",
+        "https://github.com/huggingface/accelerate/issues/3481",
+    )
+    log_words = ("no_sync context", "no sync context", "no_sync() context")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DeepSpeed's refusal, which only this brings about."""
+        if evidence := told_by(log, _REFUSED, "AssertionError"):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="transformers, accelerate or the training loop enters no_sync between accumulated "
+                    "micro-batches; "
+                    "DeepSpeed since 0.16.0 refuses that where ZeRO divides the gradients (stages 2 and 3).",
+                    zh="transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；"
+                    "DeepSpeed 自 0.16.0 起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
+                ),
+                cure=(
+                    Text(
+                        'Upgrade transformers and accelerate; or pip install "deepspeed<0.16"',
+                        '升级 transformers 与 accelerate；或 pip install "deepspeed<0.16"',
+                    ),
+                    Text(
+                        "In a loop of your own drop no_sync / accelerator.accumulate(model), or set "
+                        "gradient_accumulation_steps to 1",
+                        "自写循环请去掉 no_sync / accelerator.accumulate(model)，或把 gradient_accumulation_steps 设"
+                        "为 1",
+                    ),
+                ),
+            )
