@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-REFUSED = "Please correct the following DeepSpeed config values that mismatch TrainingArguments"
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.hazards._said import one_line, told
+
+REFUSED = "Please correct the following DeepSpeed config values that mismatch"
+"""Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
 
 
 class Mismatch(NamedTuple):
@@ -15,16 +20,55 @@ class Mismatch(NamedTuple):
     hf_key: str
     hf_value: str
 
+    @property
+    def alike(self) -> bool:
+        """True where both values mean the same, so that only their types can differ: ``"1e-5"`` and ``1e-05``."""
+        try:
+            return float(self.ds_value) == float(self.hf_value)
+        except ValueError:
+            return self.ds_value.lower() == self.hf_value.lower()
+
 
 def mismatches(message: str) -> list[Mismatch]:
-    """All the lines of an exception's message; none where it is another exception."""
-    if REFUSED not in message:
+    """All the lines of an exception's message, even wrapped or joined; none where it is another exception."""
+    text = one_line(message)
+    if REFUSED not in text:
         return []
+    return _listed(text.partition(REFUSED)[2])
+
+
+def _listed(text: str) -> list[Mismatch]:
     found = []
-    for line in message.splitlines():
-        ds, separator, hf = line.strip().removeprefix("- ds ").partition(" vs hf ")
-        if separator and line.strip().startswith("- ds "):
+    for part in text.split("- ds ")[1:]:
+        ds, separator, hf = part.partition(" vs hf ")
+        if not separator:
+            ds, separator, hf = part.partition(" vs arg ")
+        if separator:
             ds_key, _, ds_value = ds.partition("=")
-            hf_key, _, hf_value = hf.rpartition("=")
-            found.append(Mismatch(ds_key, ds_value, hf_key, hf_value))
+            hf_key, _, hf_value = hf.partition(" The easiest method")[0].rpartition("=")
+            found.append(Mismatch(ds_key.strip(), ds_value.strip(), hf_key.strip(), _first_value(hf_value)))
     return found
+
+
+def _first_value(text: str) -> str:
+    """A value as Python prints it, without what a log goes on with: a list, or a word."""
+    text = text.strip()
+    if text.startswith("["):
+        return text.partition("]")[0] + "]"
+    return text.split()[0] if text else ""
+
+
+def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mismatch]] | None:
+    """Where a log shows the list, and the list: that of the exception, or bare lines where no more was quoted."""
+    for error in log.errors:
+        if REFUSED in one_line(error.message):
+            return error, mismatches(error.message)
+    if log.has(REFUSED):
+        line = next(line for line in log.lines if REFUSED in line.text)
+        rest = "\n".join([line.text, *(after.text for after in log.lines_after(line, 12))])
+        return line, mismatches(rest)
+    if log.has("- ds ") and (log.has(" vs hf ") or log.has(" vs arg ")):
+        lines = [line for line in log.lines if "- ds " in line.text and _listed(told(log, line))]
+        if lines:
+            return lines[0], [one for line in lines for one in _listed(line.text)]
+    return None

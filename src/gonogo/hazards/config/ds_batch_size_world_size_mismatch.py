@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
+from gonogo.hazards._said import said, told
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
+_LOGGED = (
+    "Check batch related parameters",  # in every version; the words after it differ
+    "Micro batch size per gpu: 0 has to be greater",
+    "Gradient accumulation steps: 0 has to be greater",
+    "Train batch size: 0 has to be greater",
+)
 _NUMBERS = re.compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
 
 
@@ -108,6 +116,48 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
             )
+
+    log_words = _LOGGED
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
+        evidence = said(log, *_LOGGED)
+        if evidence is None:
+            return
+        message = told(log, evidence)
+        numbers = _NUMBERS.search(message)
+        if numbers is None and "has to be greater" in message:
+            cause = Text(
+                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides "
+                "it and is left with 0. It says: {message}",
+                zh="train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
+            ).format(message=shorten(message))
+        else:
+            cause = Text(
+                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
+                "DeepSpeed sees.",
+                zh="DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
+            ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
+        cure = [
+            Text(
+                en='Set train_batch_size to "auto" under the Trainer, or leave it out: DeepSpeed then computes '
+                "micro-batch * accumulation * world size",
+                zh='在 Trainer 下把 train_batch_size 设为 "auto"，或不写它：DeepSpeed 会按 micro-batch * 梯度累积 * '
+                "world size 计算",
+            )
+        ]
+        if numbers and int(numbers.group(4)) == 1:
+            cure.insert(
+                0,
+                Text(
+                    en="If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
+                    "accelerate launch, and build TrainingArguments before from_pretrained",
+                    zh="若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch "
+                    "启动，"
+                    "并在 from_pretrained 之前建立 TrainingArguments",
+                ),
+            )
+        yield self.log_finding(evidence, cause, cure=tuple(cure))
 
 
 def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
-from gonogo.hazards.config._mismatch_lines import mismatches
+from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 
 
 class DsConfigHfArgsMismatch(Hazard):
@@ -74,22 +75,55 @@ class DsConfigHfArgsMismatch(Hazard):
         """transformers' list; lines whose two values read the same are another hazard."""
         for failed in failed_ranks(record):
             lines = mismatches(failed.failure.message)
-            differing = [line for line in lines if line.ds_value != line.hf_value]
+            differing = [line for line in lines if not line.alike]
             if not differing:
                 continue
-            said = "; ".join(f"{m.ds_key}={m.ds_value} / {m.hf_key}={m.hf_value}" for m in differing)
-            keys = ", ".join(m.ds_key for m in differing)
             yield self.finding(
-                Text(
-                    en="{count} setting(s) differ (DeepSpeed JSON / TrainingArguments): {said}.",
-                    zh="有 {count} 项设置不同（DeepSpeed JSON / TrainingArguments）：{said}。",
-                ).format(count=len(differing), said=said),
-                cure=(
-                    Text(
-                        en='Set {keys} to "auto" in the DeepSpeed JSON: TrainingArguments then decides',
-                        zh='在 DeepSpeed JSON 中把 {keys} 设为 "auto"，由 TrainingArguments 决定',
-                    ).format(keys=keys),
-                ),
-                spans=failure_places(failed.failure),
-                ranks=failed.ranks,
+                _cause(differing), cure=_cure(differing), spans=failure_places(failed.failure), ranks=failed.ranks
             )
+
+    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The list, with a line whose values really differ, or the refusal where the list is cut off."""
+        found = mismatches_in_log(log)
+        if found is None:
+            return
+        evidence, lines = found
+        differing = [line for line in lines if not line.alike]
+        if differing or not lines:
+            yield self.log_finding(evidence, _cause(differing), cure=_cure(differing))
+
+
+def _cause(differing: list[Mismatch]) -> Text:
+    if not differing:
+        return Text(
+            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the log does "
+            "not show which.",
+            zh="transformers 发现 DeepSpeed JSON 与 TrainingArguments 中有设置不一致；日志没有显示是哪些。",
+        )
+    said = "; ".join(f"{m.ds_key}={m.ds_value} / {m.hf_key}={m.hf_value}" for m in differing)
+    return Text(
+        en="{count} setting(s) differ (DeepSpeed JSON / TrainingArguments): {said}.",
+        zh="有 {count} 项设置不同（DeepSpeed JSON / TrainingArguments）：{said}。",
+    ).format(count=len(differing), said=said)
+
+
+def _cure(differing: list[Mismatch]) -> tuple[Text, ...]:
+    keys: object = ", ".join(m.ds_key for m in differing) or Text("the differing keys", "不一致的键")
+    steps = [
+        Text(
+            en='Set {keys} to "auto" in the DeepSpeed JSON: TrainingArguments then decides',
+            zh='在 DeepSpeed JSON 中把 {keys} 设为 "auto"，由 TrainingArguments 决定',
+        ).format(keys=keys)
+    ]
+    if any(m.ds_key == "train_batch_size" for m in differing):
+        steps.append(
+            Text(
+                en="If the calculated train_batch_size is too small, fewer processes run than meant: start with "
+                "deepspeed, torchrun or accelerate launch",
+                zh="若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate "
+                "launch 启动",
+            )
+        )
+    return tuple(steps)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
-from gonogo.hazards.config._mismatch_lines import mismatches
+from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 
 
 class DsConfigValueStringType(Hazard):
@@ -60,23 +61,35 @@ class DsConfigValueStringType(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A line of transformers' list whose two values read the same."""
         for failed in failed_ranks(record):
-            alike = [line for line in mismatches(failed.failure.message) if line.ds_value == line.hf_value]
+            alike = [line for line in mismatches(failed.failure.message) if line.alike]
             if not alike:
                 continue
-            said = ", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike)
             yield self.finding(
-                Text(
-                    en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: "
-                    "{said}.",
-                    zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{said}。",
-                ).format(said=said),
-                cure=tuple(
-                    Text(
-                        en='Write "{key}": {value} without quotes, or "auto"',
-                        zh='写成不带引号的 "{key}": {value}，或 "auto"',
-                    ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
-                    for line in alike
-                ),
-                spans=failure_places(failed.failure),
-                ranks=failed.ranks,
+                _cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
             )
+
+    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A line of transformers' list whose two values mean the same."""
+        found = mismatches_in_log(log)
+        alike = [line for line in found[1] if line.alike] if found else []
+        if found and alike:
+            yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
+
+
+def _cause(alike: list[Mismatch]) -> Text:
+    return Text(
+        en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {said}.",
+        zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{said}。",
+    ).format(said=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
+
+
+def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
+    return tuple(
+        Text(
+            en='Write "{key}": {value} without quotes, or "auto"',
+            zh='写成不带引号的 "{key}": {value}，或 "auto"',
+        ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
+        for line in alike
+    )

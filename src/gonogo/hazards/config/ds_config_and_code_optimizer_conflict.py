@@ -1,0 +1,124 @@
+"""ds-config-and-code-optimizer-conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said
+
+_BOTH = (
+    "You cannot specify an optimizer in the config file and in the code",
+    "cannot specify an optimizer in the config file and in the code",
+    "You cannot specify a scheduler in the config file and in the code",
+)
+_PASSED = (
+    "Passing `optimizers` is not allowed if Deepspeed",
+    "Passing `optimizers` is not allowed if PyTorch FSDP or DeepSpeed",
+    "Passing `optimizers` is not allowed if Fairscale, Deepspeed",
+)
+
+
+class DsConfigAndCodeOptimizerConflict(Hazard):
+    """The optimizer (or scheduler) is defined in the DeepSpeed JSON and in the code.
+
+    ## What happens
+    `accelerator.prepare` or the Trainer stops before the first step: "ValueError: You cannot specify an optimizer in
+    the config file and in the code at the same time". The same exists for the scheduler.
+
+    ## Why
+    DeepSpeed builds the optimizer that its JSON names. A second one arrives from the code: a torch optimizer given to
+    `accelerator.prepare`, an optimizer that the framework builds itself (GaLore, BAdam, LoRA+, a trainer of trl), or
+    `optimizers=` of the Trainer.
+
+    ## Cure
+    Define it once. Remove the `optimizer` (and `scheduler`) block from the JSON, or keep it and give
+    `accelerate.utils.DummyOptim` (`DummyScheduler`) in the code. GaLore updates full gradients and does not work with
+    ZeRO's partitioned ones: use it without DeepSpeed.
+
+    ## When it is safe
+    Where only one place defines each of the two.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/1763: GaLore with a JSON that names an optimizer
+    - https://github.com/hiyouga/LlamaFactory/issues/2777: the same with the Trainer's own refusal
+    """
+
+    page_zh = """优化器（或调度器）同时在 DeepSpeed JSON 和代码中定义。
+
+    ## 现象
+    `accelerator.prepare` 或 Trainer 在第一步之前停止：“ValueError: You cannot specify an optimizer in the config
+    file and in the code at the same time”。调度器也有同样的报错。
+
+    ## 原因
+    DeepSpeed 会构建 JSON 中指定的优化器，而代码又给出了第二个：传给 `accelerator.prepare` 的 torch 优化器、框架自己构
+    建的优化器（GaLore、BAdam、LoRA+、trl 的某些 trainer），或 Trainer 的 `optimizers=`。
+
+    ## 解决办法
+    只定义一次。从 JSON 中去掉 `optimizer`（以及 `scheduler`）段；或者保留它，代码中改用 `accelerate.utils.DummyOptim`
+    （`DummyScheduler`）。GaLore 需要完整梯度，与 ZeRO 的分片梯度不兼容：请不要和 DeepSpeed 一起使用。
+
+    ## 何时安全
+    两者各自只在一处定义时。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/1763：GaLore 与指定了优化器的 JSON
+    - https://github.com/hiyouga/LlamaFactory/issues/2777：同一问题，由 Trainer 自己拒绝
+    """
+
+    name = "ds-config-and-code-optimizer-conflict"
+    title = Text(
+        en="The optimizer is defined both in the DeepSpeed JSON and in the code",
+        zh="优化器同时在 DeepSpeed JSON 和代码中定义",
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/1763",
+        "https://github.com/hiyouga/LlamaFactory/issues/2777",
+    )
+    log_words = ("in the config file and in the code", "Passing `optimizers` is not allowed")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
+        if evidence := said(log, *_BOTH):
+            yield self.log_finding(evidence, _CAUSE, cure=_CURE)
+        elif evidence := said(log, *_PASSED):
+            deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None
+            yield self.log_finding(
+                evidence,
+                _CAUSE_PASSED,
+                cure=_CURE[1:],
+                certainty=Certainty.LIKELY if deepspeed else Certainty.POSSIBLE,
+                confirm=(
+                    Text(
+                        en="The launch uses --deepspeed, and the code or an option such as use_galore builds an "
+                        "optimizer",
+                        zh="启动命令使用 --deepspeed，且代码或 use_galore 之类的选项自建优化器",
+                    ),
+                ),
+            )
+
+
+_CAUSE = Text(
+    en="The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes "
+    "only one of them.",
+    zh="DeepSpeed JSON 中有 optimizer 或 scheduler 段，代码又传入了自己的：accelerate 只接受其中一个。",
+)
+_CAUSE_PASSED = Text(
+    en="The code hands the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
+    "shards the optimizer.",
+    zh="代码把自建的优化器对象传给 Trainer；由 DeepSpeed（或 FSDP）切分优化器时，Trainer 不接受它。",
+)
+_CURE = (
+    Text(
+        en="Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim "
+        "/ DummyScheduler in the code",
+        zh="从 DeepSpeed JSON 中去掉 optimizer（和 scheduler）段，或在代码中使用 accelerate.utils.DummyOptim / "
+        "DummyScheduler",
+    ),
+    Text(
+        en="With GaLore or another optimizer that the framework builds: turn it off, or train without DeepSpeed",
+        zh="若使用 GaLore 等由框架自建的优化器：关闭它，或不使用 DeepSpeed",
+    ),
+)

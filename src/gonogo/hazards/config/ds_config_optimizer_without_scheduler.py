@@ -1,0 +1,99 @@
+"""ds-config-optimizer-without-scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said
+
+_REFUSED = (
+    "configured in the DeepSpeed config, but no `scheduler`",
+    "configured in the DeepSpeed config, but no scheduler",
+    "Please configure a scheduler in the DeepSpeed config",
+)
+
+
+class DsConfigOptimizerWithoutScheduler(Hazard):
+    """transformers 4.30 to 4.32 refuse a DeepSpeed JSON that names an optimizer and no scheduler.
+
+    ## What happens
+    The Trainer stops in `deepspeed_init`: "ValueError: Found `optimizer` configured in the DeepSpeed config, but no
+    `scheduler`. Please configure a scheduler in the DeepSpeed config."
+
+    ## Why
+    When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was not
+    supported and is refused. A JSON that worked before stops working with the new version.
+
+    ## Cure
+    Add a `scheduler` block with "auto" values to the JSON, or take the `optimizer` block out (the Trainer then builds
+    AdamW itself), or install transformers 4.33 or later, which takes the pair again.
+
+    ## When it is safe
+    With both blocks, with neither, or with a transformers outside 4.30 to 4.32.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/24359: the report, and the later release that settles it
+    - https://github.com/zjunlp/KnowLM/issues/30: met in pre-training
+    """
+
+    page_zh = """transformers 4.30 至 4.32 拒绝只有 optimizer 而没有 scheduler 的 DeepSpeed JSON。
+
+    ## 现象
+    Trainer 在 `deepspeed_init` 中停止：“ValueError: Found `optimizer` configured in the DeepSpeed config, but no
+    `scheduler`. Please configure a scheduler in the DeepSpeed config.”
+
+    ## 原因
+    Trainer 改用 accelerate 时（4.30），不支持 DeepSpeed 优化器与 Hugging Face 调度器的组合，直接拒绝。原先可用的
+    JSON 升级后就不能用了。
+
+    ## 解决办法
+    在 JSON 中加入取值为 "auto" 的 `scheduler` 段；或去掉 `optimizer` 段（由 Trainer 自建 AdamW）；或安装重新支持该组
+    合的 transformers 4.33 及以上版本。
+
+    ## 何时安全
+    两段都有、两段都没有，或 transformers 不在 4.30 至 4.32 之间时。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/24359：报告，以及之后解决它的版本
+    - https://github.com/zjunlp/KnowLM/issues/30：预训练时遇到
+    """
+
+    name = "ds-config-optimizer-without-scheduler"
+    title = Text(
+        en="The DeepSpeed JSON names an optimizer and no scheduler",
+        zh="DeepSpeed JSON 中有 optimizer 而没有 scheduler",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/24359",
+        "https://github.com/zjunlp/KnowLM/issues/30",
+    )
+    log_words = _REFUSED
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """transformers' refusal."""
+        if evidence := said(log, *_REFUSED):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="The JSON has an optimizer block and no scheduler block, which this transformers ({version}) "
+                    "refuses.",
+                    zh="JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
+                ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
+                cure=(
+                    Text(
+                        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": '
+                        '{"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", '
+                        '"total_num_steps": "auto"}}',
+                        zh='在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": '
+                        '{"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", '
+                        '"total_num_steps": "auto"}}',
+                    ),
+                    Text(
+                        en='Or remove the optimizer block, or pip install "transformers>=4.33"',
+                        zh='或去掉 optimizer 段，或 pip install "transformers>=4.33"',
+                    ),
+                ),
+            )
