@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 BEFORE = 1 << 11
 """Bytes kept before a word that matters: what the program was doing."""
@@ -55,7 +57,7 @@ class Sieve:
         self._pattern: Any = re2.compile(b"|".join(re2.escape(word.encode("utf-8")) for word in literals), options)
 
     def keep(self, chunks: Iterable[bytes], room: int) -> Kept:
-        """What matters in a log; at most ``room`` bytes (and a part more), half from its start, half from its end."""
+        """What matters in a log: ``room`` bytes of it (and a part more), half from its start, half from its end."""
         stream = iter(chunks)
         opening = b""
         for chunk in stream:
@@ -64,84 +66,103 @@ class Sieve:
                 break
         else:
             return Kept([Part(1, opening)], _lines(opening)) if opening else Kept([], 0)
-        search = _Search(self._pattern, room // 2)
-        for block in _chained(opening, stream):
-            search.feed(block)
-        return search.end()
+        keeper = _Keeper(room // 2)
+        # The search leaves Python's lock, so that lines are counted and parts kept beside it.
+        with ThreadPoolExecutor(1) as searcher:
+            ahead: deque[tuple[bytes, Future[list[_Hit]]]] = deque()
+            for block in _blocks(chain((opening,), stream)):
+                ahead.append((block, searcher.submit(self._hits, block)))
+                if len(ahead) > 2:
+                    block, hits = ahead.popleft()
+                    keeper.take(block, hits.result())
+            for block, hits in ahead:
+                keeper.take(block, hits.result())
+        return keeper.result()
+
+    def _hits(self, block: bytes) -> list[_Hit]:
+        """The words in a block; those that stand in what another keeps anyway are left out."""
+        found: list[_Hit] = []
+        position = 0
+        while match := self._pattern.search(block, position):
+            start = match.start()
+            end = start + AFTER
+            position = block.rfind(b"\n", start, end) + 1 or end if end < len(block) else len(block)
+            found.append(_Hit(start, position, max(end - len(block), 0)))
+        return found
 
 
 def _lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes cut where lines end, but for lines that are longer than :data:`LONGEST_LINE`."""
+    rest = b""
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield rest + chunk[:end]
+            rest = chunk[end:]
+        else:
+            rest += chunk
+            if len(rest) > LONGEST_LINE:
+                yield rest
+                rest = b""
+    if rest:
+        yield rest
 
 
-class _Search:
-    """A log's search, fed block by block. Offsets are into ``_buffer``; ``_counted`` stands on line ``_line``."""
+class _Hit(NamedTuple):
+    """A word at ``start`` of a block, for which up to ``end`` is kept, and ``owed`` bytes of the blocks to come."""
 
-    def __init__(self, pattern: Any, half_room: int) -> None:
-        self._pattern = pattern
-        self._buffer = b""
-        self._counted, self._line = 0, 1
-        self._searched = 0
-        self._kept_to = 0
+    start: int
+    end: int
+    owed: int
+
+
+class _Keeper:
+    """Takes parts out of the blocks of a log, in their order."""
+
+    def __init__(self, half_room: int) -> None:
+        self._line = 1
+        self._before = b""
+        """The end of the last block, as far as it was not kept."""
+        self._owed = 0
         self._first: list[Part] = []
         self._last: deque[Part] = deque()
         self._room_first = self._room_last = half_room
         self._dropped = 0
+        self._unfinished = False
 
-    def feed(self, block: bytes) -> None:
-        self._buffer += block
-        end = self._buffer.rfind(b"\n", self._searched) + 1
-        if end == 0 and len(self._buffer) - self._searched > LONGEST_LINE:
-            end = len(self._buffer)
-        if end:
-            self._search_to(end)
+    def take(self, block: bytes, hits: list[_Hit]) -> None:
+        """Keep what stands around the hits of the next block."""
+        counted, line, kept_to = 0, self._line, 0
+        if self._owed:
+            kept_to = block.rfind(b"\n", 0, self._owed) + 1 or min(self._owed, len(block))
+            self._put(Part(line, block[:kept_to]))
+            self._before = b""
+            self._owed = 0
+        for hit in hits:
+            if hit.end <= kept_to:
+                continue
+            begin = kept_to
+            if hit.start - BEFORE > kept_to:
+                begin = block.find(b"\n", hit.start - BEFORE, hit.start) + 1 or hit.start - BEFORE
+            line += block.count(b"\n", counted, begin)
+            counted = begin
+            before = self._before if begin == 0 else b""
+            self._put(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
+            kept_to = hit.end
+            self._owed = hit.owed
+        self._line = line + block.count(b"\n", counted)
+        self._unfinished = not block.endswith(b"\n")
+        start = max(kept_to, len(block) - BEFORE)
+        if start > kept_to:
+            start = block.find(b"\n", start, -1) + 1 or start
+        self._before = block[start:]
 
-    def end(self) -> Kept:
-        unfinished = bool(self._buffer) and not self._buffer.endswith(b"\n")
-        if len(self._buffer) > self._searched:
-            self._search_to(len(self._buffer))
-        lines = self._line_at(len(self._buffer)) - 1 + unfinished
-        return Kept([*self._first, *self._last], lines, self._dropped)
-
-    def _line_at(self, offset: int) -> int:
-        """The number of the line that ``offset`` stands on; offsets are asked for in their order."""
-        self._line += self._buffer.count(b"\n", self._counted, offset)
-        self._counted = offset
-        return self._line
-
-    def _search_to(self, end: int) -> None:
-        buffer, position = self._buffer, self._searched
-        if self._kept_to > position:  # the last block's part goes on into this one
-            position = self._take(position, self._kept_to, end)
-        while position < end and (match := self._pattern.search(buffer, position, end)):
-            hit = match.start()
-            begin = self._kept_to
-            if hit - BEFORE > begin:
-                begin = buffer.find(b"\n", hit - BEFORE, hit) + 1 or hit - BEFORE
-            position = self._take(begin, hit + AFTER, end)
-        # What stands before the next block's first hit may be needed, so some of this one stays.
-        cut = max(end - BEFORE, 0)
-        if cut:
-            cut = buffer.find(b"\n", cut, end - 1) + 1 or cut
-        cut = max(cut, self._counted)
-        self._line_at(cut)
-        self._buffer = buffer[cut:]
-        self._counted = 0
-        self._searched = end - cut
-        self._kept_to = max(self._kept_to - cut, 0)
-
-    def _take(self, begin: int, wanted: int, end: int) -> int:
-        """Keep from ``begin`` to the end of a line at or before ``wanted``; says from where to search on."""
-        stop = min(wanted, end)
-        stop = self._buffer.rfind(b"\n", begin, stop) + 1 or stop
-        self._put(Part(self._line_at(begin), self._buffer[begin:stop]))
-        self._kept_to = wanted if wanted > end else stop
-        return stop
+    def result(self) -> Kept:
+        return Kept([*self._first, *self._last], self._line - 1 + self._unfinished, self._dropped)
 
     def _put(self, part: Part) -> None:
         size = len(part.data)

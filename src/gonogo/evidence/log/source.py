@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 from gonogo.errors import UserError
 from gonogo.finding import Skipped, Text
 
-CHUNK = 1 << 22
+CHUNK = 1 << 20
 """Bytes read at a time."""
 
 STDIN = "-"
