@@ -1,0 +1,1 @@
+"""PyTorch's FullyShardedDataParallel, and how accelerate and transformers set it up."""

@@ -1,0 +1,35 @@
+"""Whether a run asks for FSDP, or was given it by a configuration file that it doesn't name."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo.evidence.log.failure_log import FailureLog
+
+_REQUEST = re.compile(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
+_DENIED = re.compile(
+    r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)"
+    r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"
+    r"|(?:没有?|未|并未|不)(?:使用|用|启用|开启|开|配置|设置)(?:过|了)?\s*fsdp"
+)
+_IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
+
+
+def asked_for_fsdp(log: FailureLog) -> bool | None:
+    """True where the launch, the script, the config or a line of the log asks for FSDP; None where nothing tells.
+
+    False where the reporter denies it, or ``accelerate launch`` is given neither FSDP nor a file that could ask for it:
+    it then takes what an earlier ``accelerate config`` left in the user's cache.
+    """
+    if any(_DENIED.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
+        return False
+    setup = log.setup
+    if any(_REQUEST.search(text) for text in (setup.launch, setup.script, setup.deepspeed_config_text)):
+        return True
+    if any(log.has(words) for words in _IN_LOG):
+        return True
+    if setup.launcher == "accelerate" and not re.search(r"--config[_-]file|\.ya?ml\b", setup.launch):
+        return False
+    if re.search(r"--deepspeed\b|--ds_config|\bdeepspeed ", setup.launch):
+        return False
+    return None

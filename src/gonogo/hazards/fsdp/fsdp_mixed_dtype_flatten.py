@@ -1,0 +1,145 @@
+"""fsdp-mixed-dtype-flatten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said, told
+
+_DTYPE = (
+    "Must flatten tensors with uniform dtype",
+    "Must flatten tensors with the same dtype",
+    "`FlatParameter` requires uniform dtype",
+    "FSDP expects uniform original parameter dtype",
+)
+_REQUIRES_GRAD = (
+    "Must flatten tensors with uniform `requires_grad`",
+    "Must flatten tensors with uniform requires_grad",
+    "`FlatParameter` requires uniform `requires_grad`",
+)
+_INTEGER = "Cannot flatten integer dtype tensors"
+_TWO = re.compile(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
+
+
+class FsdpMixedDtypeFlatten(Hazard):
+    """FSDP is to flatten parameters of different dtypes, or trainable and frozen ones, into one.
+
+    ## What happens
+    "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32" while the model is
+    wrapped; or "Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`"; under FSDP2 "FSDP
+    expects uniform original parameter dtype".
+
+    ## Why
+    FSDP joins all parameters of a wrapped module into one flat tensor, which has one dtype. LoRA adapters in fp32 on a
+    bf16 model, norms or routers kept in fp32, a new head, or 4-bit weights stored as uint8 break that. Without
+    `use_orig_params`, frozen and trainable parameters cannot share one either.
+
+    ## Cure
+    Cast the model to one dtype before wrapping (`model.to(torch.bfloat16)`, adapters too:
+    `autocast_adapter_dtype=False`
+    in PEFT). QLoRA: `bnb_4bit_quant_storage` equal to `torch_dtype`. For `requires_grad`: `fsdp_use_orig_params: true`,
+    or peft's `fsdp_auto_wrap_policy(model)`, which wraps the adapters apart.
+
+    ## When it is safe
+    Where each wrapped module holds one dtype.
+
+    ## Sources
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1494: QLoRA, fp32 and bf16
+    - https://github.com/eric-mitchell/direct-preference-optimization/issues/90: LoRA adapters in fp32
+    - https://github.com/huggingface/trl/issues/1723: DPO with bf16 and fp32
+    """
+
+    page_zh = """FSDP 要把不同 dtype 的参数，或可训练与冻结的参数，展平到一起。
+
+    ## 现象
+    包装模型时出现 “ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32”；或
+    “Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`”；FSDP2 下为 “FSDP expects
+    uniform original parameter dtype”。
+
+    ## 原因
+    FSDP 把被包装模块的全部参数拼成一个展平张量，它只有一种 dtype。bf16 模型上的 fp32 LoRA 适配器、保持 fp32 的 norm
+    或 router、新加的头、以 uint8 存储的 4-bit 权重都会破坏这一点。没有 `use_orig_params` 时，冻结与可训练的参数也不能
+    拼在一起。
+
+    ## 解决办法
+    包装之前把模型转换为同一 dtype（`model.to(torch.bfloat16)`，适配器也要转换：PEFT 的
+    `autocast_adapter_dtype=False`）。QLoRA：`bnb_4bit_quant_storage` 与 `torch_dtype` 相同。若是 `requires_grad`：
+    `fsdp_use_orig_params: true`，或用 peft 的 `fsdp_auto_wrap_policy(model)` 单独包装适配器。
+
+    ## 何时安全
+    每个被包装的模块只有一种 dtype 时。
+
+    ## 来源
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1494：QLoRA，fp32 与 bf16
+    - https://github.com/eric-mitchell/direct-preference-optimization/issues/90：fp32 的 LoRA 适配器
+    - https://github.com/huggingface/trl/issues/1723：DPO，bf16 与 fp32
+    """
+
+    name = "fsdp-mixed-dtype-flatten"
+    title = Text(
+        en="FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
+        zh="FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
+    )
+    sources = (
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/1494",
+        "https://github.com/eric-mitchell/direct-preference-optimization/issues/90",
+        "https://github.com/huggingface/trl/issues/1723",
+    )
+    log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """FSDP's check of what it is to flatten, in the words of its versions."""
+        if evidence := said(log, *_DTYPE):
+            two = _TWO.search(told(log, evidence))
+            dtypes = " / ".join(part for part in two.groups() if part) if two else ""
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="One module that FSDP wraps holds parameters of different dtypes{dtypes}.",
+                    zh="FSDP 包装的某个模块含有不同 dtype 的参数{dtypes}。",
+                ).format(dtypes=f" ({dtypes})" if dtypes else ""),
+                cure=_CURE_DTYPE,
+            )
+        elif evidence := said(log, *_REQUIRES_GRAD):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="One module that FSDP wraps holds frozen and trainable parameters, which it flattens "
+                    "together only with use_orig_params.",
+                    zh="FSDP 包装的某个模块同时含有冻结和可训练的参数，只有 use_orig_params 时才能展平到一起。",
+                ),
+                cure=(
+                    Text(
+                        en="Set fsdp_use_orig_params: true, or wrap adapters apart with peft's "
+                        "fsdp_auto_wrap_policy(model)",
+                        zh="设置 fsdp_use_orig_params: true，或用 peft 的 fsdp_auto_wrap_policy(model) 单独包装适配器",
+                    ),
+                ),
+            )
+        elif evidence := said(log, _INTEGER):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="The quantized weights are stored as integers, which FSDP cannot flatten with the others.",
+                    zh="量化权重以整数存储，FSDP 无法把它们与其他参数展平到一起。",
+                ),
+                cure=_CURE_DTYPE[1:],
+                certainty=Certainty.LIKELY,
+            )
+
+
+_CURE_DTYPE = (
+    Text(
+        en="Cast everything to one dtype before FSDP wraps the model: model.to(torch.bfloat16), LoRA adapters too "
+        "(autocast_adapter_dtype=False)",
+        zh="在 FSDP 包装之前统一 dtype：model.to(torch.bfloat16)，LoRA 适配器也要转换（autocast_adapter_dtype=False）",
+    ),
+    Text(
+        en="With 4-bit weights: set bnb_4bit_quant_storage to the same dtype as torch_dtype",
+        zh="使用 4-bit 权重时：把 bnb_4bit_quant_storage 设为与 torch_dtype 相同的 dtype",
+    ),
+)
