@@ -29,7 +29,7 @@ def carry(
         _forget_written(operator, args, kwargs)
     elif operator.known_factory:
         _carry_known(operator, args, kwargs, [], out)
-    elif out.__class__ is VirtualTensor:
+    elif operator.compares and out.__class__ is VirtualTensor:
         test = values.nonfinite_test(operator.func, args)
         if test is not None:
             mode.ledger.assume("values are finite (no NaN, no infinity)")
@@ -37,7 +37,8 @@ def carry(
             test = signs.test(operator.func, args)
         if test is not None:
             values.give_number(out, test)
-    if tensors and tensors[0].numel() and (out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL):
+    is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
+    if is_small and tensors and tensors[0].numel():
         signs.note(operator.name, args, tensors, out)
 
 

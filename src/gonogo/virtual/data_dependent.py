@@ -10,7 +10,7 @@ import torch
 from gonogo.virtual import private, real, values
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.placement import common_device
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import Spec, VirtualTensor
 
 aten = torch.ops.aten
 profiler = torch.ops.profiler
@@ -71,8 +71,8 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if known is None:
         mode.ledger.assume("an unknown mask selects every element")
         if tensor.numel() > (1 << 24):
-            return mode._new((tensor.numel(), tensor.dim()), (1, tensor.numel()), torch.int64, tensor._device,
-                             tensor.numel() * tensor.dim() * 8)  # fmt: skip
+            shape = torch.Size((tensor.numel(), tensor.dim()))
+            return mode._new(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
         known = func(real.ones(tensor.shape, dtype=torch.bool))
     return mode.wrap_real(known, tensor._device)
 

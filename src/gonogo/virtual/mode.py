@@ -19,7 +19,8 @@ from gonogo.virtual.memory import MemoryRecord
 from gonogo.virtual.operators import Operator
 from gonogo.virtual.placement import common_device, foreach_devices
 from gonogo.virtual.plain_operands import StandIns, run_with_plain
-from gonogo.virtual.tensor import CPU, META, Kernel, VirtualTensor, alias_of, new_virtual, resolve
+from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
+from gonogo.virtual.views import Views, native
 
 aten = torch.ops.aten
 Handler = Callable[["VirtualMode", Any, Any, dict[str, Any]], Any]
@@ -27,7 +28,7 @@ HANDLERS: dict[Any, Handler] = {}
 """Operators that need more than shapes; filled by the files that know them (``data_dependent.py`` and others)."""
 NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
-_INPLACE, _FRESH, _NOTHING, _SLOW = range(4)
+_INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
 
 
@@ -51,9 +52,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.current: Any = None
         """The operator that was served last."""
         self.on_failure: Callable[[BaseException, Any, Any, Any], None] | None = None
-        self._known_operators: dict[Any, Operator] = {}
+        self._known_operators: dict[int, Operator] = {}
+        """By identity: an overload's own hash is a function in Python."""
         self._results: dict[Any, Any] = {}
-        self._specs: dict[Any, int] = {}
+        self._views = Views()
         self.stand_ins = StandIns(memory)
 
     @classmethod
@@ -68,7 +70,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators += 1
         self.current = func
         try:
-            operator = self._known_operators.get(func)
+            operator = self._known_operators.get(id(func))
             if operator is None:
                 operator = self._learn(func)
             if operator.handler is not None:
@@ -81,17 +83,19 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _learn(self, func: Any) -> Operator:
         handler = HANDLERS.get(func) or NAMESPACE_HANDLERS.get(func.namespace)
-        operator = self._known_operators[func] = Operator(func, handler)
+        operator = self._known_operators[id(func)] = Operator(func, handler)
         return operator
 
     def operator(self, func: Any) -> Operator:
         """The facts of ``func``."""
-        return self._known_operators.get(func) or self._learn(func)
+        return self._known_operators.get(id(func)) or self._learn(func)
 
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
         """Serve an operator by its shapes; values follow where all operands' are known."""
+        if operator.view_of_first and type(args[0]) is VirtualTensor:
+            return self._views.of(operator, args)
         tensors: list[VirtualTensor] = []
-        key: list[Any] = [operator.func]
+        key: list[Any] = [operator]
         plain = self._collect(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
@@ -116,8 +120,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind == _INPLACE:
             out = args[detail] if isinstance(detail, int) else kwargs[detail]
         elif kind == _FRESH:
-            made = [self._new(*spec) for spec in detail[1]]
-            out = made[0] if detail[0] is None else detail[0](made)
+            out = self._new(*detail)
+        elif kind == _SEVERAL:
+            make, made = detail
+            out = make(self._new(*one) for one in made)
         else:
             out = None
         carrying.carry(self, operator, args, kwargs, tensors, out)
@@ -130,7 +136,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             kind = type(value)
             if kind is VirtualTensor:
                 tensors.append(value)
-                key.append(self._spec_number(value))
+                key.append(value._spec or value.spec)
             elif kind is list or kind is tuple:
                 key.append(len(value))
                 plain = self._collect(value, key, tensors) or plain
@@ -142,16 +148,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     key.append(kind)
         return plain
 
-    def _spec_number(self, tensor: VirtualTensor) -> int:
-        spec = tensor.spec
-        number = self._specs.get(spec)
-        if number is None:
-            number = self._specs[spec] = ~len(self._specs)  # negative: apart from most integer arguments
-        return number
-
-    def _new(self, shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, nbytes: int) -> VirtualTensor:
-        tensor = new_virtual(shape, strides, dtype, device)
-        tensor.cell = self.memory.new_cell(device, nbytes)
+    def _new(self, spec: Spec, nbytes: int) -> VirtualTensor:
+        tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
+        tensor._spec = spec
+        tensor.cell = self.memory.new_cell(spec.device, nbytes)
         return tensor
 
     # -- the first time ----------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
         stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
-            raw = self._native(func, args, kwargs)
+            raw = native(func, args, kwargs)
             for tensor in tensors:
                 tensor._spec = None
         else:
@@ -201,15 +201,6 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raw = func(*plain_args, **plain_kwargs)
         return raw, {private.storage_key(plain): virtual for plain, virtual in stand_ins.values()}
 
-    def _native(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run the C++ meta kernel on the virtual tensors themselves, so that the result shares their storage."""
-        Kernel.running = True
-        try:
-            with private.DisableTorchDispatch():
-                return func(*args, **kwargs)
-        finally:
-            Kernel.running = False
-
     def _wrap(
         self, raw: Any, device: torch.device, devices: Any, args: Any, kwargs: Any, stand_ins: dict[int, VirtualTensor]
     ) -> tuple[Any, tuple[int, Any]]:
@@ -222,19 +213,20 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             written = stand_ins.get(private.storage_key(raw))
             if written is not None:
                 return written, (_INPLACE, _place_of(written, args, kwargs))
-            spec = self._fresh_spec(raw, device)
-            return self._new(*spec), (_FRESH, (None, [spec]))
+            fresh = self._fresh(raw, device)
+            return self._new(*fresh), (_FRESH, fresh)
         if isinstance(raw, list | tuple) and raw and all(_is_fresh(item, stand_ins) for item in raw):
-            specs = [self._fresh_spec(t, devices[i] if devices else device) for i, t in enumerate(raw)]
+            several = [self._fresh(t, devices[i] if devices else device) for i, t in enumerate(raw)]
             make = list if isinstance(raw, list) else tuple
-            return make(self._new(*spec) for spec in specs), (_FRESH, (make, specs))
+            return make(self._new(*one) for one in several), (_SEVERAL, (make, several))
         if isinstance(raw, list | tuple):
             wrapped = [self._wrap(item, device, None, args, kwargs, stand_ins)[0] for item in raw]
             return (wrapped if isinstance(raw, list) else tuple(wrapped)), (_SLOW, None)
         return raw, (_SLOW, None)
 
-    def _fresh_spec(self, raw: torch.Tensor, device: torch.device) -> tuple[Any, ...]:
-        return raw.shape, raw.stride(), raw.dtype, device, raw.untyped_storage().nbytes()
+    def _fresh(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
+        """What :meth:`_new` makes a virtual tensor like ``raw`` of."""
+        return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
 
     def _without_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
@@ -264,7 +256,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _view(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         base = tensors[0]
-        raw = self._native(operator.func, args, kwargs)
+        raw = native(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
             if private.storage_key(raw) == private.storage_key(base):
                 return alias_of(raw, base)
@@ -275,7 +267,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         """An operator that may share storage, and did not this time."""
-        out = self._new(*self._fresh_spec(raw, common_device(operator.func, tensors, args)))
+        out = self._new(*self._fresh(raw, common_device(operator.func, tensors, args)))
         carrying.carry(self, operator, args, kwargs, tensors, out)
         return out
 
@@ -288,7 +280,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def wrap_real(self, known: Any, device: torch.device) -> Any:
         """Real results as virtual tensors on ``device``, values kept."""
         if isinstance(known, torch.Tensor):
-            out = self._new(known.shape, known.stride(), known.dtype, device, known.untyped_storage().nbytes())
+            out = self._new(*self._fresh(known, device))
             values.give(out, known)
             return out
         if isinstance(known, list | tuple):

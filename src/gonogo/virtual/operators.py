@@ -12,6 +12,7 @@ aten = torch.ops.aten
 
 _VIEWS_IN_FACT = {aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default}
 """Their schema does not say that they share their input's storage."""
+_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"}
 _STATIC_WITHOUT_MASKS = {aten.index.Tensor, aten._unsafe_index.Tensor}
 """Tagged as having a dynamic shape, which they have with boolean indices only."""
 KNOWN_FACTORIES = {
@@ -32,8 +33,8 @@ class Operator:
     """The facts of one operator overload."""
 
     __slots__ = (
-        "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
-        "known_factory", "name", "uniform", "view", "write_names", "writes",
+        "compares", "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
+        "known_factory", "name", "uniform", "view", "view_of_first", "write_names", "writes",
     )  # fmt: skip
 
     def __init__(self, func: Any, handler: Any) -> None:
@@ -51,6 +52,10 @@ class Operator:
             torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
         ) and func not in _STATIC_WITHOUT_MASKS
         self.composite = private.is_composite(func)
+        tensors = [i for i, a in enumerate(arguments) if "Tensor" in str(a.type)]
+        self.view_of_first = self.view and tensors == [0] and not self.composite and func is not aten.lift_fresh.default
+        """Always shares the storage of its first argument, and takes no other tensor."""
+        self.compares = self.name in _COMPARISONS
         self.foreach = self.name.startswith("_foreach_")
         builtin = func.namespace == "aten"
         self.known_factory = builtin and self.name in KNOWN_FACTORIES

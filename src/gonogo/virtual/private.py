@@ -20,6 +20,7 @@ _data: Any = torch.Tensor.data
 _storage: Any = torch.Tensor.untyped_storage
 _to = torch.ops.aten._to_copy.default
 
+as_strided: Callable[..., torch.Tensor] = torch.Tensor.as_strided
 get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
 set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
@@ -31,6 +32,11 @@ def make_wrapper(
     return torch.Tensor._make_wrapper_subclass(
         cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=told, requires_grad=requires_grad
     )
+
+
+def make_alias(cls: type, tensor: torch.Tensor) -> Any:
+    """A tensor of a subclass that shares ``tensor``'s storage."""
+    return torch.Tensor._make_subclass(cls, tensor, False)
 
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -125,7 +131,7 @@ def check() -> list[str]:
         "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper(
             _Probe, (2,), (1,), torch.float32, torch.device("meta", 1), False
         ),
-        "torch.Tensor._make_subclass": lambda: torch.Tensor._make_subclass(_Probe, torch.empty(1, device="meta")),
+        "torch.Tensor._make_subclass": lambda: make_alias(_Probe, torch.empty(1, device="meta")),
         "torch._C._nn._parse_to": lambda: parse_to("cpu", torch.float16),
         "torch._C._only_lift_cpu_tensors": lambda: lift_only_cpu_tensors()(),
         "torch._C._DisableTorchDispatch": DisableTorchDispatch,

@@ -8,7 +8,8 @@ calls with ``meta:3`` belongs on ``cuda:3``, whereas a program's own ``meta`` ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -22,9 +23,32 @@ META = torch.device("meta")
 _CPU_TOLD_AS = 100
 """The index under which C++ is told of the CPU; no machine has that many accelerators."""
 
-Spec = tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]
+
+class Spec:
+    """Shape, strides, dtype and device: what an operator's results depend on.
+
+    Made by :meth:`of` only: one object for all tensors that agree, so that comparing and hashing go by identity.
+    """
+
+    __slots__ = ("device", "dtype", "shape", "strides")
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    _known: ClassVar[dict[Any, Spec]] = {}
+
+    @classmethod
+    def of(cls, shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Spec:
+        """The one that says so."""
+        key = (shape, strides, dtype, device)
+        spec = cls._known.get(key)
+        if spec is None:
+            spec = cls._known[key] = cls()
+            spec.shape, spec.strides, spec.dtype, spec.device = key
+        return spec
 
 
+@cache
 def told_device(device: torch.device) -> torch.device:
     """The ``meta:N`` device by which C++ knows a virtual device."""
     return torch.device("meta", _CPU_TOLD_AS if device.type == "cpu" else device.index or 0)
@@ -75,10 +99,10 @@ class VirtualTensor(torch.Tensor):
 
     @property
     def spec(self) -> Spec:
-        """Shape, strides, dtype, device: what an operator's output can depend on."""
+        """Its shape, strides, dtype and device."""
         spec = self._spec
         if spec is None:
-            spec = self._spec = (self.shape, self.stride(), self.dtype, self._device)
+            spec = self._spec = Spec.of(self.shape, self.stride(), self.dtype, self._device)
         return spec
 
     @property
@@ -276,11 +300,11 @@ def new_virtual(
     return tensor
 
 
-def alias_of(view: torch.Tensor, base: VirtualTensor) -> VirtualTensor:
-    """``view`` (a plain tensor that shares ``base``'s storage) as a virtual tensor on the same device and cell."""
-    tensor: VirtualTensor = torch.Tensor._make_subclass(VirtualTensor, view, False)
+def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) -> VirtualTensor:
+    """``view`` (a tensor that shares ``base``'s storage) as another virtual tensor on the same device and cell."""
+    tensor: VirtualTensor = private.make_alias(VirtualTensor, view)
     tensor._device = base._device
-    tensor._spec = None
+    tensor._spec = spec
     tensor.cell = base.cell
     return tensor
 
