@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.line import LONGEST, LogLine, cleaned
+from gonogo.evidence.log.sieve import Part
 
 
-def lines_of_error_file(lines: Sequence[LogLine]) -> list[LogLine]:
-    """The lines of the traceback inside an error file; the file's own lines where it holds none."""
-    if not lines:
-        return []
+def lines_of_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
+    """The lines of the traceback inside an error file, numbered from its first; the file's own where it holds none."""
+    kept = list(parts)
     try:
-        message: Any = json.loads("\n".join(line.text for line in lines))["message"]
-        stack = message["extraInfo"]["py_callstack"]
+        message: Any = json.loads(b"\n".join(part.data for part in kept).decode("utf-8", "replace"))["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return list(lines)
-    first = lines[0]
-    return [LogLine(first.path, number, text, first.rank) for number, text in enumerate(str(stack).splitlines(), 1)]
+        return cleaned(path, rank, kept)
+    told, time = message, None
+    if isinstance(message, dict):
+        extra = message.get("extraInfo")
+        extra = extra if isinstance(extra, dict) else {}
+        told = extra.get("py_callstack") or message.get("message")
+        time = _seconds(extra.get("timestamp"))
+    lines = cleaned(path, rank, [Part(1, str(told or "").encode("utf-8", "replace"))])
+    return [LogLine(path, line.number, line.text[:LONGEST], line.rank, line.node, time) for line in lines]
+
+
+def _seconds(told: Any) -> float | None:
+    try:
+        return float(told)
+    except (TypeError, ValueError):
+        return None

@@ -13,19 +13,31 @@ from packaging.utils import canonicalize_name
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 
-_VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}[\w.+]*)"
+_VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.?(?:post|dev|rc|a|b)\d{1,8})?(?:\+[\w.]{1,40})?)"
 _KNOWN = (
     r"torch|pytorch|deepspeed|transformers|accelerate|peft|trl|bitsandbytes|flash[-_]attn|ms[-_]swift|llamafactory"
-    r"|torch[-_]npu|cuda|nccl"
+    r"|torch[-_]npu|cuda|nccl|numpy|pydantic|safetensors|tokenizers|datasets|triton|xformers|vllm|unsloth|huggingface[-_]hub"
+    r"|lightning|pytorch[-_]lightning|torchvision|torchaudio|auto[-_]gptq|autoawq|optimum|ninja|mpi4py"
 )
 _BANNERS = (
     re.compile(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
-    re.compile(rf"(?i)^\s*[-•*]?\s*[`'\"]?({_KNOWN})[`'\"]?(?: version)?\s*(?:==|[:=]|\.{{3,}})\s*[`'\"]?{_VERSION}"),
+    re.compile(
+        rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_KNOWN})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
+        rf"[`'\"]?{_VERSION}"
+    ),
+    # As a reporter lists them: "torch 2.1.0, deepspeed 0.14.2"
+    re.compile(
+        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_KNOWN})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?=$|[,;、，；(])"
+    ),
+    re.compile(rf"(?i)\byou have ({_KNOWN}) {_VERSION}"),  # pip, of a conflict
+    re.compile(rf"(?i)site-packages/({_KNOWN})-{_VERSION}(?:\.dist-info|-py)"),
     re.compile(rf"(?i)^\s*({_KNOWN}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
-    re.compile(rf"(?i)\b({_KNOWN})=={_VERSION}"),
+    re.compile(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
+    re.compile(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_KNOWN})=={_VERSION}"),
     re.compile(rf"\b(NCCL) version {_VERSION}"),
     re.compile(rf"(?i)^\s*({_KNOWN})\s{{2,}}{_VERSION}\s*$"),
 )
+_NUMBERED = re.compile(r"\d\.\d")
 _ALIASES = {"pytorch": "torch"}
 _COMMAND = re.compile(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|"
@@ -36,6 +48,8 @@ _LAUNCHER_SAYS = re.compile(
     r"|accelerate/commands/launch\.py"
 )
 _JSON_STARTS = re.compile(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
+_STAGE = re.compile(r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b")
+_JSON_LINE = re.compile(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
 _LONGEST_CONFIG = 400
 
 
@@ -47,12 +61,14 @@ def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
     config: Mapping[str, Any] | None = None
     for line in lines:
         text = line.text
-        for banner in _BANNERS:
-            if found := banner.search(text):
+        for banner in _BANNERS if _NUMBERED.search(text) else ():
+            for found in banner.finditer(text):
                 name = found.group(1).lower()
                 versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), found.group(2))
         if len(launches) < 20 and ((found := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text)):
             launches.append(found.group(1) if found else text)
+        elif len(launches) < 20 and (found := _STAGE.search(text)):
+            launches.append(f"zero_stage: {found.group(1)}")
         if dump is not None:
             dump.append(text)
             if text.rstrip() == "}" or len(dump) > _LONGEST_CONFIG:
@@ -61,6 +77,8 @@ def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
             dump = [found.group(1)]
             if text.rstrip().endswith("}"):
                 config, dump = _parsed(dump), None
+        elif config is None and text == "{":
+            dump = [text]
     return replace(
         given,
         version_texts={**versions, **given.version_texts},
@@ -70,9 +88,13 @@ def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
 
 
 def _parsed(lines: list[str]) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads("\n".join(lines))
-    except (ValueError, RecursionError):
-        return None
+    value: Any = None
+    # Where other lines stand between its own, what can't be JSON is left out.
+    for body in (lines, [line for line in lines if _JSON_LINE.match(line)]):
+        try:
+            value = json.loads("\n".join(body))
+            break
+        except (ValueError, RecursionError):
+            continue
     known = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "bf16", "fp16")
     return value if isinstance(value, dict) and any(key in value for key in known) else None

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gonogo.evidence.log.facts import setup_of_log
@@ -121,7 +121,10 @@ class FailureLog:
     @cached_property
     def setup(self) -> Setup:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
-        return setup_of_log(self.lines, self._given)
+        told = setup_of_log(self.lines, self._given)
+        if told.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
+            return replace(told, launch=f"{told.launch}\nzero_stage: 3".strip())
+        return told
 
     @cached_property
     def errors(self) -> tuple[LoggedError, ...]:
@@ -147,7 +150,7 @@ class FailureLog:
             position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
             line = self.lines[index]
             here = pattern.search(line.text)
-            if index != last and here is not None and not is_advice(line.text):
+            if index != last and here is not None and not is_advice(line.text, here.start()):
                 yield Found(line, here)
             last = index
             if position >= len(self._text):
@@ -229,8 +232,8 @@ def read_logs(
             on_bytes(more)
 
         kept = sieve.keep(chunks(source, count), room)
-        own = cleaned(source.label, source.rank, kept.parts)
-        lines += lines_of_error_file(own) if source.is_error_file else own
+        read = lines_of_error_file if source.is_error_file else cleaned
+        lines += read(source.label, source.rank, kept.parts)
         facts.append(LogFacts(source.label, size, kept.lines, kept.dropped_bytes))
     return FailureLog(lines, given, tuple(facts))
 
@@ -248,7 +251,7 @@ def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
         if key in same or len(same) < MOST_ERRORS:
             same.setdefault(key, []).append(one)
     for group in same.values():
-        first = max(group[:8], key=lambda one: bool(one.frames))
+        first = max(group[:8], key=lambda one: len(one.frames))
         ranks = tuple(sorted({one.at.rank for one in group if one.at.rank is not None}))
         yield LoggedError(first, role_of(first), ranks, len(group))
 

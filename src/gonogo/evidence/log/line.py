@@ -27,6 +27,8 @@ class LogLine:
     """Seconds since 1970, by the clock of the machine that wrote it; None where the line doesn't say."""
 
 
+_MOST_STATES = 200
+
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
@@ -38,6 +40,7 @@ _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _RANKED = re.compile(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
+    r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\((?:RayTrainWorker|TrainWorker|RankZeroActor|\w+) pid=\d+(?:, ip=[\d.]+)?(?:, rank=(\d{1,5}))?\) ?"
 )
 _STAMPED = re.compile(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
@@ -45,7 +48,8 @@ _BRACKETED_TIME = re.compile(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
 _CONTAINER = re.compile(r"[\w.-]{1,63} +\| ?|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)")
 # What may as well be the program's own words: believed where most of a log's lines start so.
 _SRUN = re.compile(r" {0,4}(\d{1,5}): ?")
-_NODE = re.compile(r"([A-Za-z][\w.-]{0,62}): ?")
+_QUOTED = re.compile(r"(?:> ?)+")
+_NODE = re.compile(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
 _TIME_INSIDE = re.compile(rf"\[?({_ISO})")
 
 
@@ -70,7 +74,9 @@ def _texts(piece: bytes) -> list[str]:
     if not states:
         return [""]
     if len(states) > 2:
-        states = [state for state in states[:-1] if "Error" in state or "Traceback" in state][:50] + states[-1:]
+        begun = next((index for index, state in enumerate(states) if "Traceback (most" in state), len(states))
+        telling = [state for state in states[: min(begun, len(states) - 1)] if "Error" in state]
+        states = telling[:_MOST_STATES] + (states[begun:][:_MOST_STATES] or states[-1:])
     return [state[:LONGEST].rstrip() for state in states]
 
 
@@ -87,12 +93,14 @@ def decoded(data: bytes) -> str:
 
 
 def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
-    """``srun --label``'s or pdsh's prefix, where most lines bear it and it isn't one word for all."""
+    """``srun --label``'s, pdsh's or a quotation's prefix, where most lines bear it."""
     full = [text for text in texts if text.strip()]
     if len(full) < 4:
         return None
     if sum(bool(_SRUN.match(text)) for text in full) > 0.8 * len(full):
         return _SRUN
+    if sum(text.startswith(">") for text in full) > 0.8 * len(full):
+        return _QUOTED
     nodes = Counter(found.group(1) for text in full if (found := _NODE.match(text)))
     names = [name for name in nodes if re.search(r"\d", name) and not name.endswith(("Error", "Exception"))]
     if sum(nodes[name] for name in names) > 0.8 * len(full):
@@ -106,7 +114,7 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
     if ambiguous is not None and (found := ambiguous.match(text)):
         if ambiguous is _SRUN:
             rank = int(found.group(1))
-        else:
+        elif ambiguous is _NODE:
             node = found.group(1)
         text = text[found.end() :]
     for _ in range(4):

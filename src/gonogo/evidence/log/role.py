@@ -53,9 +53,13 @@ _CASCADE = Pattern(
 )
 
 
-def is_advice(text: str) -> bool:
-    """True for a line that only suggests: it can never be a cause."""
-    return _ADVICE.search(text) is not None
+def is_advice(text: str, start: int = 0) -> bool:
+    """True where what begins at ``start`` of a line only suggests, and so can never be a cause.
+
+    PyTorch puts an error and advice on one line: what stands before the advice is no advice.
+    """
+    advice = _ADVICE.search(text)
+    return advice is not None and advice.start() <= max(start, len(text) - len(text.lstrip()))
 
 
 def is_teardown(text: str) -> bool:

@@ -141,8 +141,9 @@ class _Keeper:
             kept_to = block.rfind(b"\n", 0, self._owed) + 1 or min(self._owed, len(block))
             self._put(Part(line, block[:kept_to]))
             self._before = b""
-            self._owed = 0
+            self._owed = max(self._owed - len(block), 0)
         for hit in hits:
+            self._owed = max(hit.owed, self._owed)
             if hit.end <= kept_to:
                 continue
             begin = kept_to
@@ -153,13 +154,13 @@ class _Keeper:
             before = self._before if begin == 0 else b""
             self._put(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
             kept_to = hit.end
-            self._owed = hit.owed
         self._line = line + block.count(b"\n", counted)
         self._unfinished = not block.endswith(b"\n")
-        start = max(kept_to, len(block) - BEFORE)
-        if start > kept_to:
-            start = block.find(b"\n", start, -1) + 1 or start
-        self._before = block[start:]
+        left = block[kept_to:] if kept_to else self._before + block
+        start = max(len(left) - BEFORE, 0)
+        if start:
+            start = left.find(b"\n", start, -1) + 1 or start
+        self._before = left[start:]
 
     def result(self) -> Kept:
         return Kept([*self._first, *self._last], self._line - 1 + self._unfinished, self._dropped)

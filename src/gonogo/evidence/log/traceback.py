@@ -37,25 +37,30 @@ class Raised:
 
 
 _HEADER = re.compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
-_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300}))?')
+# faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: they belong to no exception.
+_FRAME = re.compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
+_FRAME_INLINE = re.compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
 _IPYTHON = re.compile(
-    r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In\[\d+\]|Input In \[\d+\])(?::(?P<a>\d{1,9}))?"
-    r"(?:, line (?P<b>\d{1,9}))?,? in (?P<function>[\w.<>]{1,200})\("
+    r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
+    r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
 _BOX = re.compile(r"^\s*│\s?(.*?)\s*│?\s*$")
 _BOX_FRAME = re.compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
-_BOX_CODE = re.compile(r"^(?:❱|>)\s*\d+\s(.*)$")
+_BOX_CODE = re.compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
 _BOX_END = re.compile(r"^\s*╰─")
 _ARROW_CODE = re.compile(r"^-+> \d+ (.*)$")
 _MARKERS = re.compile(r"^[\s~^|]+$")
 _GROUP = re.compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
-_FINAL = re.compile(rf"^({_NAME})(?::(?: (.*))?)?$")
+_FINAL = re.compile(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
+_NO_EXCEPTION = re.compile(r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$")
+_LIKE_AN_EXCEPTION = re.compile(r"\.\w+$|^[A-Z]\w*$")
 _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
 _BARE = re.compile(
-    rf"^(?:E +)?((?:[A-Za-z_]\w{{0,80}}\.){{0,8}}[A-Z]\w{{0,80}}{_SUFFIX}|SystemExit|StopIteration)(?::(?: ?(.*))?)?$"
+    r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}"
+    rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}Error|StopIteration)(?::(?: ?(.*))?)?$"
 )
-_INLINE = re.compile(r"(?:^|[\s\]:|\"'(])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$")
+_INLINE = re.compile(r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$")
 _CHAIN = re.compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
 _NEW = re.compile(
     r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:"
@@ -63,6 +68,8 @@ _NEW = re.compile(
     r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"
 )
 _LONGEST_MESSAGE = 40
+_MOST_FRAMES = 400
+"""Of an endless recursion the outermost and the innermost frames are kept."""
 _PATIENCE = 120
 """Lines of others that may stand between a traceback's own."""
 
@@ -73,6 +80,10 @@ class _Open:
 
     frames: list[LogFrame] = field(default_factory=list)
     strange: int = 0
+    merged: bool = False
+    """True where the frames of several tracebacks, of ranks without a prefix, run into each other."""
+    arrows: bool = False
+    """True in IPython's form, which shows the lines around a frame's and points at it."""
     wrapped: str = ""
     """The first part of a path that Rich broke over two lines."""
 
@@ -97,7 +108,7 @@ class _Reader:
         if grouped := _GROUP.match(text):
             text = text[grouped.end() :]
         if self._message is not None:
-            if self._goes_on(text):
+            if self._goes_on(line, text):
                 self._message[1].append(text)
                 return
             yield self._built()
@@ -105,9 +116,9 @@ class _Reader:
             return
         if _CHAIN.match(text):
             self._chained = True
-        elif _HEADER.search(text):
-            if self._open is None or self._open.frames:
-                self._open = _Open()
+        elif header := _HEADER.search(text):
+            self._begin_frames()
+            self._read_on_one_line(text[header.end() :], line)
         elif not self._is_frame(text):
             self._look_for_end(text, line)
 
@@ -116,10 +127,27 @@ class _Reader:
         if self._message is not None:
             yield self._built()
 
-    def _goes_on(self, text: str) -> bool:
+    def _begin_frames(self) -> None:
+        """Another traceback begins; one that is under way and has no end yet is another rank's, and goes on."""
+        if self._open is not None and self._open.frames:
+            self._open.merged = True
+        else:
+            self._open = _Open()
+
+    def _read_on_one_line(self, rest: str, line: LogLine) -> None:
+        """A traceback that lost its line breaks when it was pasted."""
+        found = list(_FRAME_INLINE.finditer(rest))
+        for frame in found:
+            self._frame(*frame.groups())
+        if found and (final := _INLINE.search(rest, found[-1].end())):
+            self._begin(final.group(1), final.group(2), line)
+
+    def _goes_on(self, line: LogLine, text: str) -> bool:
         assert self._message is not None
         if not text.strip() or len(self._message[1]) >= _LONGEST_MESSAGE or _NEW.search(text):
             return False
+        if line.time is not None and self._message[3].time is None:
+            return False  # a logger's line: the exception's own have no time
         return text[0] in " \t" or not (_BARE.match(text) and self._message[1][0])
 
     def _is_frame(self, text: str) -> bool:
@@ -128,7 +156,9 @@ class _Reader:
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             return True
         if found := _IPYTHON.match(text):
-            self._frame(found["path"], found["a"] or found["b"] or "0", found["function"])
+            self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
+            if self._open is not None:
+                self._open.arrows = True
             return True
         if self._open is None:
             return False
@@ -139,14 +169,14 @@ class _Reader:
             return True
         code = _ARROW_CODE.match(text)
         if code or (text[0] in " \t" and self._open.frames):
-            if not _MARKERS.match(text):
+            if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
             return True
         return False
 
     def _boxed(self, inner: str) -> None:
         assert self._open is not None
-        joined = self._open.wrapped + inner.strip()
+        joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + inner.strip()
         if found := _BOX_FRAME.match(joined):
             self._open.wrapped = ""
             self._frame(found.group(1), found.group(2), found.group(3))
@@ -163,7 +193,10 @@ class _Reader:
         frame = LogFrame(path, int(line), function.strip())
         frames = self._open.frames
         # Ranks that write into one log without a prefix repeat each other's lines.
-        if not frames or (frames[-1].path, frames[-1].line, frames[-1].function) != (path, int(line), frame.function):
+        known = frames if self._open.merged else frames[-1:]
+        if not any((one.path, one.line, one.function) == (path, frame.line, frame.function) for one in known):
+            if len(frames) >= _MOST_FRAMES:
+                del frames[_MOST_FRAMES // 2]
             frames.append(frame)
         self._open.strange = 0
 
@@ -176,7 +209,7 @@ class _Reader:
         stripped = text.strip()
         if self._open is not None:
             found = _FINAL.match(stripped)
-            if found and (found.group(2) is not None or self._open.frames):
+            if found and self._ends_it(found.group(1)):
                 self._begin(found.group(1), found.group(2) or "", line)
                 return
             self._open.strange += 1
@@ -184,6 +217,14 @@ class _Reader:
                 self._open = None
         if found := _BARE.match(stripped) or _INLINE.search(stripped):
             self._begin(found.group(1), found.group(2) or "", line)
+
+    def _ends_it(self, name: str) -> bool:
+        """True for the name of an exception, where it may stand: right below the frames any name in capitals may."""
+        assert self._open is not None
+        if _BARE.match(name):
+            return True
+        below = bool(self._open.frames) and self._open.strange == 0
+        return below and _LIKE_AN_EXCEPTION.search(name) is not None and not _NO_EXCEPTION.search(name)
 
     def _begin(self, qualified: str, message: str, line: LogLine) -> None:
         frames = tuple(self._open.frames) if self._open is not None else ()
