@@ -32,6 +32,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/rehearse.py
+	$(BIN)/python benchmarks/diagnose.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -15,7 +15,11 @@ from gonogo import __version__
 from gonogo.cli import rehearse
 
 ROOT = Path(__file__).parent.parent
-PAIRS = [("README.md", "README.zh-CN.md"), ("docs/rehearse.md", "docs/rehearse.zh-CN.md")]
+PAIRS = [
+    ("README.md", "README.zh-CN.md"),
+    ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
+    ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
+]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -126,8 +130,15 @@ MAY_IMPORT = {
     "hazards": {"hazards", "hazard", "evidence", "finding"},
     "report": {"report", "finding", "errors"},
     "virtual": {"virtual", "evidence", "finding", "errors", "data"},
-    "rehearse": {"rehearse", "hazard", "evidence", "finding", "errors", "virtual", "data", "report", "language"},
+    "diagnose": {"hazard", "evidence", "finding"},
+    "explain": {"hazard", "finding", "errors"},
+    "rehearse": {
+        *("rehearse", "diagnose", "hazards", "hazard", "evidence", "finding", "errors", "virtual", "data", "report"),
+        "language",
+    },
 }
+# Distributions whose module has another name.
+MODULES = {"google_re2": "re2"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -156,7 +167,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
         extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
         assert name is not None
         if (group := extra[1] if extra else "core") in declared:
-            declared[group].add(name[0].replace("-", "_"))
+            distribution = name[0].replace("-", "_")
+            declared[group].add(MODULES.get(distribution, distribution))
     imported: dict[str, set[str]] = {"core": set(), "rehearse": set()}
     for path in sorted((ROOT / "src").rglob("*.py")):
         names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo"}

@@ -214,7 +214,7 @@ def explain(
 ) -> None:
     """Print a hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it.
 
-    显示某个问题的说明：现象、原因、解决办法、何时安全、来源。
+    显示某个隐患的说明：现象、原因、解决办法、何时安全、来源。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
@@ -240,7 +240,7 @@ def hazards(
 ) -> None:
     """List the hazards that gonogo knows.
 
-    列出 gonogo 认识的全部问题。
+    列出 gonogo 认识的全部隐患。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):

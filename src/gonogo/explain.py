@@ -37,7 +37,7 @@ def hazard_named(name: str) -> Hazard:
     else:
         hint = Text("gonogo hazards lists them", "用 gonogo hazards 查看全部")
     raise UserError(
-        Text("{name}: no hazard has this name; {hint}", "{name}：没有这个名字的问题；{hint}").format(
+        Text("{name}: no hazard has this name; {hint}", "{name}：没有这个名字的隐患；{hint}").format(
             name=repr(name), hint=hint
         )
     )
@@ -124,7 +124,7 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (
         Text("theme", "类别"),
-        Text("hazard", "问题"),
+        Text("hazard", "隐患"),
         Text("met in", "可见于"),
         Text("what it is", "说明"),
     ):
