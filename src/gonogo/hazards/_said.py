@@ -5,9 +5,6 @@ from __future__ import annotations
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 
-_SERVING = ("ComfyUI", "/comfy/", "vllm/", "sglang/", "lmdeploy/", "uvicorn/", "fastapi/", "streamlit/", "gradio/")
-_TRAINING = ("trainer.py", "training_step", "train", "finetune", "backward", "pytorch_lightning/")
-
 
 def one_line(text: str) -> str:
     """The text with its line breaks and runs of blanks as single blanks."""
@@ -34,8 +31,3 @@ def told(log: FailureLog, evidence: LoggedError | LogLine) -> str:
     if isinstance(evidence, LoggedError):
         return one_line(evidence.message)
     return one_line(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))
-
-
-def is_serving(log: FailureLog) -> bool:
-    """True where the frames are those of a server or an image-generation interface, and none is a trainer's."""
-    return log.passes(*_SERVING) and not log.passes(*_TRAINING)

@@ -9,7 +9,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 _REQUEST = re.compile(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
 _DENIED = re.compile(
     r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)"
-    r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"
+    r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|"
+    r"(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"
     r"|(?:没有?|未|并未|不)(?:使用|用|启用|开启|开|配置|设置)(?:过|了)?\s*fsdp"
 )
 _IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")

@@ -1,0 +1,121 @@
+"""ddp-reentrant-checkpoint-ready-twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said, told
+
+_WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
+_NAMED = re.compile(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
+
+
+class DdpReentrantCheckpointReadyTwice(Hazard):
+    """Reentrant gradient checkpointing under DDP marks a parameter's gradient as ready twice.
+
+    ## What happens
+    The first backward ends with "RuntimeError: Expected to mark a variable ready only once … Parameter at index 55 has
+    been marked as ready twice."
+
+    ## Why
+    DDP counts each parameter's gradient once a step. Reentrant checkpointing runs a backward of its own inside the
+    backward; with `find_unused_parameters=True` DDP has by then marked the parameters as unused, and they arrive a
+    second
+    time. Weights that are used in two checkpointed parts, or a model that is called twice before one backward (DPO,
+    contrastive losses), do the same.
+
+    ## Cure
+    `gradient_checkpointing_kwargs={"use_reentrant": False}` and `ddp_find_unused_parameters=False`. Where the graph is
+    the same every step: `static_graph=True` (`model._set_static_graph()`). Or train without checkpointing.
+
+    ## When it is safe
+    Without DDP (one GPU, ZeRO), or with non-reentrant checkpointing.
+
+    ## Sources
+    - https://github.com/huggingface/peft/issues/313: LoRA with checkpointing under accelerate
+    - https://github.com/huggingface/accelerate/issues/3536: the last LoRA layer is named
+    - https://github.com/huggingface/trl/issues/4782: DPO with PEFT
+    """
+
+    page_zh = """DDP 下的可重入梯度检查点使同一参数的梯度两次标记为就绪。
+
+    ## 现象
+    第一次反向以 “RuntimeError: Expected to mark a variable ready only once … Parameter at index 55 has been marked
+    as ready twice.” 结束。
+
+    ## 原因
+    DDP 每步对每个参数的梯度只计一次。可重入检查点在反向之中再执行一次反向；若 `find_unused_parameters=True`，DDP 此前
+    已把这些参数标记为未使用，于是它们第二次就绪。权重用于两个检查点段，或一次反向之前调用两次模型（DPO、对比损失），
+    也会如此。
+
+    ## 解决办法
+    `gradient_checkpointing_kwargs={"use_reentrant": False}` 并设 `ddp_find_unused_parameters=False`。若每步计算图相
+    同：`static_graph=True`（`model._set_static_graph()`）。或不使用检查点。
+
+    ## 何时安全
+    不使用 DDP（单卡、ZeRO），或使用非可重入检查点时。
+
+    ## 来源
+    - https://github.com/huggingface/peft/issues/313：accelerate 下 LoRA 加检查点
+    - https://github.com/huggingface/accelerate/issues/3536：指出最后一个 LoRA 层
+    - https://github.com/huggingface/trl/issues/4782：DPO 加 PEFT
+    """
+
+    name = "ddp-reentrant-checkpoint-ready-twice"
+    title = Text(
+        en="Reentrant checkpointing marks a parameter ready twice under DDP",
+        zh="DDP 下可重入检查点使参数两次就绪",
+    )
+    sources = (
+        "https://github.com/huggingface/peft/issues/313",
+        "https://github.com/huggingface/accelerate/issues/3536",
+        "https://github.com/huggingface/trl/issues/4782",
+    )
+    log_words = ("ready only once", "ready twice")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
+        evidence = said(log, *_WORDS)
+        if evidence is None:
+            return
+        named = _NAMED.search(told(log, evidence))
+        checkpointed = (isinstance(evidence, LoggedError) and evidence.passes("utils/checkpoint.py")) or (
+            log.has("gradient checkpointing")
+            or log.has("gradient_checkpointing")
+            or log.has("None of the inputs have requires_grad")
+            or log.setup.mentions("(?i)gradient_checkpointing|enable_input_require_grads|use_reentrant")
+        )
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its "
+                "reentrant form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
+                zh="DDP 在一步中两次收到 {parameter} 的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同"
+                "时设置了 find_unused_parameters=True。",
+            ).format(parameter=named.group(1) if named else Text("a parameter", "某个参数")),
+            cure=(
+                Text(
+                    en='Set gradient_checkpointing_kwargs={"use_reentrant": False} and '
+                    "ddp_find_unused_parameters=False",
+                    zh='设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 '
+                    "ddp_find_unused_parameters=False",
+                ),
+                Text(
+                    en="Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
+                    zh="或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
+                ),
+            ),
+            certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
+            parameter=named.group(1) if named else None,
+            confirm=(
+                Text(
+                    en="The run passes with gradient checkpointing off; else a weight is shared between two calls "
+                    "of the model",
+                    zh="关闭梯度检查点后可以运行；否则是同一权重用于模型的两次调用",
+                ),
+            ),
+        )

@@ -1,0 +1,114 @@
+"""ddp-unused-parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import one_line, said, told
+
+_WORDS = (
+    "Expected to have finished reduction in the prior iteration",
+    "your module has parameters that were not used in producing loss",
+    "module has parameters that were not used in producing its output",
+)
+_INDICES = re.compile(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
+
+
+class DdpUnusedParameters(Hazard):
+    """Under DDP, trainable parameters took no part in the loss.
+
+    ## What happens
+    The second forward ends with "RuntimeError: Expected to have finished reduction in the prior iteration before
+    starting a new one. This error indicates that your module has parameters that were not used in producing loss."
+
+    ## Why
+    DDP waits for a gradient of every trainable parameter before it lets the next step begin. Some did not get one: a
+    head or a tower that this batch does not use, an output that the loss leaves out, an adapter on a skipped layer,
+    or a
+    frozen part that was unfrozen by mistake.
+
+    ## Cure
+    Freeze what is not to be trained (`requires_grad_(False)`) before the model is wrapped, or let the loss use it.
+    Where
+    different batches use different parts: `ddp_find_unused_parameters=True` (torch: `find_unused_parameters=True`,
+    accelerate: `DistributedDataParallelKwargs`). `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints the names.
+
+    ## When it is safe
+    On one GPU, and with `find_unused_parameters=True`; but reentrant checkpointing does not go with that: see
+    `ddp-reentrant-checkpoint-ready-twice`.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/43259: when the error comes
+    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8: trainable modules that the loss does not see
+    - https://github.com/huggingface/accelerate/issues/2017: the cure, and what it excludes
+    """
+
+    page_zh = """DDP 下有可训练参数没有参与损失的计算。
+
+    ## 现象
+    第二次前向以 “RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.
+    This error indicates that your module has parameters that were not used in producing loss.” 结束。
+
+    ## 原因
+    DDP 要等每个可训练参数都得到梯度才允许下一步开始，而有些参数没有得到：本 batch 没有用到的头或塔、损失没有用到的输
+    出、被跳过的层上的适配器，或误被解冻的部分。
+
+    ## 解决办法
+    在包装模型之前冻结不训练的部分（`requires_grad_(False)`），或让损失用到它。若不同 batch 使用不同部分：
+    `ddp_find_unused_parameters=True`（torch：`find_unused_parameters=True`，accelerate：
+    `DistributedDataParallelKwargs`）。`TORCH_DISTRIBUTED_DEBUG=DETAIL` 会打印参数名。
+
+    ## 何时安全
+    单卡时，以及设置 `find_unused_parameters=True` 时；但它不能与可重入检查点同时使用：见
+    `ddp-reentrant-checkpoint-ready-twice`。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/43259：何时出现该报错
+    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8：损失未用到的可训练模块
+    - https://github.com/huggingface/accelerate/issues/2017：解决办法及其限制
+    """
+
+    name = "ddp-unused-parameters"
+    title = Text(
+        en="DDP waits for gradients of parameters that the loss does not use",
+        zh="DDP 在等待损失未用到的参数的梯度",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/43259",
+        "https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8",
+        "https://github.com/huggingface/accelerate/issues/2017",
+    )
+    log_words = ("Expected to have finished reduction", "not used in producing", "did not receive grad for rank")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DDP's check, with the parameters where their names or indices are printed."""
+        evidence = said(log, *_WORDS)
+        if evidence is None:
+            return
+        listed = said(log, "did not receive grad for rank")
+        found = _INDICES.search(told(log, listed)) if listed else None
+        which = one_line(found.group(1))[:200].strip(", ") if found else ""
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
+                zh="上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
+            ).format(which=Text(f" ({which})", f"（{which}）") if which else ""),
+            cure=(
+                Text(
+                    en="Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use "
+                    "it in the loss",
+                    zh="在 DDP 包装模型之前冻结不训练的部分（requires_grad_(False)），或让损失用到它",
+                ),
+                Text(
+                    en="Or set ddp_find_unused_parameters=True (find_unused_parameters=True); "
+                    "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters",
+                    zh="或设置 ddp_find_unused_parameters=True（find_unused_parameters=True）；"
+                    "TORCH_DISTRIBUTED_DEBUG=DETAIL 会打印参数名",
+                ),
+            ),
+        )

@@ -1,0 +1,143 @@
+"""no-grad-checkpointing-inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said
+
+_WORDS = (
+    "of tensors does not require grad and does not have a grad_fn",
+    "tensors does not require grad and does not have a grad_fn",
+    "element 0 of tensors does not require grad",
+)
+_WARNED = "None of the inputs have requires_grad=True"
+_CHECKPOINTING = re.compile(r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点")
+_CHECKPOINTING_OFF = re.compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
+_ADAPTER = re.compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora")
+_NOTHING_TRAINS = re.compile(r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$")
+_TRAINER = (
+    "transformers/trainer.py",
+    "training_step",
+    "trl/trainer",
+    "accelerate/accelerator.py",
+    "deepspeed/runtime/engine.py",
+)
+
+
+class NoGradCheckpointingInputs(Hazard):
+    """Gradient checkpointing of a frozen model with adapters: no input needs a gradient, so none is computed.
+
+    ## What happens
+    The first backward ends with "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn";
+    before it torch warns "None of the inputs have requires_grad=True. Gradients will be None".
+
+    ## Why
+    Reentrant checkpointing builds a graph only where an input of the checkpointed part needs a gradient. With LoRA the
+    embedding is frozen, so the hidden states that enter the first layer need none; the adapters inside are not seen,
+    and the loss has no graph.
+
+    ## Cure
+    `model.enable_input_require_grads()` before training (peft's `prepare_model_for_kbit_training` does it), or
+    `gradient_checkpointing_kwargs={"use_reentrant": False}`, or no checkpointing.
+
+    ## When it is safe
+    Where the embedding is trained, or checkpointing is not reentrant. The same error comes where everything is frozen,
+    or the loss was detached: then look at `model.print_trainable_parameters()` and at the loss.
+
+    ## Sources
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/242: LoRA with checkpointing, and torch's warning
+    - https://github.com/datawhalechina/self-llm/issues/229: settled by enable_input_require_grads
+    - https://github.com/lm-sys/FastChat/pull/1489: the same cure in FastChat
+    """
+
+    page_zh = """对带适配器的冻结模型使用梯度检查点：没有输入需要梯度，因此不计算梯度。
+
+    ## 现象
+    第一次反向以 “RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn” 结束；之前
+    torch 警告 “None of the inputs have requires_grad=True. Gradients will be None”。
+
+    ## 原因
+    可重入检查点只在被检查部分的某个输入需要梯度时才建立计算图。使用 LoRA 时嵌入被冻结，进入第一层的隐藏状态不需要梯
+    度；里面的适配器不被察觉，损失便没有计算图。
+
+    ## 解决办法
+    训练前调用 `model.enable_input_require_grads()`（peft 的 `prepare_model_for_kbit_training` 会这样做），或设
+    `gradient_checkpointing_kwargs={"use_reentrant": False}`，或不使用检查点。
+
+    ## 何时安全
+    嵌入参与训练，或检查点为非可重入形式时。若所有参数都被冻结或损失被 detach，也会有同样的报错：此时请看
+    `model.print_trainable_parameters()` 与损失。
+
+    ## 来源
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/242：LoRA 加检查点，以及 torch 的警告
+    - https://github.com/datawhalechina/self-llm/issues/229：用 enable_input_require_grads 解决
+    - https://github.com/lm-sys/FastChat/pull/1489：FastChat 中的同一解决办法
+    """
+
+    name = "no-grad-checkpointing-inputs"
+    title = Text(
+        en="Gradient checkpointing found no input that needs a gradient",
+        zh="梯度检查点没有找到需要梯度的输入",
+    )
+    sources = (
+        "https://github.com/LlamaChinese/Llama-Chinese/issues/242",
+        "https://github.com/datawhalechina/self-llm/issues/229",
+        "https://github.com/lm-sys/FastChat/pull/1489",
+    )
+    log_words = ("does not require grad", _WARNED, "checkpointing", "trainable param")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
+        evidence = said(log, *_WORDS)
+        warned = log.has(_WARNED)
+        if evidence is None or any(_NOTHING_TRAINS.search(line.text) for line in log.lines):
+            return
+        setup = log.setup
+        checkpointing = warned or _tells(log, _CHECKPOINTING)
+        if not warned and any(_CHECKPOINTING_OFF.search(text) for text in (setup.launch, setup.script)):
+            checkpointing = False
+        adapter = _tells(log, _ADAPTER)
+        error = evidence if isinstance(evidence, LoggedError) else None
+        trained = error is not None and error.passes(*_TRAINER)
+        # Without frames the reporter's own loop can't be told from a Trainer's.
+        likely = (checkpointing and (adapter or trained)) or (adapter and trained)
+        certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The loss has no graph: checkpointing runs a frozen model whose inputs need no gradient, so the "
+                "adapters inside get none.",
+                zh="损失没有计算图：梯度检查点执行的是冻结模型，其输入不需要梯度，内部的适配器因此得不到梯度。",
+            ),
+            cure=(
+                Text(
+                    en="Call model.enable_input_require_grads() before training (with get_peft_model: before or "
+                    "after it)",
+                    zh="训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
+                ),
+                Text(
+                    en='Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
+                    zh='或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en='torch warns "None of the inputs have requires_grad=True", and '
+                    "print_trainable_parameters() is not 0",
+                    zh="torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不"
+                    "为 0",
+                ),
+            ),
+        )
+
+
+def _tells(log: FailureLog, pattern: re.Pattern[str]) -> bool:
+    """True where a line, the launch command or the script has the pattern."""
+    texts = (log.setup.launch, log.setup.script)
+    return any(pattern.search(text) for text in texts if text) or any(pattern.search(line.text) for line in log.lines)

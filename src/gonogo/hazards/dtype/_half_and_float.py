@@ -1,0 +1,111 @@
+"""Recognise that an operator met half precision and fp32, and in which part of a program with LoRA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.hazards._said import one_line
+
+_HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
+_WORDING = re.compile(
+    rf"expected scalar type ({_HALF}) but found ({_HALF})"
+    rf"|(?:mat1|m1) and (?:mat2|m2) to have the same dtype, but got: ({_HALF}) ?!= ?({_HALF})"
+    rf"|(?:mat1|self|m1) and (?:mat2|m2) must have the same dtype, but got ({_HALF}) and ({_HALF})"
+)
+LITERALS = ("expected scalar type", "to have the same dtype", "must have the same dtype")
+_REPLICAS = ("parallel_apply", "data_parallel.py", "replicate.py")
+_QUANTIZED = (
+    "bitsandbytes/", "Linear8bitLt", "Linear4bit", "/bnb.py", "lora/gptq.py", "lora/awq.py", "lora/aqlm.py", "/hqq.py",
+    "lora/eetq.py", "auto_gptq", "gptqmodel", "QuantLinear", "quant_linear", "bnb.nn", "MatMul4Bit", "MatMul8bitLt",
+)  # fmt: skip
+_QUANTIZED_SAID = re.compile(
+    r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
+    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit|(?:8|4)\s?位|量化"
+)
+_EVALUATION = ("_maybe_log_save_evaluate", "compute_metrics")
+_EVALUATION_FUNCTIONS = frozenset(
+    [
+        "evaluate",
+        "evaluation_loop",
+        "prediction_step",
+        "prediction_loop",
+        "predict",
+        "validate",
+        "eval",
+        "validation_step",
+    ]
+)
+_EVALUATION_SAID = re.compile(
+    r"(?i)(?:during|in|at) (?:the )?(?:evaluation|validation|eval)\b|(?:评估|验证|评测)(?:阶段|时|过程)"
+)
+_LORA = ("peft/", "lora", "adalora")
+_LORA_SAID = re.compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter")
+
+
+class HalfAndFloat:
+    """A mismatch of dtypes and what the log tells of where it happened."""
+
+    def __init__(self, log: FailureLog, evidence: LoggedError | LogLine) -> None:
+        self.log = log
+        self.evidence = evidence
+        self._error = evidence if isinstance(evidence, LoggedError) else None
+
+    def _passes(self, *fragments: str) -> bool:
+        return self._error is not None and self._error.passes(*fragments)
+
+    def _says(self, pattern: re.Pattern[str]) -> bool:
+        return any(pattern.search(line.text) for line in self.log.lines)
+
+    @property
+    def has_frames(self) -> bool:
+        """True where the log shows the way to it."""
+        return self._error is not None and bool(self._error.all_frames)
+
+    @property
+    def in_replica(self) -> bool:
+        """True inside ``nn.DataParallel``, whose replicas lose autocast and dtypes: another hazard."""
+        return self._passes(*_REPLICAS) or self.log.has("in replica") or self.log.passes("parallel_apply")
+
+    @property
+    def in_quantized_linear(self) -> bool:
+        """True where a frame is a quantized linear's."""
+        return self._passes(*_QUANTIZED)
+
+    @property
+    def quantized(self) -> bool:
+        """True where frames, setup or the log speak of a quantized model."""
+        return (
+            self.in_quantized_linear or self.log.setup.mentions(_QUANTIZED_SAID.pattern) or self._says(_QUANTIZED_SAID)
+        )
+
+    @property
+    def in_evaluation(self) -> bool:
+        """True under a trainer's evaluation, or where the reporter says so."""
+        functions = {frame.function for frame in self._error.all_frames} if self._error else set()
+        return self._passes(*_EVALUATION) or bool(functions & _EVALUATION_FUNCTIONS) or self._says(_EVALUATION_SAID)
+
+    @property
+    def with_lora(self) -> bool:
+        """True where frames, setup or the log speak of LoRA."""
+        return self._passes(*_LORA) or self.log.setup.mentions(r"(?i)lora|peft") or self._says(_LORA_SAID)
+
+
+def half_and_float(log: FailureLog) -> Iterator[HalfAndFloat]:
+    """The first exception, or else the first line, in which half precision and fp32 met."""
+    for error in log.errors:
+        if _mixes(one_line(error.message)):
+            yield HalfAndFloat(log, error)
+            return
+    if any(log.has(words) for words in LITERALS):
+        for line in log.lines:
+            if _mixes(line.text):
+                yield HalfAndFloat(log, line)
+                return
+
+
+def _mixes(text: str) -> bool:
+    found = _WORDING.search(text)
+    return found is not None and len({part.lower() for part in found.groups() if part}) == 2

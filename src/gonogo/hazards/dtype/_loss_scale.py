@@ -1,0 +1,73 @@
+"""The lines in which a loss scaler says that it skips a step, and how far its scale has fallen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
+
+OVERFLOW_WORDS = (
+    "OVERFLOW!",
+    "Attempted loss scale",
+    "Gradient overflow",
+    "gradient overflow",
+    "Overflow detected",
+    "dynamic loss scale",
+)
+_SCALE = r"([\d.]+(?:e[+-]?\d+)?)"
+_SKIPPED = re.compile(
+    r"OVERFLOW! (?:Rank \d+ )?Skipping step|Overflow detected\. Skipping step"
+    r"|[Gg]radient overflow(?: detected)?[.,] +(?:[Ss]kipping|ignoring)"
+    r"|Reducing dynamic loss scale from"
+)
+_REDUCED = re.compile(
+    rf"(?:reducing (?:loss scale )?to|setting loss scale to:?|Reducing dynamic loss scale from {_SCALE} to) {_SCALE}",
+    re.IGNORECASE,
+)
+_BROKEN = re.compile(r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.0(?:0*)?(?![\d]))""", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """The steps that were skipped. ``lowest`` is the smallest scale reached, None where no line gives one."""
+
+    first: LogLine
+    last: LogLine
+    skipped: int
+    lowest: float | None
+    stuck: bool
+    """True where the scale could fall no further: it is reduced to what it was."""
+
+
+def loss_scale(log: FailureLog) -> LossScale | None:
+    """What the log tells of skipped steps, or None."""
+    if not any(log.has(words) for words in OVERFLOW_WORDS):
+        return None
+    first = last = None
+    skipped, lowest, stuck = 0, None, False
+    for line in log.lines:
+        if not _SKIPPED.search(line.text):
+            continue
+        first, last, skipped = first or line, line, skipped + 1
+        if found := _REDUCED.search(line.text):
+            scale = _number(found.group(2))
+            attempted = re.search(rf"Attempted loss scale: {_SCALE}", line.text)
+            stuck = stuck or (attempted is not None and _number(attempted.group(1)) == scale == 1)
+            lowest = scale if lowest is None else min(lowest, scale)
+    if first is None or last is None:
+        return None
+    return LossScale(first, last, skipped, lowest, stuck)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.rstrip("."))
+    except ValueError:
+        return 1.0
+
+
+def loss_is_broken(log: FailureLog) -> bool:
+    """True where the loss is printed as nan, infinite or zero; in reinforcement learning zero is no bad sign."""
+    return any(_BROKEN.search(line.text) for line in log.lines if "oss" in line.text and "reward" not in line.text)

@@ -1,0 +1,108 @@
+"""benign-loss-scale-warmup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
+
+LARGE = 64
+"""A dynamic scale from here on has room left to fall."""
+_DIED = Pattern(
+    r"\bKilled\b|return code = ?-?\d|exitcode *:? *-?\d|Segmentation fault|Bus error|[Ww]atchdog|timed out"
+    r"|out of memory|core dumped|(?i:\bhangs?\b|\bstuck\b|\bfreez)|卡住|卡死|不动了"
+)
+
+
+class BenignLossScaleWarmup(Hazard):
+    """The fp16 loss scaler is finding its scale: nothing is wrong.
+
+    ## What happens
+    The first steps print "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+    several times, with ever smaller scales; then the lines become rare. There is no error.
+
+    ## Why
+    fp16 holds no number above 65504, so the loss is scaled, and the scaler starts too high on purpose: it halves the
+    scale and skips the step until the gradients fit. After some hundred good steps it doubles the scale again, and one
+    more skipped step now and then is normal.
+
+    ## Cure
+    None is needed. To see fewer such lines, lower `fp16.initial_scale_power` (16 by default, which is 65536), or train
+    in bf16, which needs no scale.
+
+    ## When it is safe
+    As long as the scale stays well above 1, the lines become rare, and the loss is a number that falls. A scale that
+    falls to 1 is another matter: see `fp16-loss-scale-minimum`.
+
+    ## Sources
+    - https://github.com/zai-org/CogVideo/issues/233: it recovers after a few steps
+    - https://github.com/deepspeedai/DeepSpeed/issues/931: why overflow is also met later in a run
+    """
+
+    page_zh = """fp16 的损失缩放器正在寻找合适的缩放值：没有问题。
+
+    ## 现象
+    最初几步打印若干次 “[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768”，
+    缩放值逐渐变小，之后这类行变少。没有报错。
+
+    ## 原因
+    fp16 不能表示大于 65504 的数，所以损失要缩放；缩放器有意从很大的值开始：每次减半并跳过该步，直到梯度能够表示。连续
+    几百步正常之后它会把缩放值加倍，因此偶尔再跳过一步也是正常的。
+
+    ## 解决办法
+    无需处理。若想少看到这类行，可调低 `fp16.initial_scale_power`（默认 16，即 65536），或用不需要缩放的 bf16 训练。
+
+    ## 何时安全
+    缩放值一直明显大于 1、这类行越来越少、损失是正常下降的数值时。缩放值降到 1 则是另一回事：见
+    `fp16-loss-scale-minimum`。
+
+    ## 来源
+    - https://github.com/zai-org/CogVideo/issues/233：几步之后恢复正常
+    - https://github.com/deepspeedai/DeepSpeed/issues/931：训练后期为何也会遇到溢出
+    """
+
+    name = "benign-loss-scale-warmup"
+    title = Text(en="The loss scaler is finding its scale: nothing is wrong", zh="损失缩放器正在寻找缩放值：没有问题")
+    sources = (
+        "https://github.com/zai-org/CogVideo/issues/233",
+        "https://github.com/deepspeedai/DeepSpeed/issues/931",
+    )
+    log_words = OVERFLOW_WORDS
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Skipped steps with large scales, and nothing in the log that failed."""
+        scale = loss_scale(log)
+        if scale is None or scale.stuck or (scale.lowest is not None and scale.lowest < LARGE):
+            return
+        if (
+            any(error.role in (Role.ROOT, Role.CASCADE) for error in log.errors)
+            or log.find(_DIED)
+            or loss_is_broken(log)
+        ):
+            return
+        yield self.log_finding(
+            scale.first,
+            Text(
+                en="{count} step(s) were skipped while the fp16 loss scale fell to {lowest}; that is how a dynamic "
+                "scale finds its value. The log shows no error: nothing is wrong.",
+                zh="fp16 损失缩放值降到 {lowest} 的过程中跳过了 {count} 步，这正是动态缩放寻找合适值的方式。日志中没"
+                "有报错：没有问题。",
+            ).format(
+                count=scale.skipped,
+                lowest=Text("a smaller value", "更小的值") if scale.lowest is None else f"{scale.lowest:g}",
+            ),
+            cure=(
+                Text(
+                    en="Nothing is to be done. For fewer such lines: lower fp16.initial_scale_power, or train in bf16",
+                    zh="无需处理。若想少看到这类行：调低 fp16.initial_scale_power，或用 bf16 训练",
+                ),
+            ),
+            certainty=Certainty.CERTAIN,
+            severity=Severity.NOTE,
+            also=(scale.last,) if scale.last is not scale.first else (),
+        )

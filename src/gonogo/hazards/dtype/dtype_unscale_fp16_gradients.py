@@ -1,0 +1,98 @@
+"""dtype-unscale-fp16-gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said
+
+_WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
+
+
+class DtypeUnscaleFp16Gradients(Hazard):
+    """The trainable parameters themselves are in fp16, under fp16 mixed precision.
+
+    ## What happens
+    The first optimizer step ends with "ValueError: Attempting to unscale FP16 gradients.", from `GradScaler.unscale_`,
+    as a rule below `clip_grad_norm_`.
+
+    ## Why
+    Mixed precision keeps trainable weights in fp32 and computes in fp16; the gradients are fp32 and are unscaled before
+    the step. Here the model was loaded in fp16 (`torch_dtype=torch.float16`, `.half()`) and trained as it is, or the
+    LoRA adapters took over the model's fp16, so the gradients are fp16 too.
+
+    ## Cure
+    Cast what is trained to fp32 and leave the frozen rest in fp16:
+    `for p in model.parameters(): if p.requires_grad: p.data = p.data.float()` (diffusers: `cast_training_params`;
+    peft does so by `autocast_adapter_dtype=True`). Or load in fp32, or use bf16 instead of fp16.
+
+    ## When it is safe
+    With bf16, which needs no scaler; and under DeepSpeed's fp16, which keeps fp32 copies itself.
+
+    ## Sources
+    - https://github.com/huggingface/diffusers/issues/6086: LoRA parameters in fp16
+    - https://github.com/yk7333/d3po/issues/6: the same in another trainer
+    - https://github.com/haotian-liu/LLaVA/issues/363: --fp16 on a model that was loaded in fp16
+    """
+
+    page_zh = """在 fp16 混合精度下，可训练参数本身就是 fp16。
+
+    ## 现象
+    第一次优化器更新以 “ValueError: Attempting to unscale FP16 gradients.” 结束，由 `GradScaler.unscale_` 抛出，通常在
+     `clip_grad_norm_` 之内。
+
+    ## 原因
+    混合精度以 fp32 保存可训练权重、以 fp16 计算；梯度是 fp32，更新前先反缩放。这里模型以 fp16 加载
+    （`torch_dtype=torch.float16`、`.half()`）后直接训练，或 LoRA 适配器沿用了模型的 fp16，于是梯度也是 fp16。
+
+    ## 解决办法
+    只把要训练的部分转换为 fp32，冻结的部分保留 fp16：`for p in model.parameters(): if p.requires_grad: p.data =
+    p.data.float()`（diffusers：`cast_training_params`；peft：`autocast_adapter_dtype=True` 会自动转换）。或以 fp32 加
+    载，或用 bf16 代替 fp16。
+
+    ## 何时安全
+    使用不需要缩放的 bf16；或使用 DeepSpeed 的 fp16，它自己保存 fp32 副本。
+
+    ## 来源
+    - https://github.com/huggingface/diffusers/issues/6086：fp16 的 LoRA 参数
+    - https://github.com/yk7333/d3po/issues/6：另一训练程序中的同一问题
+    - https://github.com/haotian-liu/LLaVA/issues/363：对以 fp16 加载的模型使用 --fp16
+    """
+
+    name = "dtype-unscale-fp16-gradients"
+    title = Text(
+        en="Trainable parameters are in fp16 under fp16 mixed precision", zh="fp16 混合精度下可训练参数是 fp16"
+    )
+    sources = (
+        "https://github.com/huggingface/diffusers/issues/6086",
+        "https://github.com/yk7333/d3po/issues/6",
+        "https://github.com/haotian-liu/LLaVA/issues/363",
+    )
+    log_words = ("unscale FP16",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The gradient scaler's refusal."""
+        if evidence := said(log, *_WORDS):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast "
+                    "to fp16, and mixed precision needs them in fp32.",
+                    zh="梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
+                ),
+                cure=(
+                    Text(
+                        en="Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; "
+                        "diffusers: cast_training_params)",
+                        zh="把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；"
+                        "diffusers：cast_training_params）",
+                    ),
+                    Text(
+                        en="Or load without torch_dtype=torch.float16, or train with bf16=True",
+                        zh="或不用 torch_dtype=torch.float16 加载，或用 bf16=True 训练",
+                    ),
+                ),
+            )

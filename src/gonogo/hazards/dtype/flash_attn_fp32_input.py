@@ -1,0 +1,128 @@
+"""flash-attn-fp32-input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._said import said
+
+_WORDS = (
+    "FlashAttention only support fp16 and bf16",
+    "FlashAttention only supports fp16 and bf16",
+    "FlashAttention only support fp16, bf16",
+    "FlashAttention only supports fp16, bf16",
+    "FlashAttention only support half",
+    "Flash Attention only support fp16 and bf16",
+    "Flash Attention only supports fp16 and bf16",
+    "only support fp16 and bf16 data type",
+    "only supports fp16 and bf16 data type",
+)
+_ASSERTED = re.compile(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
+
+
+class FlashAttnFp32Input(Hazard):
+    """FlashAttention is given fp32 tensors.
+
+    ## What happens
+    The first forward ends with "RuntimeError: FlashAttention only support fp16 and bf16 data type", in
+    `flash_attn_interface.py`.
+
+    ## Why
+    Its kernels exist for fp16 and bf16 only. The model was loaded in fp32 (transformers' default where no `torch_dtype`
+    is given), no autocast is active, or something turned the hidden states back into fp32: a norm or an embedding in
+    fp32, `prepare_model_for_kbit_training`, LoRA or DoRA in fp32, a rotary embedding.
+
+    ## Cure
+    Load with `torch_dtype=torch.bfloat16` (or "auto") and train with `bf16=True` or `fp16=True`, so that the forward
+    runs under autocast. Or use `attn_implementation="sdpa"`, which takes fp32.
+
+    ## When it is safe
+    Where queries, keys and values are fp16 or bf16.
+
+    ## Sources
+    - https://github.com/QwenLM/Qwen3/issues/406: loaded in fp32 by default
+    - https://github.com/unslothai/unsloth/issues/827: bf16 and fp16 not set in the trainer
+    - https://github.com/unslothai/unsloth/issues/933: QLoRA of Qwen2
+    """
+
+    page_zh = """FlashAttention 得到 fp32 张量。
+
+    ## 现象
+    第一次前向以 “RuntimeError: FlashAttention only support fp16 and bf16 data type” 结束，位于
+    `flash_attn_interface.py`。
+
+    ## 原因
+    它的 kernel 只支持 fp16 和 bf16。模型以 fp32 加载（不给 `torch_dtype` 时 transformers 的默认值）、没有启用
+    autocast，或某处把隐藏状态变回 fp32：fp32 的 norm 或嵌入、`prepare_model_for_kbit_training`、fp32 的 LoRA 或
+    DoRA、旋转位置编码。
+
+    ## 解决办法
+    用 `torch_dtype=torch.bfloat16`（或 "auto"）加载，并以 `bf16=True` 或 `fp16=True` 训练，使前向在 autocast 下进行。
+    或使用接受 fp32 的 `attn_implementation="sdpa"`。
+
+    ## 何时安全
+    query、key、value 为 fp16 或 bf16 时。
+
+    ## 来源
+    - https://github.com/QwenLM/Qwen3/issues/406：默认以 fp32 加载
+    - https://github.com/unslothai/unsloth/issues/827：trainer 中没有设置 bf16 或 fp16
+    - https://github.com/unslothai/unsloth/issues/933：Qwen2 的 QLoRA
+    """
+
+    name = "flash-attn-fp32-input"
+    title = Text(en="FlashAttention got fp32 tensors", zh="FlashAttention 得到了 fp32 张量")
+    sources = (
+        "https://github.com/QwenLM/Qwen3/issues/406",
+        "https://github.com/unslothai/unsloth/issues/827",
+        "https://github.com/unslothai/unsloth/issues/933",
+    )
+    log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """flash-attn's refusal, or the bare assertion of its first versions."""
+        evidence = said(log, *_WORDS)
+        certainty = Certainty.CERTAIN
+        if evidence is None:
+            evidence = next(
+                (
+                    error
+                    for error in log.errors
+                    if (
+                        error.type == "AssertionError"
+                        and error.passes("flash_attn")
+                        and error.innermost
+                        and _ASSERTED.search(error.innermost.code)
+                    )
+                    or _ASSERTED.search(error.message)
+                ),
+                None,
+            )
+            certainty = Certainty.LIKELY
+        if evidence is None:
+            return
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the "
+                "forward runs outside autocast.",
+                zh="query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
+            ),
+            cure=(
+                Text(
+                    en="Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
+                    zh="用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
+                ),
+                Text(en='Or set attn_implementation="sdpa"', zh='或设置 attn_implementation="sdpa"'),
+            ),
+            certainty=Certainty.POSSIBLE if log.has("ComfyUI") or _serves(log) else certainty,
+        )
+
+
+def _serves(log: FailureLog) -> bool:
+    """True for a server or a web UI; a script that only generates is the same case as training."""
+    return outside_training(log) and not log.passes("generation/utils.py", "in generate")

@@ -1,0 +1,122 @@
+"""fp16-loss-scale-minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.role import Role
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
+from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
+
+_WORDS = (
+    "Current loss scale already at minimum",
+    "loss scale already at minimum",
+    "cannot decrease scale anymore",
+    "Minimum loss scale reached",
+)
+
+
+class Fp16LossScaleMinimum(Hazard):
+    """fp16 gradients overflow at every loss scale, down to the smallest.
+
+    ## What happens
+    "OVERFLOW! … Skipping step" with the scale halved each time, then "Exception: Current loss scale already at minimum
+    - cannot decrease scale anymore. Exiting run." (fairseq: "Minimum loss scale reached"). Often the loss is 0 or nan.
+
+    ## Why
+    The gradients, or the activations before them, are not finite in fp16 at all. As a rule the model was trained in
+    bf16, whose range is that of fp32 (Llama-2, Baichuan2, Qwen, T5, Gemma …), and its activations exceed 65504. Else
+    training diverges: a learning rate that is too high, a bad batch (all labels -100), broken weights.
+
+    ## Cure
+    Train in bf16 (`"bf16": {"enabled": true}`, `bf16=True`) on GPUs that have it (Ampere or newer). Where it must be
+    fp16:
+    lower the learning rate, add warm-up and clipping, and look at the batch where the first overflow comes.
+
+    ## When it is safe
+    A few skipped steps with large scales are normal: see `benign-loss-scale-warmup`.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/2172: full fine-tuning in fp16
+    - https://github.com/liucongg/ChatGLM-Finetuning/issues/41: ChatGLM under DeepSpeed
+    - https://github.com/yangjianxin1/Firefly/issues/68: settled by bf16
+    """
+
+    page_zh = """fp16 梯度在任何损失缩放值下都溢出，直到最小值。
+
+    ## 现象
+    “OVERFLOW! … Skipping step” 反复出现，缩放值每次减半，最后 “Exception: Current loss scale already at minimum -
+    cannot decrease scale anymore. Exiting run.”（fairseq：“Minimum loss scale reached”）。损失往往为 0 或 nan。
+
+    ## 原因
+    梯度或之前的激活在 fp16 下根本不是有限值。通常是模型以 bf16 训练（Llama-2、Baichuan2、Qwen、T5、Gemma 等），其范围
+    与 fp32 相同，激活会超过 65504。否则就是训练发散：学习率过大、坏 batch（标签全为 -100）、权重损坏。
+
+    ## 解决办法
+    在支持 bf16 的 GPU（Ampere 及更新）上用 bf16 训练（`"bf16": {"enabled": true}`、`bf16=True`）。必须用 fp16 时：降
+    低学习率，加预热与裁剪，并检查首次溢出的 batch。
+
+    ## 何时安全
+    开始时以较大缩放值跳过几步是正常的：见 `benign-loss-scale-warmup`。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/2172：fp16 全参微调
+    - https://github.com/liucongg/ChatGLM-Finetuning/issues/41：DeepSpeed 下的 ChatGLM
+    - https://github.com/yangjianxin1/Firefly/issues/68：改用 bf16 解决
+    """
+
+    name = "fp16-loss-scale-minimum"
+    title = Text(en="fp16 gradients overflow at every loss scale", zh="fp16 梯度在任何损失缩放值下都溢出")
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/2172",
+        "https://github.com/liucongg/ChatGLM-Finetuning/issues/41",
+        "https://github.com/yangjianxin1/Firefly/issues/68",
+    )
+    log_words = (*_WORDS, *OVERFLOW_WORDS)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The scaler's last words; or a scale that has fallen so far that they are near."""
+        if evidence := said(log, *_WORDS):
+            yield self.log_finding(evidence, _CAUSE, cure=_CURE)
+            return
+        scale = loss_scale(log)
+        if scale is None or any(error.role is Role.ROOT for error in log.errors):
+            return
+        low = scale.lowest is not None and scale.lowest < LARGE
+        if scale.stuck or low or loss_is_broken(log):
+            yield self.log_finding(
+                scale.last,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.LIKELY if scale.stuck or (low and loss_is_broken(log)) else Certainty.POSSIBLE,
+                severity=Severity.ERROR if scale.stuck else Severity.WARNING,
+                confirm=(
+                    Text(
+                        en="The scale goes on falling to 1, and the loss is nan or 0",
+                        zh="缩放值继续降到 1，且损失为 nan 或 0",
+                    ),
+                ),
+            )
+
+
+_CAUSE = Text(
+    en="Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range "
+    "(models trained in bf16 do so), or training diverges.",
+    zh="即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训"
+    "练发散。",
+)
+_CURE = (
+    Text(
+        en='Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)',
+        zh='用 bf16 训练："bf16": {"enabled": true} 并设 bf16=True（Ampere 及更新的 GPU）',
+    ),
+    Text(
+        en="In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first "
+        "overflow",
+        zh="若用 fp16：降低学习率，加预热与梯度裁剪，并检查首次溢出的 batch",
+    ),
+)

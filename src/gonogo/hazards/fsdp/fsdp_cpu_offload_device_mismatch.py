@@ -1,0 +1,178 @@
+"""fsdp-cpu-offload-device-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training, under_fsdp
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
+
+_SAID = Pattern(
+    r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
+    r"|An FSDP-managed module unexpectedly has parameters on"
+    r"|FSDP parameters should be materialized on (?:CPU|cpu) when enabling (?:CPU|cpu) offloading"
+    r"|Expects? the `?FlatParameter`? to be on CPU when parameter CPU offloading"
+    r"|Expected param to be on CPU when cpu_offloading is enabled"
+)
+_SETTERS = Pattern(
+    r"attempting to assign a gradient with device type '\w+' to a tensor with device type 'cpu'"
+    r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device"
+)
+_CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
+_ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
+_INSIDE = (
+    "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
+    "_check_flat_params_on_expected_device", "_validate_cpu_offload_params", "fsdp/_runtime_utils.py",
+    "fsdp/_flat_param.py", "fsdp/flat_param.py", "fsdp/_optim_utils.py",
+)  # fmt: skip
+_FSDP_FRAMES = ("fsdp", "fully_sharded_data_parallel", "_fully_shard", "composable/fsdp")
+_OFFLOADS = Pattern(
+    r"(?i)offload_params|cpu_offload|offload_policy|CPUOffload|param_offload|optimizer_offload|CPU offloading"
+)
+
+
+class FsdpCpuOffloadDeviceMismatch(Hazard):
+    """FSDP with CPU offload finds parameters or gradients on the GPU (or the other way round).
+
+    ## What happens
+    "An FSDP-managed module with parameter CPU offloading enabled has parameters on cuda:0", "FSDP parameters should be
+    materialized on CPU when enabling CPU offloading", or, in `foreach_reduce`, "attempting to assign a gradient with
+    device type 'cuda' to a tensor with device type 'cpu'".
+
+    ## Why
+    With offload FSDP keeps its shards in host memory and brings them to the GPU itself. The model was put on the GPU
+    after it was wrapped (`model.cuda()`, a trainer's own device placement, a framework's own offload), or it was
+    materialised there; or some parameters (LoRA, experts) were offloaded by hand while FSDP believes them on the GPU.
+
+    ## Cure
+    Leave the model on the CPU before wrapping, and never `.cuda()`/`.to()` it afterwards. FSDP2: `CPUOffloadPolicy()`
+    for all modules and `to_empty(device="cpu")`. Switch off one of two offloads (the framework's or FSDP's). Upgrade
+    the framework.
+
+    ## When it is safe
+    Without offload, the model is to be on the GPU; with it, on the CPU.
+
+    ## Sources
+    - https://github.com/NVIDIA-NeMo/Speech/issues/9531: the first message, with `fsdp_cpu_offload`
+    - https://github.com/verl-project/verl/issues/1978: the gradient in `foreach_reduce`, LoRA with offload
+    - https://github.com/hiyouga/LlamaFactory/issues/10318: FSDP2 with offload, weights materialised on the accelerator
+    """
+
+    page_zh = """启用 CPU 卸载的 FSDP 发现参数或梯度在 GPU 上（或相反）。
+
+    ## 现象
+    “An FSDP-managed module with parameter CPU offloading enabled has parameters on cuda:0”、“FSDP parameters
+    should be materialized on CPU when enabling CPU offloading”，或在 `foreach_reduce` 中 “attempting to assign a
+    gradient with device type 'cuda' to a tensor with device type 'cpu'”。
+
+    ## 原因
+    启用卸载时，FSDP 把分片放在主机内存，用时自行搬到 GPU。而模型在包装之后又被移到 GPU（`model.cuda()`、trainer 自
+    己的放置、框架自己的卸载），或直接在 GPU 上创建；或部分参数（LoRA、专家）被手工卸载，而 FSDP 以为它们在 GPU 上。
+
+    ## 解决办法
+    包装之前让模型留在 CPU，之后不要再 `.cuda()` 或 `.to()`。FSDP2：对所有模块使用 `CPUOffloadPolicy()`，并
+    用`to_empty(device="cpu")`。框架的卸载与 FSDP 的卸载只用其一。升级框架。
+
+    ## 何时安全
+    不用卸载时模型应在 GPU 上；用卸载时应在 CPU 上。
+
+    ## 来源
+    - https://github.com/NVIDIA-NeMo/Speech/issues/9531：第一条报错，`fsdp_cpu_offload`
+    - https://github.com/verl-project/verl/issues/1978：`foreach_reduce` 中的梯度，LoRA 加卸载
+    - https://github.com/hiyouga/LlamaFactory/issues/10318：FSDP2 加卸载，权重创建在加速卡上
+    """
+
+    name = "fsdp-cpu-offload-device-mismatch"
+    title = Text(
+        en="FSDP with CPU offload: parameters or gradients are on the wrong device",
+        zh="FSDP 启用 CPU 卸载：参数或梯度在错误的设备上",
+    )
+    sources = (
+        "https://github.com/NVIDIA-NeMo/Speech/issues/9531",
+        "https://github.com/verl-project/verl/issues/1978",
+        "https://github.com/hiyouga/LlamaFactory/issues/10318",
+    )
+    log_words = (
+        "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
+        "to a storage on different device", "to be on CPU when", "No backend type associated",
+    )  # fmt: skip
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """FSDP's own words; a mismatch raised inside FSDP; a gradient on the GPU for a parameter on the CPU."""
+        if outside_training(log):
+            return
+        for error in log.errors:
+            certainty = _certainty(error, log)
+            if certainty is not None:
+                yield self._finding(error, certainty)
+        for pattern in (_SAID, _SETTERS):
+            if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
+                sure = pattern is _SAID or under_fsdp(log)
+                yield self._finding(line, Certainty.CERTAIN if sure else Certainty.POSSIBLE)
+        for mismatch in mismatches_in(log):
+            if mismatch.with_host and not mismatch.between_accelerators and not _SETTERS.search(_message(mismatch)):
+                if mismatch.passes(*_INSIDE):
+                    yield self._finding(mismatch.evidence, Certainty.LIKELY)
+                elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and under_fsdp(log)):
+                    offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+                    likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
+                    yield self._finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
+
+    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
+                "model, so that parameters, gradients and shards are not where FSDP expects them.",
+                zh="FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片"
+                "不在 FSDP 预期的设备上。",
+            ),
+            cure=(
+                Text(
+                    en="Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
+                    zh="FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
+                ),
+                Text(
+                    en='FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
+                    'init_process_group(backend="cpu:gloo,cuda:nccl")',
+                    zh='FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
+                    'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
+                ),
+                Text(
+                    en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the "
+                    "framework that wraps the model",
+                    zh="或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="The run works with fsdp_offload_params: false",
+                    zh="设 fsdp_offload_params: false 后可以运行",
+                ),
+            ),
+        )
+
+
+def _message(mismatch: LoggedMismatch) -> str:
+    evidence = mismatch.evidence
+    return evidence.message if isinstance(evidence, LoggedError) else evidence.text
+
+
+def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
+    if _SAID.search(error.message):
+        return Certainty.CERTAIN
+    inside = error.passes(*_FSDP_FRAMES)
+    if _SETTERS.search(error.message):
+        return Certainty.CERTAIN if inside else Certainty.LIKELY if under_fsdp(log) else Certainty.POSSIBLE
+    if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:
+        code = error.innermost.code if error.innermost else ""
+        return Certainty.CERTAIN if _ASSERTED.search(code) or "cpu" in error.message.lower() else Certainty.LIKELY
+    if _CPU_COLLECTIVE.search(error.message) and (inside or under_fsdp(log)):
+        offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+        return Certainty.LIKELY if offloads or inside else Certainty.POSSIBLE
+    return None
