@@ -1,0 +1,118 @@
+"""nccl-p2p-hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import PEER_TO_PEER, cause_of_stall
+
+_REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
+_CURE = (
+    Text(
+        en="export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate "
+        "launch sets both on RTX 4000 cards",
+        zh="启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上"
+        "会自动设置",
+    ),
+    Text(
+        en="Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt",
+        zh="再排查根源：升级驱动；在 BIOS 中关闭 IOMMU 与 PCIe ACS，或使用内核参数 iommu=pt",
+    ),
+)
+
+
+class NcclP2pHang(Hazard):
+    """NCCL uses peer-to-peer copies between GPUs that do not support them: the first collective never ends.
+
+    ## What happens
+    Several consumer GPUs (RTX 4090, 3090, 5090, workstation cards) on one machine; one GPU alone works. The run
+    stands still at the first collective, GPUs at 100 %, with no message; after 10 or 30 minutes the watchdog speaks.
+
+    ## Why
+    The driver reports P2P that the board, the IOMMU or PCIe ACS does not carry through: the copy is never seen.
+
+    ## Cure
+    `NCCL_P2P_DISABLE=1`; NCCL then goes through host memory, slower. A newer driver, or IOMMU/ACS off, cures the cause.
+
+    ## When it is safe
+    With NVLink, or where `all_reduce_perf` of nccl-tests runs through with P2P.
+
+    ## Sources
+    - https://github.com/Wangt-CN/DisCo/issues/49: stands still in deepspeed.initialize on several 4090
+    - https://github.com/deepspeedai/DeepSpeed/issues/4433: the same report, cured by NCCL_P2P_DISABLE=1
+    - https://github.com/NVIDIA/nccl-tests/issues/117: all_reduce_perf hangs on 4090s
+    """
+
+    page_zh = """NCCL 在不支持的 GPU 之间使用 P2P 拷贝：第一次集合通信永不结束。
+
+    ## 现象
+    一台机器上有多张消费级 GPU（RTX 4090、3090、5090 或工作站卡），单卡正常。程序停在第一次集合通信，GPU 占用 100 %，
+    没有任何信息；10 或 30 分钟后 watchdog 报超时。
+
+    ## 原因
+    驱动报告支持 P2P，但主板、IOMMU 或 PCIe ACS 使其实际不通：拷贝的数据永远看不到。
+
+    ## 解决办法
+    `NCCL_P2P_DISABLE=1`，NCCL 改走主机内存，会慢一些。升级驱动、关闭 IOMMU/ACS 才是根治。
+
+    ## 何时安全
+    有 NVLink，或 nccl-tests 的 `all_reduce_perf` 在开启 P2P 时能跑完。
+
+    ## 来源
+    - https://github.com/Wangt-CN/DisCo/issues/49：多张 4090 停在 deepspeed.initialize
+    - https://github.com/deepspeedai/DeepSpeed/issues/4433：同一报告，NCCL_P2P_DISABLE=1 解决
+    - https://github.com/NVIDIA/nccl-tests/issues/117：all_reduce_perf 在 4090 上卡住
+    """
+
+    name = PEER_TO_PEER
+    title = Text(
+        en="NCCL's peer-to-peer copies between these GPUs never arrive",
+        zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成",
+    )
+    sources = (
+        "https://github.com/Wangt-CN/DisCo/issues/49",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4433",
+        "https://github.com/NVIDIA/nccl-tests/issues/117",
+    )
+    log_words = (*STALL_WORDS, "P2P")
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Accelerate's refusal of such cards, or a stall at the first collective on consumer GPUs."""
+        for error in log.errors_of("NotImplementedError", says=_REFUSED):
+            yield self.log_finding(
+                error,
+                Text(
+                    en="Accelerate refuses to start on RTX 4000 cards with this driver while NCCL may use "
+                    "peer-to-peer: it would hang.",
+                    zh="在这个驱动下，只要 NCCL 可能使用 P2P，Accelerate 就拒绝在 RTX 4000 系列上启动：否则会卡死。",
+                ),
+                cure=_CURE,
+            )
+            return
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to "
+                "be lost without NVLink. Nothing is printed then until the watchdog's time-out.",
+                zh="程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任"
+                "何输出。",
+            ),
+            cure=_CURE,
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="The same command runs with NCCL_P2P_DISABLE=1",
+                    zh="同一命令加上 NCCL_P2P_DISABLE=1 后能运行",
+                ),
+            ),
+        )

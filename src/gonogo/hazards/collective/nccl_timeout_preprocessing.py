@@ -1,0 +1,114 @@
+"""nccl-timeout-preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import PREPROCESSING, cause_of_stall
+
+
+class NcclTimeoutPreprocessing(Hazard):
+    """One rank prepares the dataset while the others wait for it in a collective, longer than the time-out.
+
+    ## What happens
+    A progress bar of `map` or the tokenizer is under way when "Watchdog caught collective operation timeout" comes,
+    with a low SeqNum and NumelIn=1 (a barrier), or "Socket Timeout" while fetching the ncclUniqueId. It comes after
+    the
+    same time in every run: 10 or 30 minutes.
+
+    ## Why
+    `main_process_first` lets rank 0 tokenize, and the others wait in a barrier. NCCL counts that wait as a collective.
+
+    ## Cure
+    Tokenize once before training and load the result (LLaMA-Factory: `tokenized_path`); or raise the time-out:
+    `ddp_timeout` in TrainingArguments, `InitProcessGroupKwargs(timeout=...)` for Accelerate, `timeout=` of
+    `init_process_group`; or use more workers
+    (`num_proc`). The first to make the process group decides: a time-out given later is ignored.
+
+    ## When it is safe
+    When preparing takes less than the time-out, or the result is in the cache of every node.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/956: tokenizing stops at 30 minutes, with a second node without
+      the cache
+    - https://github.com/huggingface/nanotron/issues/204: the same while the first rank tokenizes
+    - https://github.com/hiyouga/LlamaFactory/issues/2424: SeqNum=2, NumelIn=1 beside the tokenizer's bar
+    """
+
+    page_zh = """一个 rank 处理数据集，其他 rank 在集合通信中等待，超过了超时时间。
+
+    ## 现象
+    `map` 或分词的进度条还没走完，就出现 “Watchdog caught collective operation timeout”（SeqNum 很小、NumelIn=1，即
+    barrier），或者获取 ncclUniqueId 时 “Socket Timeout”。每次都在相同时间后出现：10 或 30 分钟。
+
+    ## 原因
+    `main_process_first` 让 rank 0 分词，其余 rank 在 barrier 中等待；NCCL 把这段等待算作一次集合通信。
+
+    ## 解决办法
+    训练前先单独完成分词并保存，训练时直接加载（LLaMA-Factory：`tokenized_path`）；或增大超时：TrainingArguments 的
+    `ddp_timeout`、Accelerate 的 `InitProcessGroupKwargs(timeout=...)`、`init_process_group` 的 `timeout=`；或增加进程
+    数（`num_proc`）。以最先创建进程组的地方为准，之后再设置无效。
+
+    ## 何时安全
+    数据处理时间短于超时，或每个节点都已有缓存时。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/956：分词到 30 分钟时中断，第二个节点没有缓存
+    - https://github.com/huggingface/nanotron/issues/204：rank 0 分词时的同一问题
+    - https://github.com/hiyouga/LlamaFactory/issues/2424：分词进度条旁边是 SeqNum=2、NumelIn=1
+    """
+
+    name = PREPROCESSING
+    title = Text(
+        en="The ranks waited for one that was preparing the dataset, until the collective timed out",
+        zh="其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/956",
+        "https://github.com/huggingface/nanotron/issues/204",
+        "https://github.com/hiyouga/LlamaFactory/issues/2424",
+    )
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A time-out before training, with a bar, frames or words of data preparation, or with a barrier's low
+        number."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The time-out comes before the first training step, in a collective in which ranks merely wait: "
+                "a rank that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
+                zh="超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 "
+                "rank 没有参与。",
+            ),
+            cure=(
+                Text(
+                    en="Prepare the dataset once before training and load it from disk (LLaMA-Factory: "
+                    "tokenized_path; datasets: save_to_disk, on storage that all nodes share)",
+                    zh="训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放"
+                    "在所有节点共享的存储上）",
+                ),
+                Text(
+                    en="Or raise the time-out where the process group is first made: ddp_timeout=7200 "
+                    "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)",
+                    zh="或在最先创建进程组的地方增大超时：ddp_timeout=7200（TrainingArguments）、"
+                    "InitProcessGroupKwargs(timeout=timedelta(hours=2))（Accelerate）",
+                ),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="py-spy dump on rank 0 while the others wait shows map or the tokenizer",
+                    zh="其他 rank 等待时对 rank 0 执行 py-spy dump，会看到 map 或分词",
+                ),
+            ),
+        )

@@ -1,0 +1,131 @@
+"""uneven-data-per-rank-hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import UNEVEN, cause_of_stall
+
+_EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
+_CURE = (
+    Text(
+        en="Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
+        "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)",
+        zh="让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；"
+        "或以最小数量为准一起停止（用 MIN 对长度做 all_reduce）",
+    ),
+    Text(
+        en="Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
+        "DataLoaderConfiguration(dispatch_batches=True) for an IterableDataset",
+        zh="普通 DDP：把循环放进 `with Join([model]):`；Accelerate：join_uneven_inputs，或对 IterableDataset 使用 "
+        "DataLoaderConfiguration(dispatch_batches=True)",
+    ),
+)
+
+
+class UnevenDataPerRankHang(Hazard):
+    """The ranks have different numbers of batches: one leaves the loop while the others wait for its gradients.
+
+    ## What happens
+    Training freezes on the last batches of an epoch (or at the first of the evaluation after it) and ends with a
+    collective time-out. The ranks may be in different collectives: one in the gradient's all-reduce, another in a
+    metric's.
+
+    ## Why
+    An `IterableDataset` (streaming, webdataset, packing) has no length, so no sampler makes the ranks even.
+    Filtering on each rank, or skipping bad batches, does the same.
+
+    ## Cure
+    The same number of batches on every rank: `drop_last`, equal shards, a common stop; or
+    `torch.distributed.algorithms.Join`.
+
+    ## When it is safe
+    With a map-style dataset and a DistributedSampler, which pads or drops. Not where batches are skipped by their
+    content.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/141069: IterableDataset with unequal lengths, the freeze and the
+      time-out
+    - https://pytorch.org/docs/stable/distributed.algorithms.join.html: the Join context manager
+    """
+
+    page_zh = """各 rank 的 batch 数不同：一个已离开循环，其他还在等它的梯度。
+
+    ## 现象
+    训练在 epoch 的最后几个 batch（或随后评估的开头）停住，最后集合通信超时。各 rank 可能停在不同的集合通信：一个在梯
+    度的 all-reduce，另一个在指标的 all-reduce。
+
+    ## 原因
+    `IterableDataset`（streaming、webdataset、packing）没有长度，sampler 无法均分。各 rank 各自过滤数据或跳过坏 batch
+    也会这样。
+
+    ## 解决办法
+    每个 rank 的 batch 数相同：`drop_last`、均分分片、一起停止；或使用 `torch.distributed.algorithms.Join`。
+
+    ## 何时安全
+    使用 map 式数据集和 DistributedSampler 时，它会补齐或丢弃。若按内容跳过 batch 则仍不安全。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/141069：IterableDataset 长度不等，卡住后超时
+    - https://pytorch.org/docs/stable/distributed.algorithms.join.html：Join 上下文管理器
+    """
+
+    name = UNEVEN
+    title = Text(
+        en="The ranks have different numbers of batches, and wait for one that has run out",
+        zh="各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/141069",
+        "https://pytorch.org/docs/stable/distributed.algorithms.join.html",
+    )
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Join's own words, or a stall at an epoch's end, of an iterable dataset, or with ranks in different
+        collectives."""
+        if exhausted := log.find(_EXHAUSTED):
+            yield self.log_finding(
+                exhausted,
+                Text(
+                    en="A rank has used up its batches while others have more; Join was told to raise.",
+                    zh="有 rank 的 batch 已用完而其他 rank 还有；Join 被设置为此时抛出异常。",
+                ),
+                cure=_CURE,
+            )
+            return
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        certain = cause.certainty is not Certainty.POSSIBLE
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no "
+                "part in the gradients' all-reduce, and the others wait for it.",
+                zh="各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 "
+                "rank 一直等它。",
+            ).format(
+                where=Text("an epoch's end or an iterable dataset", "epoch 末尾或可迭代数据集")
+                if certain
+                else Text(
+                    "near the end of the progress bar, or in different collectives",
+                    "进度条接近末尾，或处在不同的集合通信",
+                )
+            ),
+            cure=_CURE,
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="Print each rank's number of batches in an epoch: they differ",
+                    zh="打印各 rank 一个 epoch 的 batch 数：它们不同",
+                ),
+            ),
+        )

@@ -1,0 +1,120 @@
+"""rendezvous-port-zero-hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import PORT_ZERO, cause_of_stall
+
+_INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
+_NAMES_PORT_ZERO = Pattern(
+    r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
+)
+_IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0\b(?!\.)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
+
+
+class RendezvousPortZeroHang(Hazard):
+    """Every rank picks its own free port for the rendezvous, and they never meet.
+
+    ## What happens
+    The run stands still right after "Initializing TorchBackend in DeepSpeed with backend nccl", with no error, GPUs
+    idle.
+
+    ## Why
+    `main_process_port: 0` (or `--master_port 0`) means "any free port". That works only where one process chooses it
+    and tells the others; where it is passed on as MASTER_PORT=0 (older Accelerate with DeepSpeed, several machines),
+    rank 0 listens on a port that nobody else knows.
+
+    ## Cure
+    A fixed, free port: `main_process_port: 29501`, or `--main_process_port 29501`.
+
+    ## When it is safe
+    With `torchrun --standalone` or `--rdzv_endpoint=localhost:0`, and Accelerate versions that choose a port
+    themselves on a single machine.
+
+    ## Sources
+    - https://github.com/RLHFlow/Online-RLHF/issues/11: the hang after "Initializing TorchBackend", cured by a fixed
+      port
+    """
+
+    page_zh = """每个 rank 各自选择一个空闲端口来汇合，因此永远碰不到一起。
+
+    ## 现象
+    程序在 “Initializing TorchBackend in DeepSpeed with backend nccl” 之后停住，没有报错，GPU 空闲。
+
+    ## 原因
+    `main_process_port: 0`（或 `--master_port 0`）表示“任意空闲端口”。只有由一个进程选定并告知其他进程时才可行；若原样
+    作为 MASTER_PORT=0 传下去（旧版 Accelerate 配合 DeepSpeed，或多机），rank 0 监听的端口其他 rank 并不知道。
+
+    ## 解决办法
+    使用固定的空闲端口：`main_process_port: 29501`，或 `--main_process_port 29501`。
+
+    ## 何时安全
+    使用 `torchrun --standalone` 或 `--rdzv_endpoint=localhost:0`，以及会在单机上自行选择端口的 Accelerate 版本。
+
+    ## 来源
+    - https://github.com/RLHFlow/Online-RLHF/issues/11：停在 “Initializing TorchBackend” 之后，换成固定端口后解决
+    """
+
+    name = PORT_ZERO
+    title = Text(
+        en="The ranks cannot meet: the rendezvous port is 0",
+        zh="各 rank 无法汇合：端口设为 0",
+    )
+    sources = ("https://github.com/RLHFlow/Online-RLHF/issues/11",)
+    log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""
+        cause = cause_of_stall(log, self.name)
+        if cause is not None:
+            yield self._found(log, cause.certainty, cause.evidence, *cause.also)
+            return
+        ends = log.find(_INITIALIZES)
+        port = log.find(_NAMES_PORT_ZERO)
+        if ends is None or log.errors or not (port or log.setup.mentions(_IN_SETUP)):
+            return
+        at_its_end = len(log.lines_after(ends.line, 40)) < 40
+        yield self._found(log, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
+
+    def _found(self, log: FailureLog, certainty: Certainty, *evidence: Found | LogLine) -> Finding:
+        first, *also = evidence
+        told = log.setup.mentions(_IN_SETUP) or log.find(_NAMES_PORT_ZERO) is not None
+        return self.log_finding(
+            first,
+            Text(
+                en="The launch asks for port 0, that is any free one: rank 0 listens on a port that the other ranks "
+                "are not told, and all wait.",
+                zh="启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
+            )
+            if told
+            else Text(
+                en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the "
+                "launch does that; so does a port or an address that not all ranks can reach.",
+                zh="程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也"
+                "会这样。",
+            ),
+            cure=(
+                Text(
+                    en="Set a fixed free port: main_process_port: 29501 in the Accelerate config, or "
+                    "--main_process_port / --master_port 29501",
+                    zh="设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
+                    "--master_port 29501",
+                ),
+            ),
+            certainty=certainty,
+            also=tuple(also),
+            confirm=(
+                Text(
+                    en="The launch command or the Accelerate config has main_process_port: 0",
+                    zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
+                ),
+            ),
+        )

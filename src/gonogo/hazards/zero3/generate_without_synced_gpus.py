@@ -1,0 +1,108 @@
+"""zero3-generate-without-synced-gpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import GENERATE, cause_of_stall
+
+
+class Zero3GenerateWithoutSyncedGpus(Hazard):
+    """Under ZeRO-3 the ranks generate texts of different lengths, and the first to finish leaves the others waiting.
+
+    ## What happens
+    Training runs; the run stands still in validation, evaluation or a rollout, as soon as one GPU has finished its
+    sequence. Under ZeRO-2 it runs.
+
+    ## Why
+    Each token's forward gathers all weights from all ranks. A rank that has met its end-of-sequence stops calling
+    the model, and the others wait for its share. A batch that fewer ranks have (the last one) does the same.
+
+    ## Cure
+    `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
+    where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat
+    does not. Give every rank as many batches; or gather the weights once (`GatheredParameters`,
+    `ds3_gather_for_generation`).
+
+    ## When it is safe
+    With `synced_gpus=True` and as many calls of generate on every rank.
+
+    ## Sources
+    - https://github.com/aehrc/cxrmate/issues/15: validation hangs as soon as one GPU has finished its sequence
+    - https://github.com/huggingface/transformers/issues/18281: generate under ZeRO-3 and synced_gpus
+    - https://github.com/huggingface/transformers/pull/22242: transformers turns it on under ZeRO-3
+    """
+
+    page_zh = """ZeRO-3 下各 rank 生成的文本长度不同，先完成的 rank 使其他 rank 一直等待。
+
+    ## 现象
+    训练正常；到验证、评估或 rollout 时，只要有一张 GPU 生成完毕就停住。换成 ZeRO-2 正常。
+
+    ## 原因
+    每生成一个 token 的前向都要从所有 rank 聚合全部权重。已遇到结束符的 rank 不再调用模型，其他 rank 一直等待它的那一
+    份。最后一个 batch 只有部分 rank 有时也一样。
+
+    ## 解决办法
+    `model.generate(..., synced_gpus=True)`：已完成的 rank 继续做空的前向。Transformers 在检测到 ZeRO-3
+    （`HfDeepSpeedConfig` 仍存活）时会自动设置；自写的循环、Lightning、DeepSpeed-Chat 不会。每个 rank 的 batch 数要相
+    同；或一次性聚合权重（`GatheredParameters`、`ds3_gather_for_generation`）。
+
+    ## 何时安全
+    设置了 `synced_gpus=True`，且每个 rank 调用 generate 的次数相同。
+
+    ## 来源
+    - https://github.com/aehrc/cxrmate/issues/15：一张 GPU 生成完后验证就卡住
+    - https://github.com/huggingface/transformers/issues/18281：ZeRO-3 下的 generate 与 synced_gpus
+    - https://github.com/huggingface/transformers/pull/22242：transformers 在 ZeRO-3 下自动开启
+    """
+
+    name = GENERATE
+    title = Text(
+        en="Under ZeRO-3 a rank that has finished generating leaves the others waiting",
+        zh="ZeRO-3 下，先生成完的 rank 使其他 rank 一直等待",
+    )
+    sources = (
+        "https://github.com/aehrc/cxrmate/issues/15",
+        "https://github.com/huggingface/transformers/issues/18281",
+        "https://github.com/huggingface/transformers/pull/22242",
+    )
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A stall under ZeRO-3 inside generate, or said to be in validation or generation."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The run stands still while it generates under ZeRO-3: each token needs the weights of all "
+                "ranks, and a rank whose sequence has ended does not take part any more.",
+                zh="程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
+            ),
+            cure=(
+                Text(
+                    en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
+                    zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
+                ),
+                Text(
+                    en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
+                    "ds3_gather_for_generation=True), or use ZeRO-2",
+                    zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL："
+                    "ds3_gather_for_generation=True），或使用 ZeRO-2",
+                ),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="py-spy dump shows some ranks inside generate and others past it",
+                    zh="py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
+                ),
+            ),
+        )

@@ -1,0 +1,108 @@
+"""zero3-mixed-modality-hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import MODALITIES, cause_of_stall
+
+
+class Zero3MixedModalityHang(Hazard):
+    """Under ZeRO-3 some ranks run the vision or audio tower in a step and others, whose batch has only text, do not.
+
+    ## What happens
+    A multimodal model (Qwen-VL, LLaVA, InternVL, MiniCPM-V) stands still on a mixture of data: text only beside
+    images, or images beside videos. "Invalidate trace cache @ step 0: expected module 2, but got module 1" may come
+    before. With one kind of data, or under ZeRO-2, it runs.
+
+    ## Why
+    The tower's partitioned weights are gathered by all ranks together. A rank whose batch has no image does not call
+    the tower, and the others wait for it; with images and videos the tower is called once or twice.
+
+    ## Cure
+    Call the tower on every rank in every step: a small dummy image whose output is multiplied by zero (newer
+    LLaMA-Factory and ms-swift do so for many models); or batches of one kind at a time on all ranks; or ZeRO-2.
+
+    ## When it is safe
+    Where every batch of every rank has the same modalities, or with ZeRO-2 or less.
+
+    ## Sources
+    - https://github.com/QwenLM/Qwen3-VL/issues/126: images and videos mixed under ZeRO-3; a dummy image cures it
+    - https://github.com/deepspeedai/DeepSpeed/issues/7170: the trace cache and the hang
+    - https://github.com/modelscope/ms-swift/issues/9655: text only beside images
+    """
+
+    page_zh = """ZeRO-3 下，某一步里部分 rank 会运行视觉或音频塔，而只有文本的 rank 不会运行。
+
+    ## 现象
+    多模态模型（Qwen-VL、LLaVA、InternVL、MiniCPM-V）在混合数据上停住：纯文本与图文混合，或图片与视频混合。之前可能出
+    现 “Invalidate trace cache @ step 0: expected module 2, but got module 1”。只用一种数据，或使用 ZeRO-2 时正常。
+
+    ## 原因
+    视觉塔被切分的权重由所有 rank 一起聚合。batch 中没有图片的 rank 不调用它，其他 rank 一直等待；同时有图片和视频时，
+    调用次数可能是一次或两次。
+
+    ## 解决办法
+    让每个 rank 每一步都调用视觉塔：加一张很小的假图片，其输出乘以零（较新的 LLaMA-Factory 与 ms-swift 对许多模型已这
+    样处理）；或让所有 rank 同一步只用同一种数据；或使用 ZeRO-2。
+
+    ## 何时安全
+    所有 rank 的每个 batch 模态都相同，或使用 ZeRO-2 及以下时。
+
+    ## 来源
+    - https://github.com/QwenLM/Qwen3-VL/issues/126：ZeRO-3 下图片与视频混合；加入假图片后解决
+    - https://github.com/deepspeedai/DeepSpeed/issues/7170：trace cache 与卡住
+    - https://github.com/modelscope/ms-swift/issues/9655：纯文本与图文混合
+    """
+
+    name = MODALITIES
+    title = Text(
+        en="Under ZeRO-3 the ranks call different parts of a multimodal model, and wait for each other for ever",
+        zh="ZeRO-3 下各 rank 调用多模态模型的不同部分，互相永远等待",
+    )
+    sources = (
+        "https://github.com/QwenLM/Qwen3-VL/issues/126",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7170",
+        "https://github.com/modelscope/ms-swift/issues/9655",
+    )
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A stall under ZeRO-3 of a multimodal model, surest on mixed data or after an invalid trace cache."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, "
+                "audio) it does not call that tower, and the ranks that do call it wait for its share.",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了"
+                "的 rank 则一直等待它的那一份。",
+            ),
+            cure=(
+                Text(
+                    en="Run the tower on every rank in every step: give batches without an image a small dummy one "
+                    "and add its output times zero",
+                    zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+                ),
+                Text(
+                    en="Or group the data so that all ranks have the same modality in a step "
+                    "(group_by_modality_length), or use ZeRO-2",
+                    zh="或按模态分组，使所有 rank 同一步的模态相同（group_by_modality_length），或使用 ZeRO-2",
+                ),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="With text-only or image-only data the run goes on; so it does under ZeRO-2",
+                    zh="只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
+                ),
+            ),
+        )

@@ -1,0 +1,109 @@
+"""zero3-moe-hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._stall import STALL_WORDS
+from gonogo.hazards.collective._stall_causes import EXPERTS, cause_of_stall
+
+
+class Zero3MoeHang(Hazard):
+    """ZeRO-3 gathers each expert by itself, and the ranks route their tokens to different experts.
+
+    ## What happens
+    A mixture-of-experts model (Mixtral, Qwen-MoE, DeepSeek, gpt-oss) trained under ZeRO-3 stands still, in the first
+    step or after hundreds, GPUs at 100 %. The watchdog then names _ALLGATHER_BASE, with a different NumelIn on each
+    rank at the same SeqNum.
+
+    ## Why
+    A partitioned expert is gathered by all ranks when one uses it. A rank whose tokens do not go there does not call
+    it, and gathers another.
+
+    ## Cure
+    Make the block of experts one unit for ZeRO-3: `deepspeed.utils.set_z3_leaf_modules(model,
+    [MixtralSparseMoeBlock])` (DeepSpeed >= 0.13; Accelerate: `deepspeed_moe_layer_cls_names`); or ZeRO-2. Or a model
+    code that computes all experts on every rank.
+
+    ## When it is safe
+    With ZeRO-2 or less, or with leaf modules set; or where the experts are one fused parameter.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/1845: Mixtral stands still under ZeRO-3
+    - https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20: after 270 steps; ZeRO-2 is advised
+    - https://github.com/deepspeedai/DeepSpeed/issues/7461: Qwen3-MoE, different NumelIn at one SeqNum
+    - https://github.com/deepspeedai/DeepSpeed/pull/4966: set_z3_leaf_modules
+    """
+
+    page_zh = """ZeRO-3 逐个聚合专家的参数，而各 rank 把 token 路由到不同的专家。
+
+    ## 现象
+    混合专家模型（Mixtral、Qwen-MoE、DeepSeek、gpt-oss）在 ZeRO-3 下训练时停住，可能在第一步，也可能在几百步之后，GPU
+    占用 100 %。之后 watchdog 报 _ALLGATHER_BASE，同一 SeqNum 下各 rank 的 NumelIn 不同。
+
+    ## 原因
+    被切分的专家在使用时由所有 rank 一起聚合。token 没有路由到该专家的 rank 不会调用它，而去聚合另一个。
+
+    ## 解决办法
+    让 ZeRO-3 把整个专家块当作一个单元：`deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])`
+    （DeepSpeed >= 0.13；Accelerate：`deepspeed_moe_layer_cls_names`）；或使用 ZeRO-2；或使用在每个 rank 上都计算所有
+    专家的模型代码。
+
+    ## 何时安全
+    使用 ZeRO-2 及以下、设置了 leaf module，或专家权重合并为一个参数时。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/1845：Mixtral 在 ZeRO-3 下卡住
+    - https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20：270 步后卡住；建议使用 ZeRO-2
+    - https://github.com/deepspeedai/DeepSpeed/issues/7461：Qwen3-MoE，同一 SeqNum 下 NumelIn 不同
+    - https://github.com/deepspeedai/DeepSpeed/pull/4966：set_z3_leaf_modules
+    """
+
+    name = EXPERTS
+    title = Text(
+        en="Under ZeRO-3 the ranks gather different experts, and wait for each other for ever",
+        zh="ZeRO-3 下各 rank 聚合不同的专家，互相永远等待",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/1845",
+        "https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7461",
+        "https://github.com/deepspeedai/DeepSpeed/pull/4966",
+    )
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers "
+                "only the experts that its own tokens reach, so the ranks ask for different ones.",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此"
+                "各 rank 请求的参数不同。",
+            ),
+            cure=(
+                Text(
+                    en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training "
+                    "(Accelerate: deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
+                    zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])"
+                    "（Accelerate：deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
+                ),
+                Text(en="Or use ZeRO-2, with offload if memory is short", zh="或使用 ZeRO-2，显存不足时加上卸载"),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="The model has experts, and the run goes on under ZeRO-2",
+                    zh="模型含有专家层，且换成 ZeRO-2 后能继续训练",
+                ),
+            ),
+        )
