@@ -188,6 +188,7 @@ def test_the_72b_run_does_not_fit_on_half_the_host_memory(tmp_path: Path) -> Non
     assert (status, report["findings"][0]["hazard"]) == (1, "cpu-ram-oom-killed"), explain(report)
 
 
+@pytest.mark.very_slow  # tests/rehearse/test_run.py says the same of a small model
 def test_the_report_is_the_same_twice(tmp_path: Path) -> None:
     folder = example("slam_omni_dummy_loss", tmp_path)
     reports = [rehearse(folder, "--", "bash", "launch.sh")[1] for _ in range(2)]
