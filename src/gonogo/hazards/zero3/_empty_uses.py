@@ -1,0 +1,183 @@
+"""What tells, in a log, which use of an empty (partitioned) parameter failed: the same last line has several causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty
+from gonogo.hazards.zero3._partitioned import started_singly, zero3
+
+EMPTY_WORDS = (
+    "must be 2-D", "Padding_idx must be", "expected to be 2-dimensional", "size mismatch, got", "got weight of shape",
+    "must match the size of tensor", "must match the existing size", "is invalid for input of size",
+    "at least three dimensions", "mat2 must be a matrix", "cannot be multiplied", "weight of size [",
+)  # fmt: skip
+"""Literals of the lines in which an operator refuses an empty parameter."""
+
+_SHARDED_OTHERWISE = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
+_SERVING = Pattern(r"(?i)\bcomfyui\b|/vllm/|\bsglang\b|lmdeploy|text-generation-inference|ollama")
+
+_EMBEDDING = Pattern(
+    r"'weight' must be 2-?D|Padding_idx must be within num_embeddings"
+    r"|Embeddings parameter is expected to be 2-dimensional"
+)
+# Shapes that only an empty parameter (or the [1] that DeepSpeed of 2021 left in its place) gives.
+_NO_ELEMENTS = Pattern(
+    r"vec \([01]\)|got weight of shape \[[01]\]|weight of size \[[01]\]|\b1-dimensional weight \[[01]\]"
+    r"|existing size \(0\)|weight should have at least three dimensions|mat2 must be a matrix, got 1-D tensor"
+    r"|m2: \[1 x 1\]|\{\[[01]\]\}"
+)
+_NOUGHT = Pattern(
+    r"size of tensor a \(0\) must match|must match the size of tensor b \(0\)|is invalid for input of size 0\b"
+    r"|cannot be multiplied \(\d+x\d+ and (?:0x\d+|\d+x0|1x1)\)|but got: \[\d+, 0\]"
+    r"|number of dimensions \(1\) for operand \d"
+)
+
+RESIZING = (
+    "resize_token_embeddings",
+    "_get_resized_",
+    "_resize_token",
+    "resize_embedding",
+    "_init_added_",
+    "_mean_init",
+)
+INITIALIZING = (
+    "_init_weights", "init_weights", "initialize_weights", "_initialize_missing", "smart_apply", "_initialize_weights",
+    "torch/nn/init.py", "reset_parameters",
+)  # fmt: skip
+AUXILIARY = (
+    "compute_metrics", "bert_score", "bertscore", "BERTScore", "evaluate_modules", "datasets_modules/metrics", "bleurt",
+    "/comet/", "moverscore", "sentence_transformers",
+)  # fmt: skip
+_OTHER_MODELS = Pattern(
+    r"(?i)teacher|ref_model|reference_model|ref_policy|ref_logp|ref_per_token|reference_log|self\.ref\b|model_ref\b"
+    r"|reward_model|reward_func|value_model|text_encoder|image_encoder|clip_model|clip_encoder|\bvae\b|vae\.encode"
+    r"|\bema_"
+    r"|old_policy"
+    r"|critic_model|rm_model|null_ref_context|encode_prompt|draft_model"
+)
+_OTHER_IN_WORDS = Pattern(
+    r"(?i)\bteacher|distil|ref(?:erence)?[-_ ]model|\bDPO\b|\bPPO\b|\bRLHF\b|text[-_ ]encoder|reward model|diffusers"
+    r"|参考模型|教师模型|蒸馏|奖励模型"
+)
+_OTHER_IN_SETUP = (
+    r"(?i)stage[= ]+(?:dpo|ppo|kto)\b|\bdpo\b|\bppo\b|rlhf|teacher|distil|text_encoder|ref_model|reward_model"
+)
+_AUXILIARY_IN_WORDS = Pattern(r"(?i)bert[-_]?score|bleurt|compute_metrics|evaluate\.load")
+_ENGINE = "deepspeed/runtime/engine.py"
+_TRAINING = ("training_step", "compute_loss", "_inner_training_loop")
+_OF_TORCH = ("torch/nn/modules/", "torch/nn/parallel/", "/deepspeed/", "torch/_dynamo", "torch/utils")
+_CALLED_BY_LAYERS = (
+    "torch/nn/functional.py", "torch/_ops", "torch/_higher", "zero/linear.py", "torch/autograd/function.py",
+    "autocast_mode.py", "einops",
+)  # fmt: skip
+# A child's weight, or one that was handed over; `self.weight` in a layer's own forward is gathered.
+_DIRECT_CODE = Pattern(
+    r"\bF\.(?:linear|embedding|conv\w*|layer_norm|normalize)\(|functional\.(?:linear|embedding)\(|\w\.\w+\.weight\b"
+    r"|(?:^|[^\w.])[a-rt-zA-Z_]\w*\.weight\b|lm_head_weight|delta_weight|(?:matmul|einsum)\(.{0,80}weight|merge\w*\("
+)
+
+
+class Use(Enum):
+    """How an empty parameter came to be used; each is a hazard's."""
+
+    OUTSIDE_ENGINE = "another model, which the engine does not know"
+    AUXILIARY = "a metric's model, made during training"
+    NO_LAUNCHER = "the main model, which no engine wraps"
+    DIRECT = "a parameter, read where its module does not run"
+
+
+@dataclass(frozen=True)
+class EmptyUse:
+    """Where an empty parameter was used, and how sure each explanation is."""
+
+    evidence: LoggedError | Found
+    causes: Mapping[Use, Certainty]
+
+    @property
+    def users_place(self) -> str:
+        """The line outside of libraries that is nearest to the failure, or nothing."""
+        frame = self.evidence.users_frame if isinstance(self.evidence, LoggedError) else None
+        return f"{frame.path}:{frame.line}" if frame else ""
+
+
+def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
+    """The places where an operator was handed an empty parameter under ZeRO-3, each with its explanations."""
+    on = zero3(log)
+    if on is False:
+        return
+    if on is None and any(log.passes(part) for part in _SHARDED_OTHERWISE):
+        return
+    seen = False
+    for error in log.errors_of("RuntimeError", "AssertionError", "ValueError", "IndexError"):
+        embedding = _EMBEDDING.search(error.message) is not None
+        if not embedding:
+            shape = _NO_ELEMENTS.search(error.message) or _NOUGHT.search(error.message)
+            if shape is None or not (on or "(0)" in shape.group(0) or "[0]" in shape.group(0)):
+                continue
+        if "loading state_dict" in error.message or error.passes(*RESIZING, *INITIALIZING):
+            continue
+        seen = True
+        yield EmptyUse(error, _causes(log, error, embedding, on is True))
+    if not seen and (found := log.find(_EMBEDDING)):
+        yield EmptyUse(found, _without_frames(log, True, on is True))
+
+
+def _causes(log: FailureLog, error: LoggedError, embedding: bool, on: bool) -> Mapping[Use, Certainty]:
+    if error.passes(*AUXILIARY):
+        return {Use.AUXILIARY: Certainty.CERTAIN if on or embedding else Certainty.LIKELY}
+    if any(_OTHER_MODELS.search(f"{frame.code} {frame.function}") for frame in error.all_frames):
+        return {Use.OUTSIDE_ENGINE: Certainty.CERTAIN if on or embedding else Certainty.LIKELY}
+    layer = _caller(error)
+    in_engine = any(_ENGINE in frame.path and frame.function == "forward" for frame in error.all_frames)
+    if layer is Caller.USER and (in_engine or not embedding):
+        sure = Certainty.CERTAIN if in_engine else Certainty.LIKELY
+        return {Use.DIRECT: sure if on or in_engine else Certainty.POSSIBLE, Use.NO_LAUNCHER: Certainty.POSSIBLE}
+    if not (embedding or layer is Caller.LAYER):
+        return _without_frames(log, embedding, on)
+    if in_engine:
+        return {Use.OUTSIDE_ENGINE: Certainty.LIKELY, Use.DIRECT: Certainty.POSSIBLE}
+    if error.passes(*_TRAINING):
+        singly = started_singly(log)
+        if singly is False:
+            return {Use.OUTSIDE_ENGINE: Certainty.LIKELY, Use.NO_LAUNCHER: Certainty.POSSIBLE}
+        sure = Certainty.CERTAIN if singly and on else Certainty.LIKELY
+        return {Use.NO_LAUNCHER: sure, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+    return _without_frames(log, True, on)
+
+
+def _without_frames(log: FailureLog, embedding: bool, on: bool) -> Mapping[Use, Certainty]:
+    if not embedding:
+        return {Use.DIRECT: Certainty.LIKELY if on else Certainty.POSSIBLE, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+    if log.find(_SERVING):
+        return {Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+    singly = started_singly(log)
+    if log.find(_AUXILIARY_IN_WORDS):
+        return {Use.AUXILIARY: Certainty.LIKELY, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+    if log.find(_OTHER_IN_WORDS) or log.setup.mentions(_OTHER_IN_SETUP):
+        return {Use.OUTSIDE_ENGINE: Certainty.LIKELY, Use.NO_LAUNCHER: Certainty.POSSIBLE}
+    if singly:
+        return {Use.NO_LAUNCHER: Certainty.LIKELY, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
+    return {Use.OUTSIDE_ENGINE: Certainty.LIKELY, Use.NO_LAUNCHER: Certainty.POSSIBLE}
+
+
+class Caller(Enum):
+    """Who handed the empty parameter to the operator."""
+
+    LAYER = "a layer of torch, in its forward"
+    USER = "code that reads a parameter of another module"
+    UNKNOWN = "the frames do not say"
+
+
+def _caller(error: LoggedError) -> Caller:
+    for frame in reversed(error.frames):
+        if any(part in frame.path for part in _CALLED_BY_LAYERS):
+            continue
+        if any(part in frame.path for part in _OF_TORCH):
+            return Caller.LAYER
+        return Caller.USER if _DIRECT_CODE.search(frame.code) else Caller.UNKNOWN
+    return Caller.UNKNOWN

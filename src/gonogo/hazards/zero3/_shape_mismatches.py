@@ -1,0 +1,50 @@
+"""The mismatches of shapes that loading a checkpoint tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+
+MISMATCH_WORDS = ("size mismatch for", "copying a param", "found shape", "Trying to set a tensor", "vs model")
+"""Literals of the lines that tell of a mismatch."""
+
+_SHAPE = r"torch\.Size\(\[([\d, ]*)\]\)"
+_MISMATCHES = (
+    Pattern(
+        rf"copying a param (?:with shape|of) {_SHAPE} from checkpoint, "
+        rf"(?:where )?the shape (?:in current model )?is {_SHAPE}"
+    ),
+    Pattern(rf"found shape {_SHAPE} in the checkpoint and {_SHAPE} in the model"),
+    Pattern(rf"Trying to set a tensor of shape {_SHAPE} in .{{0,200}}which has shape {_SHAPE}"),
+    Pattern(rf"(?i)ckpt:? {_SHAPE} vs\.? model:? ?{_SHAPE}"),
+)  # fmt: skip
+_MISMATCH_LINE = Pattern(r"copying a param|found shape|Trying to set a tensor of shape|(?i)ckpt: torch\.Size")
+
+
+@dataclass(frozen=True)
+class ShapeMismatch:
+    """A parameter whose shape in the checkpoint is not the model's."""
+
+    evidence: LoggedError | Found
+    saved: str
+    current: str
+
+
+def shape_mismatches(log: FailureLog) -> Iterator[ShapeMismatch]:
+    """All mismatches of shapes that loading a checkpoint told of, in the order of the log."""
+    raised = [one for error in log.errors for one in _mismatches_in(error, " ".join(error.message.split()))]
+    if raised:
+        yield from raised
+        return
+    for found in log.find_all(_MISMATCH_LINE):
+        after = " ".join(line.text.strip() for line in log.lines_after(found.line, 1))
+        yield from _mismatches_in(found, f"{found.text.strip()} {after}")
+
+
+def _mismatches_in(evidence: LoggedError | Found, text: str) -> Iterator[ShapeMismatch]:
+    for pattern in _MISMATCHES:
+        for match in pattern.finditer(text):
+            yield ShapeMismatch(evidence, match.group(1).replace(" ", ""), match.group(2).replace(" ", ""))

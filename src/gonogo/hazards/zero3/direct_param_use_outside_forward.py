@@ -1,0 +1,115 @@
+"""zero3-direct-param-use-outside-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+
+
+class DirectParamUseOutsideForward(Hazard):
+    """Code reads another module's weight itself, where ZeRO-3 has it partitioned.
+
+    ## What happens
+    Under ZeRO-3 an operator meets an empty tensor: "size mismatch, got input (2048), mat (2048x4096), vec (0)", "The
+    size of tensor a (0) must match the size of tensor b (5120)", "mat2 must be a matrix, got 1-D tensor". DeepSpeed of
+    2021 left a shape of [1] instead of [0].
+
+    ## Why
+    ZeRO-3 gathers a parameter when its module's `forward` is entered, and frees it after. `F.linear(x,
+    self.lm_head.weight)`, a fused loss on `lm_head.weight`, merging LoRA weights, or a learned token of another module
+    read the parameter without entering that module: it is empty there.
+
+    ## Cure
+    Call the module (`self.lm_head(x)`). Where the parameter itself is needed in a forward, tell DeepSpeed:
+    `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`; outside of a forward, gather it: `with
+    deepspeed.zero.GatheredParameters([weight], modifier_rank=None):`. Merge LoRA weights without ZeRO-3.
+
+    ## When it is safe
+    A module that reads its own parameters in its own forward; ZeRO-2 and lower; parameters below
+    `stage3_param_persistence_threshold`, which stay whole.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/876: external parameters, and how to register them
+    - https://github.com/huggingface/accelerate/issues/1261: F.linear on an empty weight
+    - https://github.com/hiyouga/LlamaFactory/issues/513: merging LoRA weights under ZeRO-3
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: GatheredParameters, register_external_parameter
+    """
+
+    page_zh = """代码直接读取其他模块的权重，而 ZeRO-3 已将其分区。
+
+    ## 现象
+    ZeRO-3 下某个算子遇到空张量：“size mismatch, got input (2048), mat (2048x4096), vec (0)”、“The size of tensor a (0)
+    must match the size of tensor b (5120)”、“mat2 must be a matrix, got 1-D tensor”。2021 年的 DeepSpeed 留下的形状是
+    [1] 而不是 [0]。
+
+    ## 原因
+    ZeRO-3 在进入模块的 `forward` 时聚合其参数，之后释放。`F.linear(x, self.lm_head.weight)`、以 `lm_head.weight` 为输入
+    的融合损失、合并 LoRA 权重、或使用其他模块的可学习 token，都没有进入该模块就读取参数：此时它是空的。
+
+    ## 解决办法
+    调用模块本身（`self.lm_head(x)`）。若前向中确实需要参数，请告知 DeepSpeed：
+    `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`；在前向之外则先聚合：`with
+    deepspeed.zero.GatheredParameters([weight], modifier_rank=None):`。合并 LoRA 权重时不要使用 ZeRO-3。
+
+    ## 何时安全
+    模块在自己的前向中读取自己的参数；ZeRO-2 及以下；小于 `stage3_param_persistence_threshold` 的参数保持完整。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/876：外部参数及其注册方法
+    - https://github.com/huggingface/accelerate/issues/1261：F.linear 使用空权重
+    - https://github.com/hiyouga/LlamaFactory/issues/513：ZeRO-3 下合并 LoRA 权重
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html：GatheredParameters 与 register_external_parameter
+    """
+
+    name = "zero3-direct-param-use-outside-forward"
+    title = Text(
+        en="Code reads a weight itself, where ZeRO-3 leaves it empty",
+        zh="代码直接读取权重，而 ZeRO-3 下它在该处是空的",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/876",
+        "https://github.com/huggingface/accelerate/issues/1261",
+        "https://github.com/hiyouga/LlamaFactory/issues/513",
+        "https://deepspeed.readthedocs.io/en/stable/zero3.html",
+    )
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""
+        for use in empty_uses(log):
+            certainty = use.causes.get(Use.DIRECT)
+            if certainty is None:
+                continue
+            place = use.users_place
+            yield self.log_finding(
+                use.evidence,
+                Text(
+                    en="An operator was handed an empty (partitioned) parameter: it is read where its own module's "
+                    "forward does not run, so ZeRO-3 did not gather it.{place}",
+                    zh="某个算子收到了空的（已分区的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
+                ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
+                cure=(
+                    Text(
+                        "Call the module instead of reading its weight; or "
+                        "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it",
+                        "调用该模块而不是读取其权重；或在读取它的模块中 "
+                        "deepspeed.zero.register_external_parameter(self, weight)",
+                    ),
+                    Text(
+                        "Outside of a forward gather it: with deepspeed.zero.GatheredParameters([weight])",
+                        "在前向之外先聚合：with deepspeed.zero.GatheredParameters([weight])",
+                    ),
+                ),
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        "The same run passes under ZeRO-2, and the failing line uses some_module.weight",
+                        "同样的训练在 ZeRO-2 下通过，且报错行使用了 some_module.weight",
+                    ),
+                ),
+            )

@@ -1,0 +1,132 @@
+"""zero3-init-weights-on-partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+
+_NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
+_REFUSED = Pattern(
+    r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
+    r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
+)
+_SAID = Pattern(r"padding_idx\]?\.?|_init_weights|initialize_weights|init_weights")
+
+
+class InitWeightsOnPartitioned(Hazard):
+    """Weights are initialised while ZeRO-3 has them partitioned.
+
+    ## What happens
+    Loading or building a model under ZeRO-3 raises "IndexError: index 0 is out of bounds for dimension 0 with size 0"
+    in `_init_weights`, at `module.weight.data[module.padding_idx].zero_()`.
+
+    ## Why
+    Inside `zero.Init` a parameter is empty as soon as its module is built. `_init_weights` then indexes the row of the
+    padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialisation under ZeRO-3,
+    but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
+
+    ## Cure
+    Upgrade transformers (or take the version that your framework pins). In a model of your own, initialise inside `with
+    deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.
+
+    ## When it is safe
+    Loading a full checkpoint with no missing keys, under a transformers that skips initialisation; ZeRO-2.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/43596: BERT under zero.Init with transformers 5.0
+    - https://github.com/huggingface/transformers/issues/41762: Gemma 3 with transformers 4.57
+    - https://github.com/hiyouga/LlamaFactory/issues/9345: Gemma 3 in LLaMA-Factory
+    - https://github.com/huggingface/transformers/pull/43783: gathering before the padding row is set
+    """
+
+    page_zh = """ZeRO-3 已分区的权重被初始化。
+
+    ## 现象
+    ZeRO-3 下加载或构建模型时，在 `_init_weights` 的 `module.weight.data[module.padding_idx].zero_()` 处抛出
+    “IndexError: index 0 is out of bounds for dimension 0 with size 0”。
+
+    ## 原因
+    在 `zero.Init` 中，模块一建立，其参数就是空的。随后 `_init_weights` 对 padding token 的那一行取下标，或对空权重计算
+    fan-in 与 fan-out。transformers 在 ZeRO-3 下会跳过初始化，但并非处处如此：4.5x 的 Gemma 3，以及 5.0 中的 BERT 与有缺
+    失键的模型仍会执行。
+
+    ## 解决办法
+    升级 transformers（或使用框架锁定的版本）。自己的模型请在 `with deepspeed.zero.GatheredParameters([weight],
+    modifier_rank=0):` 中初始化，或跳过已分区的参数。或使用 ZeRO-2。
+
+    ## 何时安全
+    加载没有缺失键的完整 checkpoint，且 transformers 会跳过初始化；ZeRO-2。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/43596：transformers 5.0 在 zero.Init 下加载 BERT
+    - https://github.com/huggingface/transformers/issues/41762：transformers 4.57 的 Gemma 3
+    - https://github.com/hiyouga/LlamaFactory/issues/9345：LLaMA-Factory 中的 Gemma 3
+    - https://github.com/huggingface/transformers/pull/43783：设置 padding 行之前先聚合
+    """
+
+    name = "zero3-init-weights-on-partitioned"
+    title = Text(
+        en="Weights are initialised while ZeRO-3 has them partitioned and empty",
+        zh="初始化了 ZeRO-3 已分区的空权重",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/43596",
+        "https://github.com/huggingface/transformers/issues/41762",
+        "https://github.com/hiyouga/LlamaFactory/issues/9345",
+        "https://github.com/huggingface/transformers/pull/43783",
+    )
+    yields_to = ("zero3-aux-model-loaded-under-zero-init", "zero3-resize-embeddings")
+    log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An empty weight in what initialises weights; without frames, the missing row under ZeRO-3."""
+        on = zero3(log)
+        if on is False:
+            return
+        for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
+            if not error.passes(*INITIALIZING) or error.passes(*RESIZING, *AUXILIARY):
+                continue
+            if _REFUSED.search(error.message):
+                likely = Certainty.LIKELY if _NO_ROW.search(error.message) else Certainty.POSSIBLE
+                yield self._found(error, Certainty.CERTAIN if on else likely)
+        bare = told_by(log, _NO_ROW, "IndexError")
+        if bare is None or (isinstance(bare, LoggedError) and bare.frames):
+            return
+        if on or log.find(_SAID):
+            yield self._found(bare, Certainty.LIKELY)
+        elif isinstance(bare, LoggedError):
+            yield self._found(bare, Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="Initialising a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
+                zh="初始化权重时对其取下标，而 zero.Init 已将其分区：它没有任何行。",
+            ),
+            cure=(
+                Text(
+                    "Upgrade transformers, which skips or gathers what is partitioned",
+                    "升级 transformers：新版会跳过已分区的参数或先行聚合",
+                ),
+                Text(
+                    "In a model of your own initialise inside deepspeed.zero.GatheredParameters([weight], "
+                    "modifier_rank=0); or use ZeRO-2",
+                    "自己的模型请在 deepspeed.zero.GatheredParameters([weight], modifier_rank=0) 中初始化；或使用 "
+                    "ZeRO-2",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3",
+                    "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
+                ),
+            ),
+        )

@@ -1,0 +1,105 @@
+"""zero3-load-into-partitioned-model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+
+
+class LoadIntoPartitionedModel(Hazard):
+    """A state dict is loaded into a model whose parameters ZeRO-3 has partitioned.
+
+    ## What happens
+    `load_state_dict` raises "size mismatch for lm_head.weight: copying a param with shape torch.Size([32000, 4096])
+    from checkpoint, the shape in current model is torch.Size([0])". The empty side is the *current model*.
+
+    ## Why
+    Under ZeRO-3 the model was built inside `zero.Init`, or is already wrapped: its parameters have shape [0] (in
+    DeepSpeed of 2021: [1]). `torch.load` and `load_state_dict`, or a PEFT adapter loaded so, know nothing of that.
+
+    ## Cure
+    Load through `from_pretrained(path)` while ZeRO-3 is on: it gathers, copies and partitions again. For a state dict
+    of your own copy each part inside `with deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)),
+    modifier_rank=0):`, or load into the whole model before ZeRO-3 is set up. Resume with `engine.load_checkpoint`.
+
+    ## When it is safe
+    ZeRO-2 and lower; `from_pretrained` of a recent transformers.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/560: a checkpoint loaded into from_config's model
+    - https://github.com/deepspeedai/DeepSpeed/issues/3125: a state dict copied under GatheredParameters
+    - https://github.com/allenai/open-instruct/issues/583: torch.Size([0]) in the current model
+    """
+
+    page_zh = """把 state dict 加载到 ZeRO-3 已分区的模型。
+
+    ## 现象
+    `load_state_dict` 抛出 “size mismatch for lm_head.weight: copying a param with shape torch.Size([32000, 4096]) from
+    checkpoint, the shape in current model is torch.Size([0])”。空的一侧是*当前模型*。
+
+    ## 原因
+    ZeRO-3 下模型在 `zero.Init` 中构建，或已被包装：参数形状为 [0]（2021 年的 DeepSpeed 为 [1]）。`torch.load` 加
+    `load_state_dict`，或这样加载的 PEFT adapter，并不知道这一点。
+
+    ## 解决办法
+    启用 ZeRO-3 时请通过 `from_pretrained(path)` 加载：它会聚合、复制、再分区。自己的 state dict 请在 `with
+    deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0):` 中逐部分复制，或在启用
+    ZeRO-3 之前加载到完整模型。恢复训练请用 `engine.load_checkpoint`。
+
+    ## 何时安全
+    ZeRO-2 及以下；较新 transformers 的 `from_pretrained`。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/560：把 checkpoint 加载到 from_config 的模型
+    - https://github.com/deepspeedai/DeepSpeed/issues/3125：在 GatheredParameters 中复制 state dict
+    - https://github.com/allenai/open-instruct/issues/583：当前模型一侧为 torch.Size([0])
+    """
+
+    name = "zero3-load-into-partitioned-model"
+    title = Text(
+        en="A state dict is loaded into a model that ZeRO-3 has partitioned",
+        zh="把 state dict 加载到 ZeRO-3 已分区的模型",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/560",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3125",
+        "https://github.com/allenai/open-instruct/issues/583",
+    )
+    yields_to = ("zero3-aux-model-loaded-under-zero-init",)
+    log_words = (*ZERO3_WORDS, *MISMATCH_WORDS)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch whose empty side is the model; a shape of [1] only where several parameters have it."""
+        mismatches = list(shape_mismatches(log))
+        ones = [m for m in mismatches if m.current == "1" and m.saved not in ("0", "1")]
+        found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
+        if not found and len(ones) > 1:
+            found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
+        for mismatch, certainty in found:
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned "
+                    "by ZeRO-3 and its parameters are empty ([{current}]).",
+                    zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的"
+                    "（[{current}]）。",
+                ).format(saved=mismatch.saved, current=mismatch.current),
+                cure=(
+                    Text(
+                        "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
+                        "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
+                    ),
+                    Text(
+                        "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
+                        "modifier_rank=0), or load before ZeRO-3 is set up",
+                        "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在"
+                        "启用 ZeRO-3 之前加载",
+                    ),
+                ),
+                certainty=certainty,
+            )

@@ -1,0 +1,151 @@
+"""zero3-saved-empty-weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+
+_REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
+_LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
+_OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b|保存|权重文件|加载")
+_SMALL = Pattern(
+    r"(?i)(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,60}(?:\bonly\b|仅|只有"
+    r"|才)\s?\S{0,12}\s?"
+    r"\d+(?:\.\d+)? ?(?:b|bytes|kb|k|m|mb)\b"
+)
+_CONFIG_LINE = Text(
+    '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
+    "true)",
+    'DeepSpeed JSON 中设 "stage3_gather_16bit_weights_on_model_save": true（accelerate：zero3_save_16bit_model: true）',
+)
+
+
+class SavedEmptyWeights(Hazard):
+    """The checkpoint was written while ZeRO-3 had the weights partitioned: it holds empty tensors.
+
+    ## What happens
+    Loading what a ZeRO-3 run saved raises "size mismatch for model.layers.25.self_attn.q_proj.weight: copying a param
+    with shape torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2560, 2560])". The empty side
+    is the *checkpoint*; its file is far too small.
+
+    ## Why
+    `model.save_pretrained` or `state_dict()` under ZeRO-3 sees only placeholders of shape [0] (in DeepSpeed of 2021:
+    [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
+
+    ## Cure
+    Rebuild the weights from the DeepSpeed checkpoint: `python zero_to_fp32.py . output_dir`. For the next run set
+    `"stage3_gather_16bit_weights_on_model_save": true`, and save through Trainer, `accelerator.save_model`, or
+    `save_pretrained(..., state_dict=accelerator.get_state_dict(engine))`, called on all ranks.
+
+    ## When it is safe
+    ZeRO-2 and lower: parameters are whole.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/20082: weights of shape [0] after a ZeRO-3 run
+    - https://github.com/OpenRLHF/OpenRLHF/issues/651: a LoRA adapter saved so
+    - https://github.com/lucidrains/DALLE-pytorch/issues/211: the placeholders of 2021
+    - https://www.deepspeed.ai/docs/config-json/: stage3_gather_16bit_weights_on_model_save
+    """
+
+    page_zh = """checkpoint 在 ZeRO-3 已分区权重时写出：其中是空张量。
+
+    ## 现象
+    加载 ZeRO-3 训练保存的结果时抛出 “size mismatch for model.layers.25.self_attn.q_proj.weight: copying a param with
+    shape torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2560, 2560])”。空的一侧是
+    *checkpoint*，文件也小得多。
+
+    ## 原因
+    ZeRO-3 下 `model.save_pretrained` 或 `state_dict()` 只能看到形状 [0] 的占位（2021 年的 DeepSpeed 为 [1]）。真正的权
+    重在各 rank 的 `zero_pp_rank_*` 与 `*_optim_states.pt` 文件中。
+
+    ## 解决办法
+    从 DeepSpeed checkpoint 重建权重：`python zero_to_fp32.py . output_dir`。以后的训练请设
+    `"stage3_gather_16bit_weights_on_model_save": true`，并通过 Trainer、`accelerator.save_model` 或在所有 rank 上调用
+    `save_pretrained(..., state_dict=accelerator.get_state_dict(engine))` 保存。
+
+    ## 何时安全
+    ZeRO-2 及以下：参数是完整的。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/20082：ZeRO-3 训练后权重形状为 [0]
+    - https://github.com/OpenRLHF/OpenRLHF/issues/651：这样保存的 LoRA adapter
+    - https://github.com/lucidrains/DALLE-pytorch/issues/211：2021 年的占位
+    - https://www.deepspeed.ai/docs/config-json/：stage3_gather_16bit_weights_on_model_save
+    """
+
+    name = "zero3-saved-empty-weights"
+    title = Text(
+        en="The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
+        zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其分区",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/20082",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/651",
+        "https://github.com/lucidrains/DALLE-pytorch/issues/211",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+    log_words = (
+        *ZERO3_WORDS,
+        *MISMATCH_WORDS,
+        "torch.Size([0])",
+        "Cannot get 16bit",
+        "adapter_model.",
+        "pytorch_model.bin",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch whose empty side is the checkpoint, a refusal to gather, or a listing of empty weights."""
+        found = self._evidence(log)
+        if found is None:
+            return
+        evidence, certainty = found
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The saved file holds ZeRO-3's empty placeholders instead of the weights, which lie in the ranks' "
+                "own files.",
+                zh="保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
+            ),
+            cure=(
+                Text(
+                    "Rebuild the weights from the DeepSpeed checkpoint: python zero_to_fp32.py CHECKPOINT_DIR "
+                    "OUTPUT_DIR",
+                    "从 DeepSpeed checkpoint 重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+                ),
+                _CONFIG_LINE,
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The saved file is far smaller than the model, and the run that saved it used ZeRO-3",
+                    "保存的文件远小于模型，且保存它的训练使用 ZeRO-3",
+                ),
+            ),
+        )
+
+    def _evidence(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+        mismatches = list(shape_mismatches(log))
+        for mismatch in mismatches:
+            if mismatch.saved == "0" and mismatch.current != "0":
+                return mismatch.evidence, Certainty.CERTAIN
+        ones = [m for m in mismatches if m.saved == "1" and _elements(m.current) > 1]
+        if len(ones) > 1 or (ones and zero3(log)):
+            return ones[0].evidence, Certainty.LIKELY
+        if evidence := told_by(log, _REFUSED, "ValueError"):
+            return evidence, Certainty.LIKELY
+        if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
+            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+        if (line := log.find(_SMALL)) and zero3(log):
+            return line, Certainty.LIKELY
+        return None
+
+
+def _elements(shape: str) -> int:
+    return prod(int(size) for size in shape.split(",") if size)

@@ -1,0 +1,109 @@
+"""zero3-without-distributed-launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_by
+
+_NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
+_CAUSE = Text(
+    en="ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started "
+    "by a distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
+    zh="ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎"
+    "包装模型，参数无人聚合。",
+)
+_CURE = (
+    Text(
+        "Start it with a distributed launcher, for one GPU too: deepspeed --num_gpus 1 train.py, torchrun "
+        "--nproc_per_node 1 train.py, or accelerate launch",
+        "用分布式启动器启动，单卡也一样：deepspeed --num_gpus 1 train.py、torchrun --nproc_per_node 1 train.py 或 "
+        "accelerate launch",
+    ),
+    Text(
+        "LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ...",
+        "LLaMA-Factory 用 FORCE_TORCHRUN=1 llamafactory-cli train ...；ms-swift 用 NPROC_PER_NODE=1 swift sft ...",
+    ),
+)
+_CONFIRM = (
+    Text(
+        "The launch line is plain python, swift or llamafactory-cli, and the frames show no "
+        "deepspeed/runtime/engine.py",
+        "启动命令是普通的 python、swift 或 llamafactory-cli，且调用栈中没有 deepspeed/runtime/engine.py",
+    ),
+)
+
+
+class WithoutDistributedLauncher(Hazard):
+    """ZeRO-3 in a process that no distributed launcher started.
+
+    ## What happens
+    The very first step of the trained model raises "RuntimeError: 'weight' must be 2-D" at its embedding. The run was
+    started as `python train.py`, `llamafactory-cli train` or `swift sft` with one process.
+
+    ## Why
+    The ZeRO-3 config is enough for `from_pretrained` to build the model with empty, partitioned parameters. Trainer and
+    accelerate wrap it in a DeepSpeed engine, which gathers them, only in a distributed run: they go by `LOCAL_RANK`
+    and `WORLD_SIZE`, which a launcher sets.
+
+    ## Cure
+    Use a launcher for a single GPU too: `deepspeed --num_gpus 1 train.py`, `torchrun --nproc_per_node 1 train.py`,
+    `accelerate launch`, `FORCE_TORCHRUN=1 llamafactory-cli train`, `NPROC_PER_NODE=1 swift sft`.
+
+    ## When it is safe
+    Started by a launcher; or without ZeRO-3, which brings nothing on one GPU unless it offloads.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/24643: plain python3; a maintainer names the launcher
+    - https://github.com/modelscope/ms-swift/issues/1996: swift with one process
+    - https://github.com/hiyouga/LlamaFactory/issues/4557: the same in LLaMA-Factory
+    """
+
+    page_zh = """没有用分布式启动器启动的进程使用 ZeRO-3。
+
+    ## 现象
+    被训练的模型在第一步的 embedding 处抛出 “RuntimeError: 'weight' must be 2-D”。训练以 `python train.py`、
+    `llamafactory-cli train` 或单进程 `swift sft` 启动。
+
+    ## 原因
+    有 ZeRO-3 配置，`from_pretrained` 就会以空的分区参数构建模型。而 Trainer 与 accelerate 只在分布式运行中才用会聚合参
+    数的 DeepSpeed 引擎包装模型：判断依据是启动器设置的 `LOCAL_RANK` 与 `WORLD_SIZE`。
+
+    ## 解决办法
+    单卡也使用启动器：`deepspeed --num_gpus 1 train.py`、`torchrun --nproc_per_node 1 train.py`、`accelerate launch`、
+    `FORCE_TORCHRUN=1 llamafactory-cli train`、`NPROC_PER_NODE=1 swift sft`。
+
+    ## 何时安全
+    由启动器启动；或不使用 ZeRO-3（单卡上除卸载外它没有好处）。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/24643：直接用 python3，维护者指出应使用启动器
+    - https://github.com/modelscope/ms-swift/issues/1996：单进程的 swift
+    - https://github.com/hiyouga/LlamaFactory/issues/4557：LLaMA-Factory 中的同一问题
+    """
+
+    name = "zero3-without-distributed-launcher"
+    title = Text(
+        en="ZeRO-3 without a distributed launcher: no engine gathers the empty weights",
+        zh="未用分布式启动器而使用 ZeRO-3：没有引擎聚合空权重",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/24643",
+        "https://github.com/modelscope/ms-swift/issues/1996",
+        "https://github.com/hiyouga/LlamaFactory/issues/4557",
+    )
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "ds_numel")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An empty weight in the trained model, which no engine wraps; surer where the launch line tells."""
+        for use in empty_uses(log):
+            certainty = use.causes.get(Use.NO_LAUNCHER)
+            if certainty is not None:
+                yield self.log_finding(use.evidence, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+        if (evidence := told_by(log, _NOT_CONVERTED, "AttributeError")) and started_singly(log) is not False:
+            yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)

@@ -1,0 +1,1 @@
+python train.py --deepspeed ds_z3.json
