@@ -5,12 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training, several_processes
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
+from gonogo.hazards.collective._duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 
 _ASKED_FOR = re.compile(r"device (\d{1,4}) was asked for")
+_INVALID = Pattern(
+    r"invalid device ordinal|Invalid device [Ii][Dd]|You requested gpu: .* But your machine only has"
+    r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
+)
+_STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
+_OWN_DEVICE = re.compile(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
+_NAMED_DEVICE = re.compile(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
+_CURE = (
+    Text(
+        en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
+        "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or show more in "
+        "CUDA_VISIBLE_DEVICES",
+        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、"
+        "--num_processes（accelerate）、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
+    ),
+)
+_CONFIRM = (
+    Text(
+        en="nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine",
+        zh="nvidia-smi -L（或 CUDA_VISIBLE_DEVICES）列出的 GPU 少于本机启动的进程数",
+    ),
+)
 
 
 class MoreRanksThanVisibleGpus(Hazard):
@@ -69,6 +95,8 @@ class MoreRanksThanVisibleGpus(Hazard):
         "https://github.com/tatsu-lab/stanford_alpaca/issues/67",
     )
 
+    log_words = ("invalid device ordinal", "Invalid device", "Duplicate GPU", "your machine only has")
+
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
         for failed in failed_ranks(record):
@@ -81,17 +109,60 @@ class MoreRanksThanVisibleGpus(Hazard):
                     "which is not visible.",
                     zh="每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
                 ).format(count=record.ranks_per_node, local=failed.first.local_rank),
-                cure=(
-                    Text(
-                        en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus "
-                        "(deepspeed), --num_processes (accelerate); or show more in CUDA_VISIBLE_DEVICES",
-                        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、"
-                        "--num_processes（accelerate）；或在 CUDA_VISIBLE_DEVICES 中列出更多",
-                    ),
-                ),
+                cure=_CURE,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
+        processes, gpus = processes_of(log), gpus_of(log)
+        counts = Text(
+            en=" The launch starts {processes} on this machine and {gpus} GPU(s) are visible.",
+            zh="启动命令在本机启动 {processes} 个进程，可见 GPU 有 {gpus} 张。",
+        ).format(processes=processes, gpus=gpus)
+        too_many = None if processes is None or gpus is None else processes > gpus
+        known = too_many is not None
+        if duplicate := duplicate_gpu(log):
+            certainty = Certainty.POSSIBLE
+            if duplicate.too_many_ranks:
+                certainty = Certainty.CERTAIN if known else Certainty.LIKELY
+            yield self.log_finding(
+                duplicate.evidence,
+                Text(
+                    en="Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}",
+                    zh="rank {ranks} 在同一张 GPU 上：进程多于 GPU 时编号会回绕。{counts}",
+                ).format(ranks=duplicate.names, counts=counts if known else Text("", "")),
+                cure=_CURE,
+                certainty=certainty,
+                confirm=_CONFIRM,
+            )
+            return
+        evidence = next(log.errors_of(says=_INVALID), None) or log.find(_INVALID)
+        # A rehearsal's words tell which device was asked for: in_rehearsal judges by it.
+        if evidence is None or (isinstance(evidence, LoggedError) and _ASKED_FOR.search(evidence.message)):
+            return
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A rank takes the GPU with its own local number, and there is no such GPU.{counts}",
+                zh="rank 按自己的本地编号取 GPU，而该编号的 GPU 不存在。{counts}",
+            ).format(counts=counts if known else Text("", "")),
+            cure=_CURE,
+            certainty=_certainty_of_ordinal(log, evidence, too_many),
+            confirm=_CONFIRM,
+        )
+
+
+def _certainty_of_ordinal(log: FailureLog, evidence: LoggedError | Found, too_many: bool | None) -> Certainty:
+    text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
+    frame = evidence.users_frame or evidence.innermost if isinstance(evidence, LoggedError) else None
+    code = frame.code if frame else ""
+    if outside_training(log) or not _STRICT.search(text) or _NAMED_DEVICE.search(code):
+        return Certainty.POSSIBLE
+    if too_many or (_OWN_DEVICE.search(code) and too_many is None):
+        return Certainty.CERTAIN
+    return Certainty.POSSIBLE if too_many is False or several_processes(log) is False else Certainty.LIKELY
 
 
 def _asks_for_its_own(failed: FailedRanks) -> bool:

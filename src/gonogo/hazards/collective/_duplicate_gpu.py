@@ -1,0 +1,75 @@
+"""NCCL's "Duplicate GPU detected": which ranks, and whether the launch starts more of them than it has GPUs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+
+PINS_A_DEVICE = (
+    r"[\"']cuda:\d[\"']|\.cuda\(\s*\d\s*\)|set_device\(\s*(?:[\"']cuda:)?\d|device\(\s*[\"']cuda[\"']\s*\)"
+    r"|environ\[[\"']CUDA_VISIBLE_DEVICES[\"']\]\s*="
+)
+"""Code that names one GPU for all ranks (for :mod:`re`)."""
+
+_DUPLICATE = Pattern(r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both on (?:CUDA )?device ?(\w*)")
+_ANY = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
+_PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
+_GPUS = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
+_VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+_VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+
+
+@dataclass(frozen=True)
+class DuplicateGpu:
+    """Ranks that NCCL found on one GPU."""
+
+    evidence: Found
+    pairs: tuple[tuple[int, int, str], ...]
+    too_many_ranks: bool
+    """True where there are fewer GPUs than processes, or the ranks fold onto several GPUs in turn."""
+
+    @property
+    def names(self) -> str:
+        """The ranks: ``0, 1``."""
+        return ", ".join(map(str, sorted({rank for *pair, _ in self.pairs for rank in pair}))) or "?"
+
+    @property
+    def device(self) -> str:
+        """The bus number of the GPU, as NCCL prints it."""
+        return self.pairs[0][2] if self.pairs else ""
+
+
+def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
+    """What NCCL says of ranks on one GPU, or None."""
+    evidence = log.find(_ANY)
+    if evidence is None:
+        return None
+    pairs = tuple(
+        (int(found.match.group(1)), int(found.match.group(2)), found.match.group(3) or "")
+        for found in log.find_all(_DUPLICATE)
+    )
+    processes, gpus = processes_of(log), gpus_of(log)
+    folds = len({device for *_, device in pairs}) > 1
+    return DuplicateGpu(evidence, pairs, folds if processes is None or gpus is None else processes > gpus)
+
+
+def processes_of(log: FailureLog) -> int | None:
+    """The processes that the launch starts on a node, or the log says it has."""
+    if log.setup.processes is not None:
+        return log.setup.processes
+    found = log.find(_PROCESSES)
+    return int(next(group for group in found.match.groups() if group)) if found else None
+
+
+def gpus_of(log: FailureLog) -> int | None:
+    """The GPUs that are visible, where the launch command or the log says it."""
+    visible = _VISIBLE.search(log.setup.launch)
+    if visible:
+        return visible.group(1).count(",") + 1
+    if found := log.find(_VISIBLE_IN_LOG):
+        return str(found.match.group(1)).count(",") + 1
+    found = log.find(_GPUS)
+    return int(found.match.group(1)) if found else None

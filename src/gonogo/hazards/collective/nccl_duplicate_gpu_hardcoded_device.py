@@ -1,0 +1,108 @@
+"""nccl-duplicate-gpu-hardcoded-device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.collective._duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
+
+
+class NcclDuplicateGpuHardcodedDevice(Hazard):
+    """All ranks use one GPU though there are enough, because the code names it instead of LOCAL_RANK.
+
+    ## What happens
+    "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000" at the first collective, as
+    "ncclInvalidUsage". nvidia-smi shows several processes on one GPU.
+
+    ## Why
+    `torch.device("cuda:0")`, `.cuda(0)`, `device="cuda"` before `set_device`, `os.environ["CUDA_VISIBLE_DEVICES"] =
+    "0"` inside the script, or no `set_device` at all: every rank lands on the same GPU.
+
+    ## Cure
+    `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before anything touches CUDA, and no fixed index elsewhere.
+
+    ## When it is safe
+    With one process; or where each process sees one GPU only (Slurm's --gpus-per-task), whose index is then 0.
+
+    ## Sources
+    - https://github.com/Peterande/D-FINE/issues/289: a default GPU had been written into train.py
+    - https://github.com/NVIDIA/Megatron-LM/issues/661: eight ranks on device f000
+    """
+
+    page_zh = """GPU 数量足够，但代码写死了设备而没有用 LOCAL_RANK，所有 rank 都用同一张 GPU。
+
+    ## 现象
+    第一次集合通信时报 “Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000”，类型为
+    “ncclInvalidUsage”。nvidia-smi 显示多个进程在同一张 GPU 上。
+
+    ## 原因
+    `torch.device("cuda:0")`、`.cuda(0)`、在 `set_device` 之前使用 `device="cuda"`、脚本内
+    `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`，或从未调用 `set_device`：每个 rank 都落在同一张 GPU。
+
+    ## 解决办法
+    在任何 CUDA 操作之前 `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`，其他地方不写固定编号。
+
+    ## 何时安全
+    单进程；或每个进程只能看到一张 GPU（Slurm 的 --gpus-per-task），其编号即为 0。
+
+    ## 来源
+    - https://github.com/Peterande/D-FINE/issues/289：train.py 中写死了默认 GPU
+    - https://github.com/NVIDIA/Megatron-LM/issues/661：八个 rank 都在设备 f000 上
+    """
+
+    name = "nccl-duplicate-gpu-hardcoded-device"
+    title = Text(
+        en="Several ranks use the same GPU: the code does not take LOCAL_RANK's",
+        zh="多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
+    )
+    sources = (
+        "https://github.com/Peterande/D-FINE/issues/289",
+        "https://github.com/NVIDIA/Megatron-LM/issues/661",
+    )
+    log_words = ("Duplicate GPU",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """NCCL's refusal of a duplicate GPU, unless the ranks are too many for the GPUs."""
+        duplicate = duplicate_gpu(log)
+        if duplicate is None:
+            return
+        yield self.log_finding(
+            duplicate.evidence,
+            Text(
+                en="Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the "
+                "code names a device, or sets none, instead of using LOCAL_RANK's.",
+                zh="rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而"
+                "没有使用 LOCAL_RANK 对应的设备。",
+            ).format(ranks=duplicate.names, device=duplicate.device or "?"),
+            cure=(
+                Text(
+                    en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace "
+                    "'cuda:0', .cuda(0) and device='cuda' by that device",
+                    zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 "
+                    "'cuda:0'、.cuda(0)、device='cuda' 换成该设备",
+                ),
+                Text(
+                    en="Do not set CUDA_VISIBLE_DEVICES inside the script",
+                    zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES",
+                ),
+            ),
+            certainty=_certainty(log, duplicate),
+            confirm=(
+                Text(
+                    en="nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine",
+                    zh="nvidia-smi -L 列出的 GPU 数不少于本机启动的进程数",
+                ),
+            ),
+        )
+
+
+def _certainty(log: FailureLog, duplicate: DuplicateGpu) -> Certainty:
+    if duplicate.too_many_ranks or outside_training(log):
+        return Certainty.POSSIBLE
+    if log.setup.mentions(PINS_A_DEVICE):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY

@@ -1,0 +1,115 @@
+"""nccl-shm-no-space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_NO_SPACE = Pattern(
+    r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
+    r"|shared memory segment .*nccl.*No space left|nccl.*\(size \d+\).*No space left|NCCL WARN .*(?:/dev/shm"
+    r"|shm).*No space left"
+)
+_SEGMENT = Pattern(
+    r"Error while creating shared memory segment|Call to (?:posix_fallocate|ftruncate|shm_open|mmap) failed"
+)
+_OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operation not permitted|Too many open files")
+
+
+class NcclShmNoSpace(Hazard):
+    """NCCL makes its buffers in /dev/shm, which is full.
+
+    ## What happens
+    "NCCL WARN Call to posix_fallocate failed : No space left on device", or "Error: failed to extend
+    /dev/shm/nccl-... to 9637892 bytes", then "unhandled system error" on all ranks. The disk has room.
+
+    ## Why
+    A container gets 64 MiB of /dev/shm unless told otherwise; each pair of ranks takes some 10 MiB. Segments that
+    killed runs have left (`/dev/shm/nccl-*`) count too.
+
+    ## Cure
+    `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Remove
+    stale `/dev/shm/nccl-*` where no run is under way. `NCCL_SHM_DISABLE=1` works too, slower.
+
+    ## When it is safe
+    With some gigabytes free in /dev/shm (`df -h /dev/shm`).
+
+    ## Sources
+    - https://github.com/NVIDIA/nccl/issues/290: posix_fallocate failed in a container
+    - https://github.com/NVIDIA/nccl/issues/525: the same in Kubernetes, with the emptyDir volume
+    - https://github.com/huggingface/transformers/issues/11658: met when training with DeepSpeed
+    """
+
+    page_zh = """NCCL 在 /dev/shm 中创建缓冲区，而 /dev/shm 已满。
+
+    ## 现象
+    “NCCL WARN Call to posix_fallocate failed : No space left on device”，或 “Error: failed to extend
+    /dev/shm/nccl-... to 9637892 bytes”，随后所有 rank 报 “unhandled system error”。磁盘空间是够的。
+
+    ## 原因
+    容器默认只有 64 MiB 的 /dev/shm；每对 rank 约占 10 MiB。被杀掉的任务留下的 `/dev/shm/nccl-*` 也占空间。
+
+    ## 解决办法
+    `docker run --shm-size=16g` 或 `--ipc=host`；Kubernetes：在 /dev/shm 挂载 `medium: Memory` 的 `emptyDir`。没有任务
+    运行时删除残留的 `/dev/shm/nccl-*`。`NCCL_SHM_DISABLE=1` 也可以，但较慢。
+
+    ## 何时安全
+    /dev/shm 有数 GB 空闲时（`df -h /dev/shm`）。
+
+    ## 来源
+    - https://github.com/NVIDIA/nccl/issues/290：容器中 posix_fallocate 失败
+    - https://github.com/NVIDIA/nccl/issues/525：Kubernetes 中的同一问题，使用 emptyDir 卷
+    - https://github.com/huggingface/transformers/issues/11658：使用 DeepSpeed 训练时遇到
+    """
+
+    name = "nccl-shm-no-space"
+    title = Text(en="NCCL finds no room in /dev/shm", zh="NCCL 在 /dev/shm 中没有空间")
+    sources = (
+        "https://github.com/NVIDIA/nccl/issues/290",
+        "https://github.com/NVIDIA/nccl/issues/525",
+        "https://github.com/huggingface/transformers/issues/11658",
+    )
+    log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """NCCL's warning that a segment in /dev/shm could not be made or extended."""
+        found = log.find(_NO_SPACE)
+        certainty = Certainty.CERTAIN
+        if found is None:
+            found = log.find(_SEGMENT)
+            if found is None:
+                return
+            around = (*log.lines_before(found.line, 3), found.line)
+            other = any(_OTHER_REASON.search(line.text) for line in around)
+            certainty = Certainty.POSSIBLE if other else Certainty.LIKELY
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        yield self.log_finding(
+            found,
+            Text(
+                en="NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for "
+                "this container. It is not the disk.",
+                zh="NCCL 无法在 /dev/shm 中创建缓冲区：该文件系统已满，或容器分配得太小。与磁盘无关。",
+            ),
+            cure=(
+                Text(
+                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir "
+                    "with medium: Memory mounted at /dev/shm",
+                    zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
+                    "medium: Memory 的 emptyDir",
+                ),
+                Text(
+                    en="Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)",
+                    zh="删除已退出任务的残留：rm /dev/shm/nccl-*（仅在没有任务运行时）",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(en="df -h /dev/shm shows a small or a full file system", zh="df -h /dev/shm 显示很小或已满"),
+            ),
+        )

@@ -1,0 +1,176 @@
+"""nccl-wrong-network-interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.collective._stall import STALL_WORDS, stall_of
+
+_NO_INTERFACE = Pattern(
+    r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
+)
+_VIRTUAL = Pattern(
+    r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
+    r"|cali\w*|tun\d*|vmnet\d*|podman\d*|lxdbr\d*|tailscale\d*|zt\w+):"
+)
+_NOT_REACHED = Pattern(
+    r"NCCL WARN .*[Cc]onnect(?: to|ion) .*(?:refused|No route to host|timed out|unreachable|connection abort"
+    r"|failed|returned \d+)|NCCL WARN Call to connect .*(?:failed|refused|timeout)"
+    r"|Call to connect returned (?:Connection refused|No route to host|Connection timed out"
+    r"|Network is unreachable)|Gloo connectFullMesh failed|connectFullMesh failed"
+)
+_PEER_GONE = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
+_RENDEZVOUS = Pattern(
+    r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
+    r"|The client socket has"
+)
+_FAILS = Pattern(r"unhandled system error|ncclSystemError|ncclInternalError|DistBackendError|NCCL error")
+
+
+class NcclWrongNetworkInterface(Hazard):
+    """NCCL talks over a network interface that the other nodes cannot reach.
+
+    ## What happens
+    Several nodes (or containers) meet, then NCCL fails: "Connect to 172.17.0.1<40211> failed : Connection refused"
+    (No route to host, timed out), "unhandled system error", or a silent hang. With NCCL_DEBUG=INFO, "NET/Socket :
+    Using" lists docker0, veth..., br-..., or lo.
+
+    ## Why
+    NCCL takes the first interface that is neither lo nor docker. Bridges of containers and virtual machines, VPNs
+    and second networks come first on some hosts; a firewall between nodes looks the same.
+
+    ## Cure
+    `export NCCL_SOCKET_IFNAME=eth0` (the interface with the address by which the nodes reach each other, see `ip
+    addr`; a list where it differs by node; `^docker,veth,br` to leave some out) on all nodes, and
+    `GLOO_SOCKET_IFNAME` too. DeepSpeed passes it on to other nodes only through `.deepspeed_env` or its NCCL_
+    exports.
+
+    ## When it is safe
+    On one machine, or where each node has a single interface.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/38702: Connection refused by an address that no node has
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/845: "remote process exited or there was a network
+      error", cured by NCCL_SOCKET_IFNAME
+    - https://github.com/huggingface/accelerate/issues/1317: veth and bridge interfaces under NET/Socket
+    """
+
+    page_zh = """NCCL 使用了其他节点访问不到的网络接口。
+
+    ## 现象
+    多个节点（或容器）汇合后 NCCL 失败：“Connect to 172.17.0.1<40211> failed : Connection refused”（或 No route to
+    host、超时）、“unhandled system error”，或无声卡住。设置 NCCL_DEBUG=INFO 后，“NET/Socket : Using” 列出 docker0、
+    veth…、br-… 或 lo。
+
+    ## 原因
+    NCCL 选用第一个既不是 lo 也不是 docker 的接口。有些主机上容器或虚拟机的网桥、VPN、第二网络排在前面；节点间的防火墙
+    现象相同。
+
+    ## 解决办法
+    在所有节点 `export NCCL_SOCKET_IFNAME=eth0`（节点之间互通的地址所在的接口，见 `ip addr`；各节点不同时写成列表；
+    `^docker,veth,br` 可排除），同时设置 `GLOO_SOCKET_IFNAME`。DeepSpeed 只通过 `.deepspeed_env` 或 NCCL_ 变量把它传到
+    其他节点。
+
+    ## 何时安全
+    单机，或每个节点只有一个网络接口时。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/38702：被一个不属于任何节点的地址拒绝连接
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/845：“remote process exited or there was a network
+      error”，设置 NCCL_SOCKET_IFNAME 后解决
+    - https://github.com/huggingface/accelerate/issues/1317：NET/Socket 下列出 veth 与网桥
+    """
+
+    name = "nccl-wrong-network-interface"
+    title = Text(
+        en="NCCL cannot reach the other ranks over the network interface it chose",
+        zh="NCCL 选用的网络接口无法访问其他 rank",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/38702",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/845",
+        "https://github.com/huggingface/accelerate/issues/1317",
+    )
+    log_words = (
+        *STALL_WORDS,
+        "NET/Socket",
+        "Bootstrap :",
+        "socket interface",
+        "Call to connect",
+        "connectFullMesh",
+        "ncclRemoteError",
+        "network error",
+    )
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A refused connection of NCCL's, or a virtual interface in use beside a failure; less surely, a lost peer."""
+        evidence, certainty, also = _evidence(log)
+        if evidence is None:
+            return
+        virtual = log.find(_VIRTUAL)
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
+                "who can reach it; a firewall or a peer that is dead already gives the same words.",
+                zh="NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报"
+                "错相同。",
+            ).format(
+                interface=Text(
+                    ": it uses an interface of containers or of this host alone", "：它使用了容器或仅本机可用的接口"
+                )
+                if virtual
+                else Text("", "")
+            ),
+            cure=(
+                Text(
+                    en="On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, "
+                    "see ip addr>, and GLOO_SOCKET_IFNAME the same",
+                    zh="在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，"
+                    "GLOO_SOCKET_IFNAME 同样设置",
+                ),
+                Text(
+                    en="With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; "
+                    "open the ports between the nodes",
+                    zh="使用 deepspeed 启动器时写入 ~/.deepspeed_env；容器使用 --network=host；放行节点间端口",
+                ),
+            ),
+            certainty=certainty,
+            also=also,
+            confirm=(
+                Text(
+                    en="NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes",
+                    zh="NCCL_DEBUG=INFO 中 “NET/Socket : Using” 后的地址从其他节点 ping 不通",
+                ),
+                Text(en="No other rank's log has an earlier error", zh="其他 rank 的日志中没有更早的报错"),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[Found | None, Certainty, tuple[Found, ...]]:
+    serving = outside_training(log)
+    if none := log.find(_NO_INTERFACE):
+        return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()
+    stall = stall_of(log)
+    alone = not log.setup.mentions(r"--standalone|--nnodes[= ]1\b") and not (stall and stall.another_failure)
+    refused = log.find(_NOT_REACHED)
+    virtual = log.find(_VIRTUAL)
+    if refused:
+        sure = alone and not serving
+        return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()
+    fails = log.find(_FAILS)
+    if virtual and (fails or stall):
+        sure = alone and not serving
+        return virtual, Certainty.LIKELY if sure else Certainty.POSSIBLE, (fails,) if fails else ()
+    if gone := log.find(_PEER_GONE):
+        return gone, Certainty.POSSIBLE, ()
+    unreachable = log.find(_RENDEZVOUS)
+    if unreachable and not log.has("EADDRINUSE"):
+        return unreachable, Certainty.POSSIBLE, ()
+    return None, Certainty.POSSIBLE, ()

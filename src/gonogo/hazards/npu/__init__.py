@@ -1,0 +1,1 @@
+"""Ascend NPUs, CANN and torch_npu."""

@@ -1,0 +1,136 @@
+"""npu-hccl-timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
+_NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
+_CODES = Pattern(
+    r"error code is (?:107020|507046|507012)\b|\b107020\b.*|WorkHCCL\(.*(?:ran for|timed out)"
+    r"|HCCL.{0,40}(?:[Tt]ime-?out|超时)"
+)
+_HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
+_CONNECTING = Text(
+    en="The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)",
+    zh="各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）",
+)
+_COMPLETING = Text(
+    en="A collective was not completed in time (HCCL_EXEC_TIMEOUT)",
+    zh="集合通信未能按时完成（HCCL_EXEC_TIMEOUT）",
+)
+
+
+class NpuHcclTimeout(Hazard):
+    """An Ascend NPU waited in a collective (HCCL) for another that did not come in time.
+
+    ## What happens
+    "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time" while ranks connect, or
+    "EI0002: The wait execution of the Notify register times out" in the midst of training; torch_npu adds "error
+    code is 107020" (507046 where a stream's synchronization gives up).
+
+    ## Why
+    The ranks came to the collective too far apart (120 s to connect, 1800 s to execute): one tokenizes, loads or
+    saves; one is dead, and its own log has the reason; ranks have unequal numbers of batches; a stale process holds
+    an NPU; or the network is cut.
+
+    ## Cure
+    Look first for another error in the other ranks' logs. Then: `export HCCL_CONNECT_TIMEOUT=1200
+    HCCL_EXEC_TIMEOUT=7200` on all nodes; prepare the data before; kill stale processes (`npu-smi info`); make the
+    batches even.
+
+    ## When it is safe
+    When the ranks reach each collective within the time-outs.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/5071: EI0006 in PPO training on 910B
+    - https://github.com/hiyouga/LlamaFactory/pull/975: EI0002 with error code 107020
+    - https://github.com/Ascend/pytorch/issues/62: 507046 while one rank preprocesses the data
+    """
+
+    page_zh = """昇腾 NPU 在集合通信（HCCL）中等待另一个 NPU，对方未能按时到达。
+
+    ## 现象
+    建链时 “EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time”，或训练中 “EI0002:
+    The wait execution of the Notify register times out”；torch_npu 还会给出 “error code is 107020”（流同步超时则为
+    507046）。
+
+    ## 原因
+    各 rank 到达集合通信的时间相差过大（建链 120 秒，执行 1800 秒）：某个 rank 在分词、加载或保存；某个 rank 已退出，
+    原因在它自己的日志里；各 rank 的 batch 数不同；残留进程占用 NPU；或网络不通。
+
+    ## 解决办法
+    先看其他 rank 的日志有没有别的报错。然后：在所有节点 `export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200`；提
+    前处理数据；清理残留进程（`npu-smi info`）；让各 rank 的 batch 数一致。
+
+    ## 何时安全
+    各 rank 能在超时之内到达每次集合通信时。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/5071：910B 上 PPO 训练报 EI0006
+    - https://github.com/hiyouga/LlamaFactory/pull/975：EI0002 与错误码 107020
+    - https://github.com/Ascend/pytorch/issues/62：一个 rank 处理数据时报 507046
+    """
+
+    name = "npu-hccl-timeout"
+    title = Text(
+        en="An NPU waited in a collective for another rank until HCCL gave up",
+        zh="NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/5071",
+        "https://github.com/hiyouga/LlamaFactory/pull/975",
+        "https://github.com/Ascend/pytorch/issues/62",
+    )
+    log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """HCCL's codes for a peer that did not connect or did not answer in time."""
+        connect, notify = log.find(_CONNECT), log.find(_NOTIFY)
+        found = connect or notify
+        certainty = Certainty.CERTAIN
+        if found is None:
+            found = log.find(_CODES)
+            if found is None or log.find(_HCCL) is None:
+                return
+            certainty = Certainty.LIKELY if "507" not in found.match.group(0) else Certainty.POSSIBLE
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        yield self.log_finding(
+            found,
+            Text(
+                en="{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached.",
+                zh="{when}：另一个 rank 到得太晚、已经退出（原因在它自己的日志里），或网络不通。",
+            ).format(when=_CONNECTING if connect else _COMPLETING),
+            cure=(
+                Text(
+                    en="Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure "
+                    "that",
+                    zh="查看其他 rank 的日志（及 ~/ascend/log）中更早的不同报错，先解决它",
+                ),
+                Text(
+                    en="export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset "
+                    "before training; give all ranks as many batches",
+                    zh="在所有节点 export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200；训练前先处理好数据；各 "
+                    "rank 的 batch 数保持一致",
+                ),
+                Text(
+                    en="Kill stale processes on the NPUs (npu-smi info) before the next start",
+                    zh="重新启动前清理 NPU 上的残留进程（npu-smi info）",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="All ranks report the time-out, and none reports another error before it",
+                    zh="所有 rank 都报超时，且之前没有其他报错",
+                ),
+            ),
+        )

@@ -1,0 +1,2 @@
+device = torch.device("cuda:0")
+model = Net().to(device)
