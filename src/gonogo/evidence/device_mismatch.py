@@ -40,7 +40,7 @@ _CONVOLUTION = re.compile(
 )
 _ARGUMENT = re.compile(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
 _METHOD = re.compile(
-    r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})\)"
+    r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )
 _WRAPPER = re.compile(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
 _TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
@@ -101,6 +101,8 @@ def mismatch_in_message(message: str) -> DeviceMismatch | None:
 
 
 def _operator_in(message: str) -> str | None:
+    if "assign a gradient with device type" in message:
+        return "grad"
     found = _METHOD.search(message)
     name = next((group for group in found.groups() if group), "") if found else ""
     return _WRAPPER.sub("", name) or None

@@ -24,6 +24,8 @@ _ZERO3 = Pattern(
     r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3\b|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
 )
 _FSDP = Pattern(r"(?i)fsdp|fully_shard")
+REPLICA = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
+"""What torch.nn.DataParallel says of an exception that one of its copies raised."""
 _VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
 _ONE_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
 _VISIBLE_IN_LOG = Pattern(_VISIBLE)
@@ -63,6 +65,14 @@ def several_processes(log: FailureLog) -> bool | None:
     if processes == 1 or log.setup.launcher == "python":
         return False
     return None
+
+
+def plain_on_several_gpus(log: FailureLog) -> bool | None:
+    """True where one plain process is started with several GPUs visible, False where not, None where it isn't told."""
+    if several_processes(log) or log.setup.launcher not in (None, "python", "swift", "llamafactory"):
+        return False
+    several = several_gpus_visible(log)
+    return several if log.setup.launcher is not None or several is False else None
 
 
 def several_gpus_visible(log: FailureLog) -> bool | None:

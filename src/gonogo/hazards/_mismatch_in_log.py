@@ -156,6 +156,8 @@ class LoggedMismatch:
     @property
     def on_host(self) -> str | None:
         """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None where the operator doesn't tell."""
+        if self._positions_on_host:
+            return _IDS
         if self.argument is None or "cpu" not in self.devices:
             return None
         for operator, roles in _ROLES:
@@ -174,7 +176,7 @@ class LoggedMismatch:
         innermost = self.frames[-1] if self.frames else None
         near = [_told(frame) for frame in self.near]
         first = near[0] if near else ""
-        if _GRADIENT.search(" ".join((*near, _told(innermost) if innermost else ""))):
+        if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _told(innermost) if innermost else ""))):
             return Owner.GRADIENT
         if "fused_adam" in (self.operator or "") or any(_OPTIMIZER.search(_path(frame)) for frame in self.frames[-6:]):
             return Owner.OPTIMIZER
@@ -186,19 +188,19 @@ class LoggedMismatch:
             return Owner.ADAPTER
         if self.speaks:
             return Owner.SUBMODULE
-        if self.on_host != _IDS and not self._positions_on_host and any(_ROTARY.search(text) for text in near[:2]):
+        if self.on_host != _IDS and any(_ROTARY.search(text) for text in near[:2]):
             return Owner.ROTARY
         if self.indexing and self.devices[:1] == ("cpu",) and not self.frames:
             return Owner.ROTARY
         caller = self.caller
         if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(_code(caller)):
             return Owner.BUFFER
-        if self.perceives and caller is not None and _is_models(caller):
+        if self.perceives and caller is not None and is_models(caller):
             return Owner.SUBMODULE
         return self._input_or_weight()
 
     def _input_or_weight(self) -> Owner:
-        if self.on_host == _IDS or self._positions_on_host:
+        if self.on_host == _IDS:
             return Owner.INPUT
         if self.on_host == _WEIGHT:
             return Owner.WEIGHT
@@ -214,7 +216,8 @@ class LoggedMismatch:
     @property
     def _positions_on_host(self) -> bool:
         """True for position ids on the CPU in a rotary embedding's product, whose frequencies are where they belong."""
-        return (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
+        product = (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
+        return product and self.caller is not None and "position_ids" in self.caller.code
 
     def _in_adapter(self, first: str) -> bool:
         if self.on_host in (_IDS, _ACTIVATION):
@@ -260,6 +263,11 @@ class LoggedMismatch:
     def _operands(self) -> Text:
         if not self.devices:
             return Text("tensors on different devices", "位于不同设备的张量")
+        if self.indexing:
+            return Text(
+                f"indices on another device than the indexed tensor, which is on {self.devices[0]}",
+                f"与被索引张量（位于 {self.devices[0]}）不在同一设备的索引",
+            )
         if self.argument and self.argument_device and len(set(self.devices)) > 1:
             others = next(device for device in self.devices if device != self.argument_device)
             return Text(
@@ -315,7 +323,7 @@ def _told(frame: LogFrame) -> str:
     return f"{_path(frame)} {frame.function} {frame.code}"
 
 
-def _is_models(frame: LogFrame) -> bool:
+def is_models(frame: LogFrame) -> bool:
     """True for a library's code, and for a model's that came with its weights."""
     path = _path(frame)
     return is_library(path) or "transformers_modules" in path or "modeling_" in path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 
@@ -23,3 +24,16 @@ def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
 def in_short(devices: Sequence[str]) -> str:
     """``cuda:0 … cuda:7`` for three devices or more, else all of them."""
     return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)
+
+
+_DEVICE = re.compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
+
+
+def parameter_devices(message: str) -> tuple[str, ...]:
+    """The devices that DistributedDataParallel lists of a module's parameters, sorted; none where it doesn't."""
+    listed = message.partition("module")[2]
+    found = {(kind, int(index) if index else None) for kind, index in _DEVICE.findall(listed)}
+    return tuple(
+        kind if index is None else f"{kind}:{index}"
+        for kind, index in sorted(found, key=lambda device: (device[0], device[1] or 0))
+    )

@@ -5,14 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import REPLICA, several_processes
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_of, in_short
+from gonogo.hazards.device._device_map import accelerators_of, in_short, parameter_devices
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
+_REFUSAL = Pattern(
+    r"can't train a model that has been loaded with `?device_map='?auto'?`? in any distributed mode"
+    r"|DistributedDataParallel device_ids and output_device arguments only work with"
+)
+
+_CURES = (
+    Text(
+        en="Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
+        zh="从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
+    ),
+    Text(
+        en="If the model does not fit one GPU, use ZeRO-3, which divides it over all ranks",
+        zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
+    ),
+    Text(
+        en='For a quantised model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
+        zh='量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
+    ),
+)
 
 
 class DeviceMapAutoDistributed(Hazard):
@@ -79,6 +102,8 @@ class DeviceMapAutoDistributed(Hazard):
         "https://github.com/huggingface/transformers/issues/31557",
         "https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32",
     )
+    log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
+    yields_to = ("npu-torch-npu-version-regression",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
@@ -94,6 +119,50 @@ class DeviceMapAutoDistributed(Hazard):
         ]
         if spread:
             yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A refusal by accelerate or DDP; a mismatch between accelerators in a rank of several."""
+        told = False
+        for error in log.errors_of(says=_REFUSAL):
+            devices = parameter_devices(error.message)
+            if _REFUSED_BY_DDP not in error.message or len(devices) > 1:
+                told = True
+                yield self._log_finding(error, devices, Certainty.CERTAIN)
+        line = None if told else log.find(_REFUSAL)
+        if line is not None:
+            following = " ".join(other.text for other in log.lines_after(line.line, 2))
+            devices = parameter_devices(f"{line.text} {following}")
+            if _REFUSED_BY_DDP not in line.text or len(devices) > 1:
+                told = True
+                yield self._log_finding(line, devices, Certainty.CERTAIN)
+        if told:
+            return
+        for mismatch in mismatches_in(log):
+            if mismatch.between_accelerators and not _of_data_parallel(mismatch) and log.find(REPLICA) is None:
+                several = several_processes(log)
+                if several or mismatch.passes(*_ENGINES):
+                    yield self._log_finding(mismatch.evidence, tuple(sorted(mismatch.devices)), Certainty.LIKELY)
+                elif several is None:
+                    yield self._log_finding(mismatch.evidence, tuple(sorted(mismatch.devices)), Certainty.POSSIBLE)
+
+    def _log_finding(self, evidence: LoggedError | Found, devices: tuple[str, ...], certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en='Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
+                "expect a process to keep to the GPU of its own local rank.",
+                zh='每个进程都把整个模型分散到 {devices}（device_map="auto"）；'
+                "DDP、DeepSpeed、FSDP 要求每个进程只使用其 local rank 对应的 GPU。",
+            ).format(devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU")),
+            cure=_CURES,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="Look for device_map in the call of from_pretrained; print(model.hf_device_map)",
+                    zh="查看 from_pretrained 调用中的 device_map；print(model.hf_device_map)",
+                ),
+            ),
+        )
 
     def _finding(
         self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
@@ -120,20 +189,7 @@ class DeviceMapAutoDistributed(Hazard):
             ),
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,
-            cure=(
-                Text(
-                    en="Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
-                    zh="从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
-                ),
-                Text(
-                    en="If the model does not fit one GPU, use ZeRO-3, which divides it over all ranks",
-                    zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
-                ),
-                Text(
-                    en='For a quantised model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
-                    zh='量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
-                ),
-            ),
+            cure=_CURES,
             spans=places(
                 (placed, Text("spread over the GPUs here", "在此处分散到各 GPU")),
                 (failure.innermost("user") if failure else None, Text("fails here", "在此处失败")),
@@ -142,6 +198,13 @@ class DeviceMapAutoDistributed(Hazard):
             ranks=ranks,
             module=failure.module if failure else None,
         )
+
+
+_ENGINES = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
+
+
+def _of_data_parallel(mismatch: LoggedMismatch) -> bool:
+    return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 
 def _refused(failure: Failure) -> bool:

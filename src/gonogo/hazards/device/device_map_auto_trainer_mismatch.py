@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import REPLICA, plain_on_several_gpus, several_processes
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import failed_ranks, innermost, library_frame, places
 from gonogo.hazards.device._device_map import accelerators_of, in_short
+
+_CURES = (
+    Text(
+        en="Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the model "
+        "does not fit one GPU",
+        zh="去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
+    ),
+    Text(
+        en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0",
+        zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0",
+    ),
+)
 
 
 class DeviceMapAutoTrainerMismatch(Hazard):
@@ -69,6 +84,11 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         "https://github.com/shibing624/MedicalGPT/issues/134",
         "https://github.com/QwenLM/Qwen/issues/920",
     )
+    log_words = ("Expected all tensors to be on the same device",)
+    yields_to = (
+        "npu-torch-npu-version-regression",
+        "quantized-model-wrong-device-map",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A mismatch between accelerators, in the only process, with the model spread over several of them."""
@@ -89,18 +109,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     here=mismatch.devices[0],
                     there=mismatch.devices[1],
                 ),
-                cure=(
-                    Text(
-                        en="Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 "
-                        "where the model does not fit one GPU",
-                        zh="去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；"
-                        "一张卡放不下时用 ZeRO-3",
-                    ),
-                    Text(
-                        en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0",
-                        zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0",
-                    ),
-                ),
+                cure=_CURES,
                 spans=places(
                     (innermost(failed.first.device_map_frames, "user"), Text("split here", "在此处切分")),
                     (failed.failure.innermost("user"), Text("fails here", "在此处失败")),
@@ -109,3 +118,52 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 ranks=failed.ranks,
                 module=failed.failure.module,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch between accelerators in training, where nothing shows several processes or DataParallel."""
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, log)
+            if certainty is None:
+                continue
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en='{told}. The model is split over several GPUs (device_map="auto", or what the framework does '
+                    "where several are visible), and no hook moves this tensor.",
+                    zh='{told}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
+                    "而没有钩子搬运这个张量。",
+                ).format(told=mismatch.told),
+                cure=(
+                    *_CURES,
+                    Text(
+                        en="To keep the split model, move the tensor in the model's code "
+                        "(labels = labels.to(logits.device)), or upgrade transformers, which does so in newer versions",
+                        zh="若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），"
+                        "或升级 transformers（新版本已这样做）",
+                    ),
+                ),
+                certainty=certainty,
+                module=mismatch.module,
+                confirm=(
+                    Text(
+                        en="print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works",
+                        zh="print(model.hf_device_map) 列出多张 GPU；设 CUDA_VISIBLE_DEVICES=0 后可以运行",
+                    ),
+                ),
+            )
+
+
+def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+    """None but for accelerators; certain where hooks move the model's inputs, or the script asks for the split."""
+    if not mismatch.between_accelerators:
+        indexed = mismatch.indexing and mismatch.devices[:1] != ("cpu",)
+        return Certainty.POSSIBLE if indexed else None
+    if mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py") or log.find(REPLICA) is not None:
+        return None
+    if several_processes(log) or mismatch.passes("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py"):
+        return Certainty.POSSIBLE
+    asked = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
+    if asked or mismatch.passes("accelerate/hooks.py"):
+        return Certainty.CERTAIN
+    # One plain process with several GPUs and words that name no operator: rather DataParallel.
+    return Certainty.POSSIBLE if mismatch.bare and plain_on_several_gpus(log) else Certainty.LIKELY

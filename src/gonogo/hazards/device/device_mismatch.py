@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from gonogo.evidence.device_mismatch import DeviceMismatch as Mismatch
 from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import Failure, Frame, Operand, RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._mismatch_in_log import all_mismatches_in
 from gonogo.hazards._rehearsed import (
     FailedRanks,
     describe,
@@ -17,6 +19,7 @@ from gonogo.hazards._rehearsed import (
     last_outside_torch,
     shorten,
 )
+from gonogo.hazards.device._owner_cures import OWNER_CURES
 
 
 class DeviceMismatch(Hazard):
@@ -82,6 +85,7 @@ class DeviceMismatch(Hazard):
         "https://github.com/huggingface/transformers/issues/32312",
         "https://github.com/huggingface/peft/issues/581",
     )
+    log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """Any device mismatch, with operator, operands and module."""
@@ -111,6 +115,26 @@ class DeviceMismatch(Hazard):
                 ranks=failed.ranks,
                 module=failure.module,
                 parameter=odd.parameter if odd else None,
+            )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
+        for mismatch in all_mismatches_in(log):
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. Out of place is likely {owner}.",
+                    zh="{told}。放错位置的可能是{owner}。",
+                ).format(told=mismatch.told, owner=mismatch.owner.value),
+                cure=OWNER_CURES[mismatch.owner],
+                certainty=Certainty.POSSIBLE,
+                module=mismatch.module,
+                confirm=(
+                    Text(
+                        en="Print the device of every tensor on the line that fails",
+                        zh="打印出错行上每个张量的 device",
+                    ),
+                ),
             )
 
 

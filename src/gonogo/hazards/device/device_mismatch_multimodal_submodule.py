@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch, operands_on
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Frame, RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import under_zero3
+from gonogo.hazards._mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards._rehearsed import PHASES, describe, failed_ranks, failure_places, last_outside_torch
 
-# Parts of an any-to-any model beside the language model: those that speak, and those that hear or see.
-_SPEAKS = re.compile(r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE)
-_PERCEIVES = re.compile(
-    r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
-    re.IGNORECASE,
-)
+_OMNI = Pattern(r"(?i)omni")
+_OMNI_TEXT = r"(?i)omni"
 
 
 class MultimodalSubmodule(Hazard):
@@ -81,6 +81,8 @@ class MultimodalSubmodule(Hazard):
         "https://github.com/modelscope/ms-swift/pull/3826",
         "https://deepspeed.readthedocs.io/en/stable/zero3.html",
     )
+    log_words = ("Expected all tensors to be on the same device",)
+    yields_to = ("zero3-offload-clip-grad-device-regression",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A mismatch with the CPU inside such a part, in a library's code, under ZeRO-3."""
@@ -116,6 +118,58 @@ class MultimodalSubmodule(Hazard):
                 parameter=next((operand.parameter for operand in failure.operands if operand.parameter), None),
             )
 
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch with the CPU inside such a part, or of an Omni model under ZeRO-3 where no frame says more."""
+        omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
+        zero3 = under_zero3(log)
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, omni, zero3)
+            if certainty is None:
+                continue
+            part = mismatch.part or "talker"
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
+                    "give GPU tensors and others CPU tensors.",
+                    zh="{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，"
+                    "其余得到 CPU 张量。",
+                ).format(
+                    told=mismatch.told,
+                    where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
+                    if mismatch.part
+                    else Text(
+                        "Of an Omni model that is mostly the talker or token2wav. ",
+                        "对 Omni 模型，通常是 talker 或 token2wav。",
+                    ),
+                ),
+                cure=_cures(part),
+                certainty=certainty,
+                module=mismatch.part,
+                confirm=(
+                    Text(
+                        en="The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0",
+                        zh="改用 ZeRO-2，或设 ENABLE_AUDIO_OUTPUT=0 后可以运行",
+                    ),
+                ),
+            )
+
+
+def _certainty(mismatch: LoggedMismatch, omni: bool, zero3: bool | None) -> Certainty | None:
+    if not mismatch.with_host or mismatch.between_accelerators:
+        return None
+    if mismatch.owner is Owner.SUBMODULE:
+        if zero3 is False:
+            return Certainty.POSSIBLE
+        if mismatch.speaks:
+            return Certainty.CERTAIN if zero3 else Certainty.LIKELY
+        return Certainty.LIKELY if zero3 or omni else Certainty.POSSIBLE
+    if mismatch.perceives and zero3:
+        return Certainty.POSSIBLE
+    if omni and not mismatch.frames:
+        return Certainty.LIKELY if zero3 else Certainty.POSSIBLE
+    return None
+
 
 def _is_library(frame: Frame) -> bool:
     """Remote code of a model (``transformers_modules``) is the model's, though it lies in the user's cache."""
@@ -144,7 +198,7 @@ def _in_short(submodule: str) -> str:
 
 
 def _part_in(text: str) -> re.Match[str] | None:
-    return _SPEAKS.search(text) or _PERCEIVES.search(text)
+    return SPEAKS.search(text) or PERCEIVES.search(text)
 
 
 def _cures(submodule: str) -> tuple[Text, ...]:
@@ -152,7 +206,7 @@ def _cures(submodule: str) -> tuple[Text, ...]:
         en="Or stay with ZeRO-2, which builds the model without zero.Init",
         zh="或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
     )
-    if _SPEAKS.search(submodule):
+    if SPEAKS.search(submodule):
         return (
             Text(
                 en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "

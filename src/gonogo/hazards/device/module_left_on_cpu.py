@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._mismatch_in_log import Owner, mismatches_in
 from gonogo.hazards._parameter_names import group_by_module
 from gonogo.hazards._rehearsed import few
 
@@ -67,6 +69,7 @@ class ModuleLeftOnCpu(Hazard):
         "https://github.com/pytorch/pytorch/issues/29807",
         "https://github.com/ChaoningZhang/MobileSAM/pull/47",
     )
+    log_words = ("Expected all tensors to be on the same device",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """What the record lists, unless a device mismatch has already ended the rank."""
@@ -97,6 +100,36 @@ class ModuleLeftOnCpu(Hazard):
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
             parameter=first.left_on_cpu[0].name,
         )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch whose operand on the CPU is a weight, by the operator's argument."""
+        for mismatch in mismatches_in(log):
+            if mismatch.owner is not Owner.WEIGHT:
+                continue
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
+                    "accelerator: this part was not moved with the model, or was moved back.",
+                    zh="{told}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
+                ).format(told=mismatch.told),
+                certainty=Certainty.POSSIBLE,
+                cure=(
+                    Text(
+                        en="Make every part before the model is moved, then move it: model.to(device); look for a part "
+                        "that is created, loaded or offloaded (device_map, .cpu()) after it",
+                        zh="在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载"
+                        "（device_map、.cpu()）的部分",
+                    ),
+                ),
+                module=mismatch.module,
+                confirm=(
+                    Text(
+                        en="{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part",
+                        zh="{n for n, p in model.named_parameters() if p.device.type == 'cpu'} 会列出该部分",
+                    ),
+                ),
+            )
 
 
 def _mismatched(rank: RankRecord) -> bool:

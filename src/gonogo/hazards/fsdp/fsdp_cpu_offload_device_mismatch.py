@@ -111,8 +111,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 yield self._finding(error, certainty)
         for pattern in (_SAID, _SETTERS):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
-                sure = pattern is _SAID or under_fsdp(log)
-                yield self._finding(line, Certainty.CERTAIN if sure else Certainty.POSSIBLE)
+                yield self._finding(line, Certainty.CERTAIN if pattern is _SAID else Certainty.LIKELY)
         for mismatch in mismatches_in(log):
             if mismatch.with_host and not mismatch.between_accelerators and not _SETTERS.search(_message(mismatch)):
                 if mismatch.passes(*_INSIDE):
@@ -168,7 +167,13 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)
     if _SETTERS.search(error.message):
-        return Certainty.CERTAIN if inside else Certainty.LIKELY if under_fsdp(log) else Certainty.POSSIBLE
+        return (
+            Certainty.CERTAIN
+            if inside
+            else Certainty.POSSIBLE
+            if error.frames and not under_fsdp(log)
+            else Certainty.LIKELY
+        )
     if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:
         code = error.innermost.code if error.innermost else ""
         return Certainty.CERTAIN if _ASSERTED.search(code) or "cpu" in error.message.lower() else Certainty.LIKELY

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.device_mismatch import device_mismatch, mismatch_in_message
+from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import under_zero3
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import failed_ranks, path_ends, places, setting
-
 
 _CURE = (
     Text(
@@ -127,25 +129,60 @@ class OffloadClipGradDeviceRegression(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """The mismatch of an accelerator and the CPU, raised in ``unscale_and_clip_grads`` of ZeRO-3."""
+        """A mismatch with the CPU in ``unscale_and_clip_grads``; a bare one, where version or config speak for it."""
         release = log.setup.release("deepspeed")
-        for error in log.errors_of("RuntimeError"):
-            mismatch = mismatch_in_message(error.message)
-            if mismatch is None or not mismatch.with_host or not error.passes("unscale_and_clip_grads"):
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, log, release)
+            if certainty is None:
                 continue
-            faulty = release is None or release[:3] in ((0, 14), (0, 14, 1), (0, 14, 2))
             yield self.log_finding(
-                error,
+                mismatch.evidence,
                 Text(
                     en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
                     "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
                     "script nor the model puts a tensor on the wrong device.",
-                    zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
+                    zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 "
+                    "与 0.14.2 "
                     "自身的缺陷，脚本和模型没有放错张量。",
                 ).format(version=f" {log.setup.version_texts['deepspeed']}" if release else ""),
                 cure=_CURE,
-                certainty=Certainty.CERTAIN if faulty else Certainty.LIKELY,
+                certainty=certainty,
                 confirm=(
                     Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
+                    Text(
+                        "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py",
+                        "调用栈最内层是 deepspeed/runtime/zero/stage3.py 中的 unscale_and_clip_grads",
+                    ),
                 ),
             )
+
+
+_CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
+
+
+def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
+    if not mismatch.with_host or mismatch.between_accelerators:
+        return None
+    faulty = release is not None and release[:3] in ((0, 14), (0, 14, 1), (0, 14, 2))
+    clips = any(
+        "unscale_and_clip_grads" in frame.function and ("deepspeed" in frame.path or "stage" in frame.path)
+        for frame in mismatch.frames
+    )
+    # Ranks that write into one log without a prefix tear each other's frames apart.
+    if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
+        return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
+    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes("zero/stage", "engine.step")):
+        return None
+    if log.find(_CLIPS) is not None:
+        return Certainty.LIKELY
+    offloads, zero3 = log.setup.offloads("optimizer"), under_zero3(log)
+    if zero3 is False or offloads is False:
+        return None
+    if faulty and (zero3 or offloads):
+        return Certainty.LIKELY
+    if release is not None and not faulty:
+        return None
+    # TensorIterator's words, which name no operator, are what the multiplication says.
+    if zero3 and offloads:
+        return Certainty.LIKELY
+    return Certainty.POSSIBLE if zero3 or offloads or faulty else None

@@ -1,0 +1,136 @@
+"""ddp-module-on-cpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.device._device_map import parameter_devices
+
+_REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
+_MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
+_NOT_FOR_CPU = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
+
+
+class DdpModuleOnCpu(Hazard):
+    """DistributedDataParallel is given a module that is (partly) on the CPU.
+
+    ## What happens
+    "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
+    modules or CPU modules, but got device_ids [0], output_device 0, and module parameters {device(type='cpu')}". Mixed
+    modules end with "input module must be on the same type of devices"; without `device_ids`, NCCL refuses the CPU
+    tensors ("No backend type associated with device type cpu").
+
+    ## Why
+    `DistributedDataParallel(model, device_ids=[local_rank])` comes before `model.to(local_rank)`, or a part was made
+    or loaded after it (`map_location="cpu"`), or CUDA is not available and the model quietly stayed where it was.
+
+    ## Cure
+    `torch.cuda.set_device(local_rank); model.to(local_rank)` before DDP. Check that `torch.cuda.is_available()`. For
+    training on CPUs: leave out `device_ids` and use the gloo backend.
+
+    ## When it is safe
+    With Trainer or `accelerator.prepare`, which move the model themselves.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/100243: {device(type='cpu')}
+    - https://github.com/shibing624/MedicalGPT/issues/3: the same words in a fine-tune
+    """
+
+    page_zh = """交给 DistributedDataParallel 的模块（部分）在 CPU 上。
+
+    ## 现象
+    “DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device
+    GPU modules or CPU modules, but got device_ids [0], output_device 0, and module parameters
+    {device(type='cpu')}”。混合放置的模块报 “input module must be on the same type of devices”；不给 `device_ids`
+    时，NCCL 拒绝 CPU 张量（“No backend type associated with device type cpu”）。
+
+    ## 原因
+    `DistributedDataParallel(model, device_ids=[local_rank])` 写在 `model.to(local_rank)` 之前；或之后又创建、加载了
+    某个部分（`map_location="cpu"`）；或 CUDA 不可用，模型悄悄留在原处。
+
+    ## 解决办法
+    在 DDP 之前 `torch.cuda.set_device(local_rank); model.to(local_rank)`。检查 `torch.cuda.is_available()`。若在
+    CPU 上训练：不给 `device_ids`，并使用 gloo 后端。
+
+    ## 何时安全
+    使用 Trainer 或 `accelerator.prepare`，它们会自行移动模型。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/100243：{device(type='cpu')}
+    - https://github.com/shibing624/MedicalGPT/issues/3：微调中的同一报错
+    """
+
+    name = "ddp-module-on-cpu"
+    title = Text(
+        en="The module that DistributedDataParallel wraps is on the CPU",
+        zh="DistributedDataParallel 包装的模块在 CPU 上",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/100243",
+        "https://github.com/shibing624/MedicalGPT/issues/3",
+    )
+    log_words = (
+        "device_ids and output_device arguments",
+        "input module must be on the same type",
+        "module parameters {",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DDP's refusal that lists the CPU; NCCL's, in DDP's constructor."""
+        if outside_training(log):
+            return
+        for error in log.errors:
+            certainty = _certainty(error)
+            if certainty is not None:
+                yield self._finding(error, certainty)
+        if not log.errors:
+            for pattern in (_REFUSED, _MIXED):
+                if line := log.find(pattern):
+                    said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
+                    if pattern is _MIXED or parameter_devices(said) == ("cpu",):
+                        yield self._finding(line, Certainty.CERTAIN)
+
+    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that "
+                "is to use a GPU.",
+                zh="DistributedDataParallel 包装的模块的参数（部分）在 CPU 上，而该进程应使用 GPU。",
+            ),
+            cure=(
+                Text(
+                    en="Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
+                    zh="在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
+                ),
+                Text(
+                    en="To train on CPUs: no device_ids, and init_process_group with backend gloo",
+                    zh="若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="print({p.device for p in model.parameters()}) just before DDP",
+                    zh="在 DDP 之前 print({p.device for p in model.parameters()})",
+                ),
+            ),
+        )
+
+
+def _certainty(error: LoggedError) -> Certainty | None:
+    if _REFUSED.search(error.message):
+        devices = parameter_devices(error.message)
+        return Certainty.CERTAIN if devices == ("cpu",) else None
+    if _MIXED.search(error.message):
+        return Certainty.CERTAIN if "cpu" in error.message else None
+    wraps = error.frame("nn/parallel/distributed.py")
+    if _NOT_FOR_CPU.search(error.message) and wraps is not None:
+        verifies = error.passes("_verify_param_shape", "_sync_module_states", "_sync_params_and_buffers")
+        return Certainty.LIKELY if verifies else Certainty.POSSIBLE
+    return None

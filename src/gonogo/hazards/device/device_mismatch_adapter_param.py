@@ -1,0 +1,127 @@
+"""device-mismatch-adapter-param."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+
+_RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
+
+
+class AdapterParameterOnCpu(Hazard):
+    """A parameter of a PEFT adapter is on the CPU, the base model on the GPU.
+
+    ## What happens
+    The forward of an adapted layer ends with "found at least two devices, cuda:0 and cpu!", in `peft/tuners/`: with
+    AdaLoRA at `... / (self.ranknum[...] + 1e-5)`, else at `lora_B(lora_A(dropout(x)))` ("argument mat2").
+
+    ## Why
+    The adapter is made after the base model was placed (`device_map`, `model.cuda()`), and PEFT moves its parameters to
+    the base weight's device one by one. AdaLoRA's `ranknum` was left out before PEFT 0.4; the base weight may itself be
+    offloaded to the CPU at that moment; an adapter that is added or loaded later may miss the move.
+
+    ## Cure
+    Upgrade PEFT. Where the version must stay, move the model once more after the adapter was made or loaded
+    (`model.to(device)`); of a quantised model, only the adapter's parameters.
+
+    ## When it is safe
+    The adapter is made before the model is moved, by `get_peft_model` of a current PEFT.
+
+    ## Sources
+    - https://github.com/huggingface/peft/issues/581: AdaLoRA's `ranknum` on the CPU, `lora_A` and `lora_B` on the GPU
+    - https://github.com/huggingface/peft/pull/583: the fix
+    - https://github.com/huggingface/diffusers/issues/5897: LoRA made after its model went to the GPU
+    """
+
+    page_zh = """PEFT 适配器的某个参数在 CPU，基座模型在 GPU。
+
+    ## 现象
+    加了适配器的层在 `peft/tuners/` 中以 “found at least two devices, cuda:0 and cpu!” 结束：AdaLoRA 在
+    `... / (self.ranknum[...] + 1e-5)`，其他在 `lora_B(lora_A(dropout(x)))`（“argument mat2”）。
+
+    ## 原因
+    适配器在基座模型放置之后（`device_map`、`model.cuda()`）才创建，PEFT 逐个把其参数移到基座权重所在设备。PEFT 0.4 之前
+    漏掉了 AdaLoRA 的 `ranknum`；基座权重当时可能正卸载在 CPU；之后添加或加载的适配器也可能没有被移动。
+
+    ## 解决办法
+    升级 PEFT。版本不能变时，在创建或加载适配器之后再移动一次模型（`model.to(device)`）；量化模型则只移动适配器的参数。
+
+    ## 何时安全
+    先创建适配器再移动模型，且使用较新 PEFT 的 `get_peft_model`。
+
+    ## 来源
+    - https://github.com/huggingface/peft/issues/581：AdaLoRA 的 `ranknum` 在 CPU，`lora_A`、`lora_B` 在 GPU
+    - https://github.com/huggingface/peft/pull/583：修复
+    - https://github.com/huggingface/diffusers/issues/5897：模型上 GPU 之后才创建 LoRA
+    """
+
+    name = "device-mismatch-adapter-param"
+    title = Text(
+        en="A parameter of the adapter stayed on the CPU",
+        zh="适配器的参数留在了 CPU",
+    )
+    sources = (
+        "https://github.com/huggingface/peft/issues/581",
+        "https://github.com/huggingface/peft/pull/583",
+        "https://github.com/huggingface/diffusers/issues/5897",
+    )
+    log_words = ("Expected all tensors to be on the same device", "ranknum")
+    yields_to = ("dataparallel-plain-python-multi-gpu",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
+        adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, adalora)
+            if certainty is None:
+                continue
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
+                    zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
+                ).format(
+                    told=mismatch.told,
+                    what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
+                    if adalora
+                    else Text("the adapter's parameters", "适配器参数"),
+                ),
+                cure=(
+                    Text(
+                        en="Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
+                        zh="升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
+                    ),
+                    Text(
+                        en="Or move the adapter after it was made: for name, p in model.named_parameters(): "
+                        'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
+                        zh="或在创建适配器后移动它：for name, p in model.named_parameters(): "
+                        'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
+                    ),
+                ),
+                certainty=certainty,
+                module=mismatch.module,
+                parameter="ranknum" if adalora else None,
+                confirm=(
+                    Text(
+                        en='Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
+                        '"ranknum" in n}',
+                        zh='打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or '
+                        '"ranknum" in n}',
+                    ),
+                ),
+            )
+
+
+def _certainty(mismatch: LoggedMismatch, adalora: bool) -> Certainty | None:
+    if mismatch.owner is Owner.ADAPTER:
+        return Certainty.CERTAIN if adalora else Certainty.LIKELY
+    if adalora and mismatch.with_host and not mismatch.between_accelerators and not mismatch.on_host:
+        return Certainty.LIKELY if mismatch.caller is None or mismatch.passes("peft/") else Certainty.POSSIBLE
+    if mismatch.passes("peft/tuners/") and mismatch.owner is Owner.WEIGHT:
+        return Certainty.POSSIBLE
+    return None

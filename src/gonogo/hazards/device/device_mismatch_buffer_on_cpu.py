@@ -1,0 +1,127 @@
+"""device-mismatch-buffer-on-cpu."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+
+_NAME = re.compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
+_NAMED = re.compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
+
+
+class BufferOnCpu(Hazard):
+    """The model's own code uses a buffer (a position embedding, a mask) that stayed on the CPU.
+
+    ## What happens
+    The forward of a resampler, an encoder or an attention ends with "found at least two devices, cuda:0 and cpu!" at
+    a line like `x + pos_embed`. The model's code often came with the weights (`trust_remote_code=True`).
+
+    ## Why
+    The tensor is kept as `self.pos_embed = ...` and not registered, so it does not move with the module; or it is a
+    non-persistent buffer that is computed when the model is built and cast (`.to(dtype)`) but never put on the input's
+    device; or ZeRO-3 and `low_cpu_mem_usage` built it on the CPU.
+
+    ## Cure
+    Take the model's newest remote code (delete its copy in `~/.cache/huggingface/modules`), or move the buffer where
+    it is used: `self.pos_embed.to(device=x.device, dtype=x.dtype)`. In your own module: `register_buffer`.
+
+    ## When it is safe
+    A registered buffer, with the model moved after it was made.
+
+    ## Sources
+    - https://github.com/vllm-project/vllm/pull/43844: MiniCPM's resampler casts `pos_embed` but does not move it
+    - https://github.com/huggingface/transformers/pull/33871: CLIP's non-persistent `position_ids` left on the CPU
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
+    """
+
+    page_zh = """模型自己的代码使用了留在 CPU 的 buffer（位置编码、掩码等）。
+
+    ## 现象
+    resampler、编码器或注意力的 forward 在 `x + pos_embed` 这样的行报 “found at least two devices, cuda:0 and cpu!”。
+    模型代码往往随权重下载（`trust_remote_code=True`）。
+
+    ## 原因
+    该张量以 `self.pos_embed = ...` 保存而未注册，不会随模块移动；或它是构建模型时计算的非持久 buffer，使用时只转换类型
+    （`.to(dtype)`）而没有移到输入所在设备；或由 ZeRO-3、`low_cpu_mem_usage` 在 CPU 上创建。
+
+    ## 解决办法
+    使用模型最新的远程代码（删除 `~/.cache/huggingface/modules` 中的旧副本），或在使用处搬运：
+    `self.pos_embed.to(device=x.device, dtype=x.dtype)`。若是自己的模块：用 `register_buffer`。
+
+    ## 何时安全
+    已注册的 buffer，且在创建之后才移动模型。
+
+    ## 来源
+    - https://github.com/vllm-project/vllm/pull/43844：MiniCPM 的 resampler 只转换 `pos_embed` 类型而不搬运
+    - https://github.com/huggingface/transformers/pull/33871：CLIP 的非持久 `position_ids` 留在 CPU
+    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
+    """
+
+    name = "device-mismatch-buffer-on-cpu"
+    title = Text(
+        en="A buffer of the model stayed on the CPU",
+        zh="模型的 buffer 留在了 CPU",
+    )
+    sources = (
+        "https://github.com/vllm-project/vllm/pull/43844",
+        "https://github.com/huggingface/transformers/pull/33871",
+        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
+    )
+    log_words = ("Expected all tensors to be on the same device",)
+    yields_to = ("dataparallel-plain-python-multi-gpu",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
+        for mismatch in mismatches_in(log):
+            if mismatch.owner is not Owner.BUFFER:
+                continue
+            name = _name(mismatch)
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
+                    zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
+                ).format(told=mismatch.told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+                cure=(
+                    Text(
+                        en="Update the model's (remote) code: newer versions move this buffer to the input's device",
+                        zh="更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
+                    ),
+                    Text(
+                        en="Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
+                        zh="或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
+                    ).format(name=name or "buffer"),
+                    Text(
+                        en="In your own module, register it with register_buffer(..., persistent=False), so that it "
+                        "moves with the module",
+                        zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
+                    ),
+                ),
+                certainty=_certainty(name),
+                module=mismatch.module,
+                parameter=name,
+                confirm=(
+                    Text(
+                        en="Print the device of every tensor on the line that fails",
+                        zh="打印出错行上每个张量的 device",
+                    ),
+                ),
+            )
+
+
+def _name(mismatch: LoggedMismatch) -> str | None:
+    caller = mismatch.caller
+    if caller is None:
+        return None
+    names = [found.group(1) or found.group(2) for found in _NAME.finditer(caller.code)]
+    likely = [name for name in names if _NAMED.search(name)]
+    return next(iter((*likely, *names)), None)
+
+
+def _certainty(name: str | None) -> Certainty:
+    return Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE

@@ -1,0 +1,186 @@
+"""dataparallel-plain-python-multi-gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import REPLICA, outside_training, plain_on_several_gpus
+from gonogo.hazards._mismatch_in_log import mismatches_in
+
+_NOT_ALL_ON_ONE = Pattern(
+    r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
+)
+# What DataParallel's copies meet where one process a GPU would not: a dtype, a device, a shape not the model's.
+_OFREPLICAS = Pattern(
+    r"expected scalar type \w+ but found \w+|mat1 and mat2 (?:shapes|must have the same dtype)"
+    r"|found at least two devices|different from other tensors on|[Ee]xpected .{0,40}same device"
+    r"|arguments are located on different GPUs"
+    r"|Input type .{0,60} and (?:weight|bias) type|'NoneType' object has no attribute 'device'|illegal memory access"
+    r"|inconsistent tensor size|Gather function not implemented for CPU tensors|CUBLAS|must be on the current device"
+)
+_DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
+_SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
+_OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
+
+
+class DataParallelPlainPython(Hazard):
+    """Plain `python train.py` with several GPUs visible: Trainer wraps the model in torch.nn.DataParallel.
+
+    ## What happens
+    "Caught RuntimeError in replica 1 on device 1", around a dtype ("expected scalar type Half but found Float"), two
+    devices, or shapes ("mat1 and mat2 shapes cannot be multiplied (511x2 and 3x4096)", from 8-bit weights); or "module
+    must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cuda:1".
+
+    ## Why
+    One process that sees several GPUs makes Trainer use `DataParallel`, which copies the module to every GPU in each
+    step. Quantised weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
+    not at work at all.
+
+    ## Cure
+    Start one process a GPU: `torchrun --nproc_per_node=N train.py`, `accelerate launch`, `deepspeed`, or
+    `FORCE_TORCHRUN=1 llamafactory-cli train` / `NPROC_PER_NODE=N swift sft`. Or show one GPU: `CUDA_VISIBLE_DEVICES=0`.
+
+    ## When it is safe
+    One visible GPU, a distributed launcher, or a plain fp32 model of your own.
+
+    ## Sources
+    - https://github.com/tloen/alpaca-lora/issues/8: shapes differ with `python finetune.py`; torchrun settles it
+    - https://github.com/hiyouga/LlamaFactory/issues/128: replica, Half against Float
+    - https://github.com/hiyouga/LlamaFactory/issues/140: the same message on several GPUs
+    """
+
+    page_zh = """多卡可见时直接 `python train.py`：Trainer 会用 torch.nn.DataParallel 包装模型。
+
+    ## 现象
+    “Caught RuntimeError in replica 1 on device 1”，内层是数据类型（“expected scalar type Half but found Float”）、
+    两种设备，或形状不符（“mat1 and mat2 shapes cannot be multiplied (511x2 and 3x4096)”，来自 8-bit 权重）；或
+    “module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device:
+    cuda:1”。
+
+    ## 原因
+    单个进程看到多张 GPU 时，Trainer 使用 `DataParallel`，每一步都把模块复制到各张卡上。量化权重、适配器、
+    autocast、`device_map` 和远程代码经不起这种复制；DeepSpeed 此时根本没有生效。
+
+    ## 解决办法
+    每张 GPU 启动一个进程：`torchrun --nproc_per_node=N train.py`、`accelerate launch`、`deepspeed`，
+    或`FORCE_TORCHRUN=1 llamafactory-cli train`、`NPROC_PER_NODE=N swift sft`。或只暴露一张
+    卡：`CUDA_VISIBLE_DEVICES=0`。
+
+    ## 何时安全
+    只有一张可见 GPU、使用分布式启动器，或自己的普通 fp32 模型。
+
+    ## 来源
+    - https://github.com/tloen/alpaca-lora/issues/8：`python finetune.py` 时形状不符；torchrun 解决
+    - https://github.com/hiyouga/LlamaFactory/issues/128：replica，Half 与 Float
+    - https://github.com/hiyouga/LlamaFactory/issues/140：多卡下的同一报错
+    """
+
+    name = "dataparallel-plain-python-multi-gpu"
+    title = Text(
+        en="One process sees several GPUs, so the model runs in torch.nn.DataParallel",
+        zh="单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
+    )
+    sources = (
+        "https://github.com/tloen/alpaca-lora/issues/8",
+        "https://github.com/hiyouga/LlamaFactory/issues/128",
+        "https://github.com/hiyouga/LlamaFactory/issues/140",
+    )
+    log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DataParallel's own words; what its copies bring about, where one plain process sees several GPUs."""
+        if outside_training(log):
+            return
+        found = self._in_its_own_words(log) or self._in_its_consequences(log)
+        if found is not None:
+            evidence, certainty = found
+            yield self._finding(evidence, certainty)
+
+    def _in_its_own_words(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+        for error in log.errors_of(says=REPLICA):
+            caught = REPLICA.search(error.message)
+            return error, _of_replica(log, str(caught.group("type")) if caught else "")
+        if line := log.find(REPLICA):
+            return line, _of_replica(log, str(line.match.group("type")))
+        for error in log.errors_of(says=_NOT_ALL_ON_ONE):
+            of_trainer = not error.frames or error.passes("transformers", "peft", "accelerate")
+            return error, Certainty.LIKELY if of_trainer else Certainty.POSSIBLE
+        if line := log.find(_NOT_ALL_ON_ONE):
+            return line, Certainty.LIKELY
+        return None
+
+    def _in_its_consequences(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+        in_it = [error for error in log.errors if error.passes("parallel/data_parallel.py", "parallel_apply.py")]
+        for error in in_it:
+            if _OFREPLICAS.search(error.message) and error.type != "OutOfMemoryError":
+                return error, Certainty.CERTAIN
+        plain = plain_on_several_gpus(log)
+        for error in log.errors:
+            if (shapes := _SHAPES.search(error.message)) and _of_outliers(shapes.groups()):
+                sure = error.passes("bitsandbytes") or not error.frames or plain
+                return error, Certainty.LIKELY if sure else Certainty.POSSIBLE
+            if plain and (_DTYPES.search(error.message) or _SHAPES.search(error.message)):
+                return error, Certainty.LIKELY
+            if plain is None and log.setup.launcher is not None and _DTYPES.search(error.message):
+                return error, Certainty.POSSIBLE
+        for mismatch in mismatches_in(log):
+            # Its frames would show DataParallel; device_map is told by an operator that names its argument.
+            if mismatch.between_accelerators and not mismatch.frames and plain is not False and not _is_split(log):
+                return mismatch.evidence, Certainty.LIKELY if plain and mismatch.bare else Certainty.POSSIBLE
+        return None
+
+    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose "
+                "copies of the module on the other GPUs don't fit its weights (quantised, adapted, split or cast).",
+                zh="单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重"
+                "（量化、适配器、切分或转换类型）不相符。",
+            ),
+            cure=(
+                Text(
+                    en="Start one process a GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, "
+                    "deepspeed; FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)",
+                    zh="每张 GPU 启动一个进程：torchrun --nproc_per_node=N train.py（或 accelerate launch、deepspeed；"
+                    "llamafactory-cli 用 FORCE_TORCHRUN=1；swift 用 NPROC_PER_NODE=N）",
+                ),
+                Text(
+                    en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py",
+                    zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0 python train.py",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="With CUDA_VISIBLE_DEVICES=0 the same command works",
+                    zh="加上 CUDA_VISIBLE_DEVICES=0 后同一命令可以运行",
+                ),
+            ),
+        )
+
+
+def _of_replica(log: FailureLog, caught: str) -> Certainty:
+    """Certain where the replica's own error is of the copying; possible where it is one of any program's."""
+    if caught == "OutOfMemoryError" or log.find(Pattern(r"OutOfMemoryError: |CUDA out of memory")):
+        return Certainty.POSSIBLE
+    if caught == "StopIteration" or log.find(_OFREPLICAS) is not None:
+        return Certainty.CERTAIN
+    if caught in _OWN_FAULT:
+        return Certainty.POSSIBLE
+    inner = [error for error in log.errors if not REPLICA.search(error.message)]
+    return Certainty.POSSIBLE if inner and not log.passes("transformers", "peft") else Certainty.LIKELY
+
+
+def _is_split(log: FailureLog) -> bool:
+    return log.has("npu_dtype_cast") or log.setup.mentions(r"device_map|device_map_auto")
+
+
+def _of_outliers(sizes: tuple[str | None, ...]) -> bool:
+    """True for the shapes of LLM.int8's outlier columns, which two replicas disagree on: (511x2 and 3x4096)."""
+    _, a, b, columns = (int(size or 0) for size in sizes)
+    return a != b and a < 512 and b < 512 and columns >= 1024

@@ -1,0 +1,110 @@
+"""npu-torch-npu-version-regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
+
+
+class TorchNpuVersionRegression(Hazard):
+    """An older torch_npu can't copy a tensor between NPUs while casting its dtype.
+
+    ## What happens
+    Loading or merging a model that `device_map` spreads over several NPUs prints, for thousands of parameters, "While
+    copying the parameter named ..., an exception occurred: Expected all tensors to be on the same device, but found at
+    least two devices, npu:7 and npu:0! (when checking argument for argument src in method wrapper__npu_dtype_cast_)".
+
+    ## Why
+    `copy_` from one device to another with a change of dtype is legal. Some torch_npu releases (2.6.0 is reported)
+    hand it to `_npu_dtype_cast_`, which takes both tensors on one device only. The script has no part in it.
+
+    ## Cure
+    Install a newer torch_npu for the same torch (a later post release), with the CANN version that it asks for. Until
+    then load on one device (`ASCEND_RT_VISIBLE_DEVICES=0`, or on the CPU), or in the dtype of the checkpoint.
+
+    ## When it is safe
+    With one visible NPU, or with a torch_npu that has the fix.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/9154: the report, torch_npu 2.6.0; newer releases load it
+    """
+
+    page_zh = """较旧的 torch_npu 无法在转换类型的同时于 NPU 之间拷贝张量。
+
+    ## 现象
+    加载或合并由 `device_map` 分散到多张 NPU 的模型时，对成千上万个参数打印 “While copying the parameter named ...,
+    an exception occurred: Expected all tensors to be on the same device, but found at least two devices, npu:7 and
+    npu:0! (when checking argument for argument src in method wrapper__npu_dtype_cast_)”。
+
+    ## 原因
+    跨设备且改变类型的 `copy_` 本是合法操作。部分 torch_npu 版本（报告中为 2.6.0）把它交给 `_npu_dtype_cast_`，而后
+    者只接受同一设备上的两个张量。脚本没有问题。
+
+    ## 解决办法
+    为同一 torch 版本安装更新的 torch_npu（之后的 post 版本），并配套其要求的 CANN。在此之前：只用一张卡加载
+    （`ASCEND_RT_VISIBLE_DEVICES=0`，或在 CPU 上加载），或以检查点本来的类型加载。
+
+    ## 何时安全
+    只有一张可见 NPU，或 torch_npu 已包含修复。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/9154：报告，torch_npu 2.6.0；新版本可以加载
+    """
+
+    name = "npu-torch-npu-version-regression"
+    title = Text(
+        en="This torch_npu can't cast and copy a tensor between NPUs",
+        zh="此版本 torch_npu 无法在 NPU 之间转换类型并拷贝张量",
+    )
+    sources = ("https://github.com/hiyouga/LlamaFactory/issues/9154",)
+    log_words = ("npu_dtype_cast", "Expected all tensors to be on the same device")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A mismatch between NPUs in ``npu_dtype_cast``; less sure where a model is loaded and no operator is named."""
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, log)
+            if certainty is None:
+                continue
+            version = log.setup.version_texts.get("torch-npu")
+            yield self.log_finding(
+                mismatch.evidence,
+                Text(
+                    en="{told}. torch_npu{version} casts across devices with an operator that needs both tensors on "
+                    "one; the fault is torch_npu's, not the script's.",
+                    zh="{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；"
+                    "这是 torch_npu 的缺陷，与脚本无关。",
+                ).format(told=mismatch.told, version=f" {version}" if version else ""),
+                cure=(
+                    Text(
+                        en="Install a newer torch_npu for your torch (pip install -U torch-npu==<torch version>.post*)"
+                        ", with the CANN that it asks for",
+                        zh="为当前 torch 安装更新的 torch_npu（pip install -U torch-npu==<torch 版本>.post*），"
+                        "并配套其要求的 CANN",
+                    ),
+                    Text(
+                        en="Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without "
+                        "changing the dtype",
+                        zh="在此之前：只用一张 NPU（ASCEND_RT_VISIBLE_DEVICES=0）或在 CPU 上加载，或不改变类型",
+                    ),
+                ),
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        en="torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) fails",
+                        zh="torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) 会失败",
+                    ),
+                ),
+            )
+
+
+def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
+    if not mismatch.between_accelerators or not any(device.startswith("npu") for device in mismatch.devices):
+        return None
+    if "dtype_cast" in (mismatch.operator or "") or mismatch.passes("npu_dtype_cast"):
+        return Certainty.CERTAIN
+    loads = log.has("While copying the parameter") or mismatch.passes("from_pretrained", "load_state_dict")
+    return Certainty.LIKELY if loads else Certainty.POSSIBLE if not mismatch.frames else None

@@ -1,0 +1,143 @@
+"""quantized-load-state-dict-cpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_SAID = Pattern(r"Expected a cuda device, but got: cpu")
+_LOADS = (
+    "_load_best_model", "load_state_dict", "_load_from_checkpoint", "_load_from_state_dict", "load_checkpoint",
+    "deepspeed_load_checkpoint", "resume_from_checkpoint", "undo_layout", "maybe_rearrange_weight", "_load_state",
+)  # fmt: skip
+_RUNS = ("training_step", "compute_loss", "prediction_step", "in forward", "generate", "dequantize_4bit", "matmul_4bit")
+_ASKS = Pattern(
+    r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume|断点|续训"
+    r"|(?i:\bresum(?:e|ing)\b)"
+)
+_AT_THE_END = Pattern(r"100%\|")
+
+
+class QuantizedLoadStateDictCpu(Hazard):
+    """An 8-bit model's state dict is loaded again (best model, resume), from tensors that are on the CPU.
+
+    ## What happens
+    "ValueError: Expected a cuda device, but got: cpu", often when the progress bar stands at 100 %: Trainer's
+    `_load_best_model`, or at the start, when `resume_from_checkpoint` is given. The innermost frames are bitsandbytes'
+    `load_state_dict` hook and `torch.cuda.device`.
+
+    ## Why
+    The checkpoint holds the whole model, its 8-bit weights included. Reading it gives CPU tensors, and bitsandbytes
+    rearranges 8-bit weights with a CUDA kernel on the device where they are.
+
+    ## Cure
+    `load_best_model_at_end=False`, and load the adapter of the best checkpoint afterwards. To resume, load the adapter
+    only (`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`). Upgrade bitsandbytes, transformers and
+    PEFT, which save and load only the adapter; 4-bit weights are not rearranged.
+
+    ## When it is safe
+    With 4-bit weights, without quantisation, or with checkpoints that hold only the adapter.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/4880: at 100 %, in `_load_best_model`
+    - https://github.com/hiyouga/LlamaFactory/issues/2041: at `--resume_from_checkpoint` with 8-bit
+    - https://github.com/haotian-liu/LLaVA/issues/1437: 8-bit LoRA with ZeRO-2 and offload, resumed
+    """
+
+    page_zh = """重新加载 8-bit 模型的 state dict（最佳模型、断点续训），而其中的张量在 CPU 上。
+
+    ## 现象
+    “ValueError: Expected a cuda device, but got: cpu”，常出现在进度条到 100 % 时：Trainer 的 `_load_best_model`；或
+    给出`resume_from_checkpoint` 时的开头。最内层的栈帧是 bitsandbytes 的 `load_state_dict` 钩子与
+    `torch.cuda.device`。
+
+    ## 原因
+    检查点包含整个模型，连同 8-bit 权重。读入后得到 CPU 张量，而 bitsandbytes 用 CUDA 算子在张量所在设备上重排
+    8-bit 权重。
+
+    ## 解决办法
+    设 `load_best_model_at_end=False`，训练后再加载最佳检查点的适配器。断点续训时只加载适配器
+    （`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`）。升级 bitsandbytes、transformers 与 PEFT：
+    新版本只保存和加载适配器；4-bit 权重不需要重排。
+
+    ## 何时安全
+    4-bit 权重、不量化，或只含适配器的检查点。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/4880：100 % 时的 `_load_best_model`
+    - https://github.com/hiyouga/LlamaFactory/issues/2041：8-bit 加 `--resume_from_checkpoint`
+    - https://github.com/haotian-liu/LLaVA/issues/1437：8-bit LoRA 加 ZeRO-2 卸载，续训
+    """
+
+    name = "quantized-load-state-dict-cpu"
+    title = Text(
+        en="The state dict of an 8-bit model is loaded again from the CPU",
+        zh="从 CPU 重新加载 8-bit 模型的 state dict",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/4880",
+        "https://github.com/hiyouga/LlamaFactory/issues/2041",
+        "https://github.com/haotian-liu/LLaVA/issues/1437",
+    )
+    log_words = ("Expected a cuda device",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The refusal of a CPU device, while a state dict is loaded, or where nothing shows that the model ran."""
+        if outside_training(log):
+            return
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        if evidence is not None:
+            certainty = _certainty(evidence, log)
+            if certainty is not None:
+                yield self._finding(evidence, certainty)
+
+    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on "
+                "a GPU: reloading the best model, or resuming, fails.",
+                zh="检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们："
+                "重新加载最佳模型或断点续训因此失败。",
+            ),
+            cure=(
+                Text(
+                    en="Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole",
+                    zh="设 load_best_model_at_end=False；训练本身已经完成，检查点是完整的",
+                ),
+                Text(
+                    en="To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
+                    "resume_from_checkpoint, or load in 4 bits",
+                    zh="断点续训：用 PeftModel.from_pretrained(model, checkpoint, is_trainable=True) 代替 "
+                    "resume_from_checkpoint，或以 4-bit 加载",
+                ),
+                Text(
+                    en="Upgrade bitsandbytes, transformers and peft",
+                    zh="升级 bitsandbytes、transformers 与 peft",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="The traceback passes _load_best_model or load_state_dict",
+                    zh="调用栈经过 _load_best_model 或 load_state_dict",
+                ),
+            ),
+        )
+
+
+def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | None:
+    if isinstance(evidence, LoggedError) and evidence.frames:
+        if evidence.passes(*_LOADS):
+            return Certainty.CERTAIN
+        if evidence.passes(*_RUNS) or any(frame.function == "forward" for frame in evidence.frames):
+            return None
+    asks = log.find(_ASKS) is not None or log.setup.mentions(r"resume_from_checkpoint|load_best_model_at_end")
+    if asks or log.find(_AT_THE_END) is not None:
+        return Certainty.LIKELY
+    return Certainty.LIKELY if not isinstance(evidence, LoggedError) or not evidence.frames else Certainty.POSSIBLE

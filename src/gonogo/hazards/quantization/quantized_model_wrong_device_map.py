@@ -1,0 +1,144 @@
+"""quantized-model-wrong-device-map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_SAID = Pattern(
+    r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
+    r"(?:on a different device|on multiple devices|with CPU or disk offload)"
+)
+# Wrapped by a terminal, the message goes on in the next line.
+_CUT = Pattern(r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$")
+_ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
+
+
+class QuantizedModelWrongDeviceMap(Hazard):
+    """A quantised model is loaded on another GPU than its process trains on, or split over several.
+
+    ## What happens
+    accelerate refuses in `prepare`: "You can't train a model that has been loaded in 8-bit precision on a different
+    device than the one you're training on", "... on multiple devices (in any distributed mode)", or "... with CPU or
+    disk offload".
+
+    ## Why
+    Quantised weights can't be moved once they are loaded. `device_map="auto"`, or a loader that always takes cuda:0
+    (`torch.cuda.current_device()` before `set_device`, unsloth), puts them elsewhere than on the process's own GPU.
+    accelerate before 0.20 refused several devices even in one process.
+
+    ## Cure
+    `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}` with one process a GPU. To split one model over the GPUs,
+    start a single process without a launcher, with accelerate 0.20 or later. With "CPU or disk offload": a smaller
+    model or 4 bits, so that it fits. Unsloth's free version trains on one GPU.
+
+    ## When it is safe
+    The whole quantised model on the process's GPU.
+
+    ## Sources
+    - https://github.com/artidoro/qlora/issues/137: both messages, and the fix in accelerate
+    - https://github.com/hiyouga/LlamaFactory/issues/9: "on a different device", several processes
+    - https://github.com/huggingface/accelerate/issues/2713: the check, and the device that it compares
+    """
+
+    page_zh = """量化模型被加载到与训练进程不同的 GPU，或被切分到多张 GPU。
+
+    ## 现象
+    accelerate 在 `prepare` 中拒绝：“You can't train a model that has been loaded in 8-bit precision on a different
+    device than the one you're training on”、“... on multiple devices (in any distributed mode)”，或 “... with CPU
+    or disk offload”。
+
+    ## 原因
+    量化权重加载之后不能再移动。`device_map="auto"`，或总是取 cuda:0 的加载代码（在 `set_device` 之前调
+    用`torch.cuda.current_device()`、unsloth），会把它们放到不属于该进程的 GPU。accelerate 0.20 之前，单进程多设备也
+    会被拒绝。
+
+    ## 解决办法
+    每张 GPU 一个进程，并用 `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}`。若要把一个模型切分到多卡，则不
+    用启动器、只启动一个进程，且 accelerate 不低于 0.20。若是 “CPU or disk offload”：换更小的模型或 4-bit，使其放得
+    下。unsloth 免费版只支持单卡。
+
+    ## 何时安全
+    整个量化模型都在该进程的 GPU 上。
+
+    ## 来源
+    - https://github.com/artidoro/qlora/issues/137：两种报错，以及 accelerate 的修复
+    - https://github.com/hiyouga/LlamaFactory/issues/9：“on a different device”，多进程
+    - https://github.com/huggingface/accelerate/issues/2713：该检查及其比较的设备
+    """
+
+    name = "quantized-model-wrong-device-map"
+    title = Text(
+        en="The quantised model is not on the GPU of its process",
+        zh="量化模型不在该进程的 GPU 上",
+    )
+    sources = (
+        "https://github.com/artidoro/qlora/issues/137",
+        "https://github.com/hiyouga/LlamaFactory/issues/9",
+        "https://github.com/huggingface/accelerate/issues/2713",
+    )
+    log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """accelerate's refusal; less sure, a quantised layer that runs on the CPU in training."""
+        evidence: LoggedError | Found | None = (
+            next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)
+        )
+        if evidence is not None:
+            text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
+            yield self._finding(evidence, Certainty.CERTAIN, offloaded="offload" in text, several="multiple" in text)
+            return
+        if outside_training(log):
+            return
+        for error in log.errors_of(says=_ON_CPU):
+            runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
+            if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
+                yield self._finding(error, Certainty.LIKELY, offloaded=True, several=False)
+
+    def _finding(
+        self, evidence: LoggedError | Found, certainty: Certainty, *, offloaded: bool, several: bool
+    ) -> Finding:
+        where = Text("on another GPU than the one that the process trains on", "与训练进程不同的 GPU 上")
+        if offloaded:
+            where = Text("partly on the CPU or the disk", "CPU 或磁盘上（部分）")
+        elif several:
+            where = Text("on several GPUs", "多张 GPU 上")
+        cures = [
+            Text(
+                en='Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
+                zh='把它整体加载到该进程的 GPU：device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
+            ),
+            Text(
+                en="To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20",
+                zh="若要把一个模型切分到多卡：只用单进程（python train.py），且 accelerate >= 0.20",
+            ),
+        ]
+        if offloaded:
+            cures.insert(
+                0,
+                Text(
+                    en="Make it fit the GPU: 4 bits, a smaller model, or other processes off the GPU; nothing may be "
+                    "offloaded",
+                    zh="让它放得进 GPU：4-bit、更小的模型，或清掉 GPU 上的其他进程；不能有任何卸载",
+                ),
+            )
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The quantised model was loaded {where}; quantised weights can't be moved afterwards.",
+                zh="量化模型被加载到{where}；量化权重之后无法再移动。",
+            ).format(where=where),
+            cure=tuple(cures),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="print(model.hf_device_map), and LOCAL_RANK",
+                    zh="print(model.hf_device_map) 以及 LOCAL_RANK",
+                ),
+            ),
+        )

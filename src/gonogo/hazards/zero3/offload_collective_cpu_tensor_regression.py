@@ -1,0 +1,130 @@
+"""zero3-offload-collective-cpu-tensor-regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training, under_zero3
+
+_SAID = Pattern(r"[Tt]ensors must be CUDA and dense")
+_ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
+_OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
+
+
+class OffloadCollectiveCpuTensorRegression(Hazard):
+    """DeepSpeed 0.5.5: ZeRO-3 with CPU offload gives NCCL a tensor of the CPU.
+
+    ## What happens
+    The first optimizer step of a ZeRO-3 run with `offload_optimizer` (or `offload_param`) ends with "RuntimeError:
+    Tensors must be CUDA and dense", in `torch.distributed.all_reduce`, called from DeepSpeed's `stage3.py`. The same
+    run worked with 0.5.4.
+
+    ## Why
+    0.5.5 reduces a value (the gradient norm, the overflow flag) that it computed on the offloaded gradients, without
+    moving it to the GPU; NCCL takes only CUDA tensors. Script and model have no part in it.
+
+    ## Cure
+    Another DeepSpeed: 0.5.4, or 0.5.6 and later (any current release). Until then train without offload.
+
+    ## When it is safe
+    ZeRO-3 without offload. With other versions the same words mean that something else gives NCCL a CPU tensor: a
+    parameter that was never moved, or a broadcast of a model that is on the CPU.
+
+    ## Sources
+    - https://github.com/Lightning-AI/pytorch-lightning/issues/10378: Lightning with ZeRO-3 and offload, 0.5.5
+    - https://github.com/deepspeedai/DeepSpeed/issues/1517: with Trainer; 0.5.4 works
+    """
+
+    page_zh = """DeepSpeed 0.5.5：ZeRO-3 加 CPU 卸载时把 CPU 张量交给了 NCCL。
+
+    ## 现象
+    使用 `offload_optimizer`（或 `offload_param`）的 ZeRO-3 训练在第一次优化器更新时以 “RuntimeError: Tensors must
+    be CUDA and dense” 结束，位置在 DeepSpeed `stage3.py` 调用的 `torch.distributed.all_reduce`。同样的训练在 0.5.4
+    正常。
+
+    ## 原因
+    0.5.5 对一个由已卸载梯度算出的值（梯度范数、溢出标志）做规约，却没有先移到 GPU；NCCL 只接受 CUDA 张量。与脚本和
+    模型无关。
+
+    ## 解决办法
+    更换 DeepSpeed：0.5.4，或 0.5.6 及以后（任何当前版本）。在此之前不使用卸载。
+
+    ## 何时安全
+    不用卸载的 ZeRO-3。其他版本出现同样的报错，说明另有 CPU 张量交给了 NCCL：从未移动的参数，或对 CPU 上的模型做广
+    播。
+
+    ## 来源
+    - https://github.com/Lightning-AI/pytorch-lightning/issues/10378：Lightning，ZeRO-3 加卸载，0.5.5
+    - https://github.com/deepspeedai/DeepSpeed/issues/1517：使用 Trainer；0.5.4 正常
+    """
+
+    name = "zero3-offload-collective-cpu-tensor-regression"
+    title = Text(
+        en="This DeepSpeed gives NCCL a CPU tensor when ZeRO-3 offloads",
+        zh="此版本 DeepSpeed 在 ZeRO-3 卸载时把 CPU 张量交给 NCCL",
+    )
+    sources = (
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/10378",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1517",
+    )
+    log_words = ("must be CUDA and dense",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """NCCL's refusal of a CPU tensor, by version, frames and setup."""
+        if outside_training(log):
+            return
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        certainty = _certainty(evidence, log) if evidence is not None else None
+        if evidence is None or certainty is None:
+            return
+        version = log.setup.version_texts.get("deepspeed")
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="DeepSpeed{version} hands NCCL a tensor that it computed from offloaded gradients and left on the "
+                "CPU. The fault is DeepSpeed's, in 0.5.5.",
+                zh="DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
+            ).format(version=f" {version}" if version else ""),
+            cure=(
+                Text(
+                    en='Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
+                    zh='更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
+                ),
+                Text(
+                    en="Or train without offload_optimizer and offload_param",
+                    zh="或不使用 offload_optimizer 与 offload_param",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="pip show deepspeed prints 0.5.5, and the config offloads under stage 3",
+                    zh="pip show deepspeed 显示 0.5.5，且配置在 stage 3 下启用卸载",
+                ),
+            ),
+        )
+
+
+def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | None:
+    release = log.setup.release("deepspeed")
+    frames = evidence.frames if isinstance(evidence, LoggedError) else ()
+    passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO)
+    elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_OTHER)
+    zero3 = under_zero3(log)
+    if zero3 is False or (frames and not passes):
+        return None
+    if release is not None:
+        if release[:3] in ((0, 5, 5), (0, 5)) and not elsewhere:
+            return Certainty.CERTAIN
+        return Certainty.LIKELY if release[:3] == (0, 5, 6) and not elsewhere else Certainty.POSSIBLE
+    if elsewhere:
+        return Certainty.POSSIBLE
+    offloads = log.setup.offloads("optimizer") or log.setup.offloads("param") or log.find(_OFFLOAD) is not None
+    return Certainty.LIKELY if passes or (zero3 and offloads) else Certainty.POSSIBLE
+
+
+_OFFLOAD = Pattern(r"(?i)offload")
