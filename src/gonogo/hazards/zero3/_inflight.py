@@ -1,0 +1,56 @@
+"""What a log says of parameters that were still in flight when ZeRO-3 expected none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty
+from gonogo.hazards.zero3._partitioned import told_by
+
+INFLIGHT_WORDS = ("inflight params", "Invalidate trace cache", "param_coordinator", "INFLIGHT")
+
+_INFLIGHT = Pattern(r"still have inflight params")
+_STUCK = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
+_TRACE = Pattern(r"Invalidate trace cache @ step")
+_EVALUATING = Pattern(r"get_param_coordinator\(training=False\)")
+_TRAINING = Pattern(r"get_param_coordinator\(training=True\)")
+_AFTER_EVALUATION = Pattern(
+    r"(?i)evaluation_loop|\bevaluat(?:e|ion)\b|predict(?:ion)?_step|\.generate\(|generate_experience|_generate_sequence"
+    r"|\bstep ?3\b|\bRLHF\b|\bPPO\b|train-eval|评估|验证|生成"
+)
+_CONDITIONAL = Pattern(
+    r"(?i)conditional|some batches|if[ -]else|vision|image|multi-?modal|router|expert|selected based|dynamic|条件|图像"
+    r"|多模态"
+)
+
+
+class Cause(Enum):
+    """Why parameters are in flight; each is a hazard's."""
+
+    DYNAMIC = "modules run in another order than the recorded one"
+    COORDINATORS = "a pass in evaluation mode left its prefetches to the other coordinator"
+
+
+def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certainty]] | None:
+    """The error of parameters in flight and how sure each cause of it is, or None."""
+    evidence = told_by(log, _INFLIGHT, "RuntimeError")
+    if evidence is None:
+        stuck = next(log.errors_of("AssertionError", says=_STUCK), None)
+        if stuck is None or not log.find(_AFTER_EVALUATION):
+            return None
+        return stuck, {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
+    release = log.setup.release("deepspeed")
+    dynamic = {Cause.DYNAMIC: Certainty.LIKELY, Cause.COORDINATORS: Certainty.POSSIBLE}
+    coordinators = {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
+    if release is not None and release >= (0, 17):
+        return evidence, {Cause.DYNAMIC: Certainty.LIKELY}
+    if log.find(_EVALUATING) and not log.find(_TRACE):
+        return evidence, coordinators
+    if log.find(_TRACE) or log.find(_TRAINING):
+        return evidence, dynamic
+    if log.find(_CONDITIONAL) or not log.find(_AFTER_EVALUATION):
+        return evidence, dynamic
+    return evidence, coordinators

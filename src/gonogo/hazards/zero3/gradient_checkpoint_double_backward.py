@@ -1,0 +1,118 @@
+"""zero3-gradient-checkpoint-double-backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_ASSERTED = Pattern(
+    r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
+    r"|assert .{0,60}params_in_ipg_bucket"
+    r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
+)
+_NAMED = Pattern(r"params_in_ipg_bucket")
+_REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
+
+
+class GradientCheckpointDoubleBackward(Hazard):
+    """Reentrant gradient checkpointing around a model that runs twice in a step, under ZeRO-3.
+
+    ## What happens
+    The backward ends with a bare "AssertionError" in DeepSpeed's `stage3.py`, at `assert len(set(p.ds_id for p in
+    self.params_in_ipg_bucket)) == len(self.params_in_ipg_bucket)`. Typical of reward and pairwise trainers.
+
+    ## Why
+    A pairwise loss runs the model twice (chosen, rejected). Reentrant checkpointing starts a backward of its own for
+    each checkpointed call, so a parameter's gradient arrives twice before its bucket is reduced; the bucket asserts
+    that each parameter is in it once.
+
+    ## Cure
+    `gradient_checkpointing_kwargs={"use_reentrant": False}`; or one forward on the concatenated batch, as TRL's DPO
+    does; or no checkpointing.
+
+    ## When it is safe
+    One forward in a step, or checkpointing that is off or not reentrant.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/4505: a reward model; without checkpointing it runs
+    - https://github.com/huggingface/trl/issues/835: RewardTrainer, with all multi-GPU modes compared
+    """
+
+    page_zh = """ZeRO-3 下，可重入的梯度检查点包住一步中运行两次的模型。
+
+    ## 现象
+    反向以 DeepSpeed `stage3.py` 中没有消息的 “AssertionError” 结束，位置是 `assert len(set(p.ds_id for p in
+    self.params_in_ipg_bucket)) == len(self.params_in_ipg_bucket)`。常见于奖励模型与成对比较的训练器。
+
+    ## 原因
+    成对损失会运行模型两次（chosen、rejected）。可重入的检查点为每次调用单独做反向，于是同一参数的梯度在其 bucket 归约之
+    前到达两次，而 bucket 断言每个参数只出现一次。
+
+    ## 解决办法
+    设 `gradient_checkpointing_kwargs={"use_reentrant": False}`；或像 TRL 的 DPO 那样把批次拼接后只做一次前向；或关闭检
+    查点。
+
+    ## 何时安全
+    一步只有一次前向，或检查点关闭、或不可重入。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/4505：奖励模型，关闭检查点即可运行
+    - https://github.com/huggingface/trl/issues/835：RewardTrainer，比较了各种多卡模式
+    """
+
+    name = "zero3-gradient-checkpoint-double-backward"
+    title = Text(
+        en="ZeRO-3 gets a parameter's gradient twice: reentrant checkpointing and two forwards in a step",
+        zh="ZeRO-3 两次收到同一参数的梯度：可重入检查点加一步两次前向",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/4505",
+        "https://github.com/huggingface/trl/issues/835",
+    )
+    log_words = ("params_in_ipg_bucket", "reduce_and_partition_ipg_grads")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The bare assertion of stage3.py's gradient bucket."""
+        evidence: LoggedError | Found | None = None
+        certainty = Certainty.CERTAIN
+        for error in log.errors_of("AssertionError"):
+            last = error.innermost
+            if last and "stage3.py" in last.path and (_NAMED.search(last.code) or _ASSERTED.search(last.code)):
+                evidence = error
+            elif last and "stage3.py" in last.path and not error.message and error.passes(*_REDUCING):
+                evidence, certainty = error, Certainty.LIKELY
+        if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
+            certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
+        if evidence is None:
+            return
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
+                "checkpointing while the model runs twice in a step (chosen and rejected, or two losses).",
+                zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个"
+                "损失），又使用了可重入的梯度检查点。",
+            ),
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+                ),
+                Text(
+                    "Or run the model once, on the concatenated batch",
+                    "或把批次拼接后只运行一次模型",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient "
+                    "checkpointing",
+                    "最后一个调用帧是对 params_in_ipg_bucket 的断言，且关闭梯度检查点后可以运行",
+                ),
+            ),
+        )

@@ -1,0 +1,129 @@
+"""zero3-gradient-checkpoint-recompute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+
+_DIFFERS = Pattern(
+    r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
+)
+_NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
+_EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
+_FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
+_LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
+_FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
+
+
+class GradientCheckpointRecompute(Hazard):
+    """Non-reentrant gradient checkpointing of a frozen, partitioned model (LoRA) under ZeRO-3.
+
+    ## What happens
+    The first backward raises "CheckpointError: Recomputed values for the following tensors have different metadata than
+    during the forward pass": saved metadata show a whole shape, recomputed metadata `torch.Size([0])`.
+
+    ## Why
+    Non-reentrant checkpointing compares what the recomputation saves with what the forward saved. Under ZeRO-3 frozen
+    parameters (all but the adapters, with PEFT) are partitioned again while the block is recomputed: the parameter that
+    was saved whole is found empty.
+
+    ## Cure
+    `gradient_checkpointing_kwargs={"use_reentrant": True}`, together with `model.enable_input_require_grads()` for
+    PEFT. Newer DeepSpeed keeps such parameters (PR #8148). Or ZeRO-2, or no checkpointing.
+
+    ## When it is safe
+    Full fine-tuning; ZeRO-2; reentrant checkpointing.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/47254: PEFT, ZeRO-3 and checkpointing; the cause
+    - https://github.com/huggingface/trl/issues/2514: SFTTrainer with LoRA
+    - https://github.com/deepspeedai/DeepSpeed/pull/8148: the cure in DeepSpeed
+    - https://github.com/OpenRLHF/OpenRLHF/issues/569: DPO with LoRA
+    """
+
+    page_zh = """ZeRO-3 下，对冻结且已分区的模型（LoRA）使用不可重入的梯度检查点。
+
+    ## 现象
+    第一次反向抛出 “CheckpointError: Recomputed values for the following tensors have different metadata than during the
+    forward pass”：saved metadata 是完整形状，recomputed metadata 是 `torch.Size([0])`。
+
+    ## 原因
+    不可重入的检查点会比较重算时与前向时保存的张量。ZeRO-3 下冻结参数（PEFT 时是 adapter 之外的全部）在重算该块时又被分
+    区：前向时保存的完整参数此时是空的。
+
+    ## 解决办法
+    设 `gradient_checkpointing_kwargs={"use_reentrant": True}`，PEFT 还需 `model.enable_input_require_grads()`。新版
+    DeepSpeed 会保留这些参数（PR #8148）。或使用 ZeRO-2，或关闭检查点。
+
+    ## 何时安全
+    全参微调；ZeRO-2；可重入的检查点。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/47254：PEFT、ZeRO-3 与检查点，以及原因
+    - https://github.com/huggingface/trl/issues/2514：使用 LoRA 的 SFTTrainer
+    - https://github.com/deepspeedai/DeepSpeed/pull/8148：DeepSpeed 中的修复
+    - https://github.com/OpenRLHF/OpenRLHF/issues/569：使用 LoRA 的 DPO
+    """
+
+    name = "zero3-gradient-checkpoint-recompute"
+    title = Text(
+        en="Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
+        zh="梯度检查点重算时，权重已被 ZeRO-3 重新分区",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/47254",
+        "https://github.com/huggingface/trl/issues/2514",
+        "https://github.com/deepspeedai/DeepSpeed/pull/8148",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/569",
+    )
+    log_words = (*ZERO3_WORDS, "have different metadata", "recomputed metadata", "CheckpointError", "vs recomputed")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
+        empty = log.find(_EMPTY)
+        evidence = evidence or empty
+        on = zero3(log)
+        if evidence is None:
+            if on and (evidence := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+                yield self._found(evidence, Certainty.POSSIBLE)
+            return
+        if empty:
+            certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
+        elif log.find(_FULL) or on is False or log.passes(*_FSDP):
+            return
+        else:
+            certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
+        yield self._found(evidence, certainty)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed "
+                "the block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
+                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新分区，它们是空"
+                "的。",
+            ),
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() '
+                    "for PEFT",
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，PEFT 还需 '
+                    "model.enable_input_require_grads()",
+                ),
+                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The message's recomputed metadata show torch.Size([0])",
+                    "消息中的 recomputed metadata 显示 torch.Size([0])",
+                ),
+            ),
+        )

@@ -1,0 +1,104 @@
+"""zero3-inflight-params-dynamic-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
+
+
+class InflightParamsDynamicGraph(Hazard):
+    """ZeRO-3 prefetched parameters of modules that this step does not run.
+
+    ## What happens
+    A step ends with "RuntimeError: still have inflight params [{'id': 1078, 'status': 'INFLIGHT', ...". Lines
+    "Invalidate trace cache @ step 414: expected module 2612, but got module 2248" often stand before it.
+
+    ## Why
+    ZeRO-3 records in the first step which modules run in which order, and from then on fetches the next ones ahead. A
+    module that runs only for some batches (a vision branch, a router's choice, an `if` on the data) breaks the record:
+    what was fetched for it is never waited for, and the end of the step finds it in flight.
+
+    ## Cure
+    Run the same modules in every step: feed a dummy input through the branch and add its output times zero. Or switch
+    the prefetch off: `"stage3_prefetch_bucket_size": 0`. For experts, `deepspeed.utils.set_z3_leaf_modules(model,
+    [MoEBlock])`. Or use ZeRO-2.
+
+    ## When it is safe
+    Every step runs the same modules in the same order; ZeRO-2 and lower.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5828: a module chosen by the data
+    - https://github.com/tsb0601/MMVP/issues/26: a second vision tower; ZeRO-2 helped
+    - https://github.com/deepspeedai/DeepSpeed/issues/3156: the long thread
+    """
+
+    page_zh = """ZeRO-3 预取了本步不会执行的模块的参数。
+
+    ## 现象
+    某一步以 “RuntimeError: still have inflight params [{'id': 1078, 'status': 'INFLIGHT', ...” 结束。之前常有
+    “Invalidate trace cache @ step 414: expected module 2612, but got module 2248”。
+
+    ## 原因
+    ZeRO-3 在第一步记录模块执行的顺序，此后提前获取后面的参数。只在部分批次执行的模块（视觉分支、路由选择、按数据的
+    `if`）会破坏该记录：为它获取的参数没有人等待，到步末仍在传输中。
+
+    ## 解决办法
+    每步执行相同的模块：用假输入通过该分支，并加上其输出乘以零。或关闭预取：`"stage3_prefetch_bucket_size": 0`。专家模型
+    用 `deepspeed.utils.set_z3_leaf_modules(model, [MoEBlock])`。或使用 ZeRO-2。
+
+    ## 何时安全
+    每一步以相同顺序执行相同模块；ZeRO-2 及以下。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5828：按数据选择模块
+    - https://github.com/tsb0601/MMVP/issues/26：第二个视觉塔，改用 ZeRO-2 解决
+    - https://github.com/deepspeedai/DeepSpeed/issues/3156：长讨论
+    """
+
+    name = "zero3-inflight-params-dynamic-graph"
+    title = Text(
+        en="ZeRO-3 prefetched parameters of modules that did not run in this step",
+        zh="ZeRO-3 预取了本步没有执行的模块的参数",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5828",
+        "https://github.com/tsb0601/MMVP/issues/26",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3156",
+    )
+    log_words = INFLIGHT_WORDS
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Parameters in flight, where no pass in evaluation mode explains them."""
+        told = inflight(log)
+        if told is None or Cause.DYNAMIC not in told[1]:
+            return
+        evidence, causes = told
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
+                "some batches, or in another order.",
+                zh="实际执行的模块与 ZeRO-3 记录并预取的不同：有的模块只在部分批次执行，或顺序不同。",
+            ),
+            cure=(
+                Text(
+                    "Run the same modules in every step (a dummy input through the branch, its output times 0)",
+                    "每步执行相同的模块（用假输入通过该分支，其输出乘以 0）",
+                ),
+                Text(
+                    'Or "stage3_prefetch_bucket_size": 0; set_z3_leaf_modules for experts; or ZeRO-2',
+                    '或 "stage3_prefetch_bucket_size": 0；专家模块用 set_z3_leaf_modules；或使用 ZeRO-2',
+                ),
+            ),
+            certainty=causes[Cause.DYNAMIC],
+            confirm=(
+                Text(
+                    '"Invalidate trace cache" stands before the error, or the forward branches on the data',
+                    "报错之前有 “Invalidate trace cache”，或前向按数据分支",
+                ),
+            ),
+        )

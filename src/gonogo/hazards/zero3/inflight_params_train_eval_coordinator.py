@@ -1,0 +1,111 @@
+"""zero3-inflight-params-train-eval-coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
+
+
+class InflightParamsTrainEvalCoordinator(Hazard):
+    """DeepSpeed's two parameter coordinators, for training and evaluation, lose each other's prefetches.
+
+    ## What happens
+    After an evaluation or a generation, "RuntimeError: still have inflight params" is raised at
+    `self.get_param_coordinator(training=False).reset_step()` in `parameter_offload.py`.
+
+    ## Why
+    Older DeepSpeed keeps one coordinator for training and one for evaluation over the same parameters, and chooses by
+    `module.training` in one place and by whether gradients are on in another. A forward under `no_grad` in training
+    mode, or a switch between the modes, leaves fetches to a coordinator that never waits for them.
+
+    ## Cure
+    Upgrade DeepSpeed: PR #3462 and #3884 separated the fetches, PR #6662 (end of 2024) has one coordinator for both.
+    Until then call `model.eval()` before and `model.train()` after every pass without gradients, or set
+    `"stage3_prefetch_bucket_size": 0`.
+
+    ## When it is safe
+    Training without evaluation or generation in between; a DeepSpeed with PR #6662.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/pull/3884: separate registries for train and eval
+    - https://github.com/deepspeedai/DeepSpeed/pull/6662: one coordinator for both
+    - https://github.com/deepspeedai/DeepSpeed/issues/4922: train mode and no_grad
+    - https://github.com/deepspeedai/DeepSpeed/issues/5648: met in evaluation
+    """
+
+    page_zh = """DeepSpeed 为训练与评估各设一个参数协调器，互相丢失对方的预取。
+
+    ## 现象
+    评估或生成之后，在 `parameter_offload.py` 的 `self.get_param_coordinator(training=False).reset_step()` 处抛出
+    “RuntimeError: still have inflight params”。
+
+    ## 原因
+    旧版 DeepSpeed 对同一批参数有训练与评估两个协调器，一处按 `module.training` 选择，另一处按是否计算梯度选择。训练模式
+    下的 `no_grad` 前向，或两种模式之间的切换，会把获取留给从不等待它们的协调器。
+
+    ## 解决办法
+    升级 DeepSpeed：PR #3462 与 #3884 分开了各自的获取，PR #6662（2024 年底）改为共用一个协调器。在此之前，请在每次无梯
+    度的前向之前调用 `model.eval()`，之后调用 `model.train()`，或设 `"stage3_prefetch_bucket_size": 0`。
+
+    ## 何时安全
+    中途没有评估或生成的训练；包含 PR #6662 的 DeepSpeed。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/pull/3884：训练与评估各用一个登记表
+    - https://github.com/deepspeedai/DeepSpeed/pull/6662：共用一个协调器
+    - https://github.com/deepspeedai/DeepSpeed/issues/4922：训练模式加 no_grad
+    - https://github.com/deepspeedai/DeepSpeed/issues/5648：在评估阶段遇到
+    """
+
+    name = "zero3-inflight-params-train-eval-coordinator"
+    title = Text(
+        en="DeepSpeed's coordinators for training and evaluation lose each other's prefetched parameters",
+        zh="DeepSpeed 的训练与评估协调器丢失了对方预取的参数",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/pull/3884",
+        "https://github.com/deepspeedai/DeepSpeed/pull/6662",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4922",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5648",
+    )
+    log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""
+        told = inflight(log)
+        if told is None or Cause.COORDINATORS not in told[1]:
+            return
+        evidence, causes = told
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A pass without gradients (evaluation, generation) and the training share parameters but not "
+                "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight.",
+                zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现"
+                "仍在传输。",
+            ),
+            cure=(
+                Text(
+                    "Upgrade DeepSpeed (PR #6662 uses one coordinator for both)",
+                    "升级 DeepSpeed（PR #6662 改为共用一个协调器）",
+                ),
+                Text(
+                    "Until then model.eval() before and model.train() after each such pass, or "
+                    '"stage3_prefetch_bucket_size": 0',
+                    "在此之前，每次这样的前向之前 model.eval()、之后 model.train()，或设 "
+                    '"stage3_prefetch_bucket_size": 0',
+                ),
+            ),
+            certainty=causes[Cause.COORDINATORS],
+            confirm=(
+                Text(
+                    "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
+                    "generation",
+                    "调用帧是 get_param_coordinator(training=False).reset_step()，且紧接在评估或生成之后",
+                ),
+            ),
+        )

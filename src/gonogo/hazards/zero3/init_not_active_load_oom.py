@@ -1,0 +1,157 @@
+"""zero3-init-not-active-load-oom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+
+_REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_EACH_RANK = Pattern(
+    r"(?i)(?:every|each|all) (?:\w+ )?(?:rank|process|worker|gpu)(?:s|es)?\b.{0,60}"
+    r"\b(?:loads?|loading|holds?|keeps?|has)\b.{0,60}\b(?:full|whole|entire|complete)\b|loaded (?:fully|entirely|completely) (?:in|into) .{0,40}every"
+    r"|(?:full|whole|entire) (?:model|checkpoint) (?:is |gets )?(?:loaded )?(?:in|into|on|per|for) "
+    r"(?:host|cpu|ram|each|every|all)|zero\.Init\(?\)?.{0,60}(?:never|not|n't).{0,20}(?:activ|call|us|enabl)"
+    r"|model created out(?:side)? of .?zero\.Init"
+    r"|(?:每个|各个?)(?:进程|rank|卡).{0,12}(?:都)?(?:加载|载入).{0,10}(?:完整|整个|全部)"
+)
+_LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
+_KILLED = Pattern(
+    r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
+    r"|^killed\b|oom-?kill"
+    r"|killed due to (?:the node running low on )?memory|memory usage threshold|OutOfMemoryError: Task was killed"
+    r"|out of host memory"
+    r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
+)
+_STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
+_ACTIVE = Pattern(r"(?i)activating zero\.init")
+
+
+class InitNotActiveLoadOom(Hazard):
+    """ZeRO-3 is configured, but `zero.Init` is not on while the model loads: each rank loads the whole model.
+
+    ## What happens
+    While "Loading checkpoint shards" or "Loading weights" runs, host memory grows by the model's size times the number
+    of ranks, until the kernel or Ray kills a worker. transformers may say instead: "Model was not initialized with
+    `Zero-3` despite being configured for DeepSpeed Zero-3".
+
+    ## Why
+    `from_pretrained` divides the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments` or
+    `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig` be
+    garbage-collected, loads the whole checkpoint on every rank.
+
+    ## Cure
+    Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
+    `from_pretrained`. With accelerate: `zero3_init_flag: true`. Without transformers: build the model in `with
+    deepspeed.zero.Init():`.
+
+    ## When it is safe
+    The log says "Detected DeepSpeed ZeRO-3: activating zero.init() for this model"; or host memory holds the model once
+    per rank.
+
+    ## Sources
+    - https://github.com/Roblox/FAI-RL/issues/66: the arguments were made after the model; figures per rank
+    - https://github.com/deepspeedai/DeepSpeed/issues/3722: 15B on 8 ranks fills 500 GB; zero.Init is the answer
+    - https://github.com/huggingface/peft/issues/2014: transformers' own words
+    """
+
+    page_zh = """配置了 ZeRO-3，但加载模型时 `zero.Init` 没有启用：每个 rank 都加载整个模型。
+
+    ## 现象
+    “Loading checkpoint shards” 或 “Loading weights” 期间，主机内存按模型大小乘以 rank 数增长，直到内核或 Ray 杀死某个
+    worker。transformers 也可能报 “Model was not initialized with `Zero-3` despite being configured for DeepSpeed
+    Zero-3”。
+
+    ## 原因
+    `from_pretrained` 只有在知道 ZeRO-3 时才边加载边切分：依据是仍然存活的 `TrainingArguments` 或 `HfDeepSpeedConfig` 对
+    象。若脚本在模型之后才创建参数对象，或 `HfDeepSpeedConfig` 已被回收，每个 rank 都会加载整个 checkpoint。
+
+    ## 解决办法
+    在 `from_pretrained` 之前创建 `TrainingArguments`（或 `dschf = HfDeepSpeedConfig(ds_config)` 并保留该对象）。
+    accelerate 请设 `zero3_init_flag: true`。不用 transformers 时，请在 `with deepspeed.zero.Init():` 中构建模型。
+
+    ## 何时安全
+    日志中有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”；或主机内存足以让每个 rank 各放一份模
+    型。
+
+    ## 来源
+    - https://github.com/Roblox/FAI-RL/issues/66：参数对象在模型之后创建；含每个 rank 的数字
+    - https://github.com/deepspeedai/DeepSpeed/issues/3722：8 个 rank 加载 15B 占满 500 GB，答案是 zero.Init
+    - https://github.com/huggingface/peft/issues/2014：transformers 自己的报错
+    """
+
+    name = "zero3-init-not-active-load-oom"
+    title = Text(
+        en="zero.Init is not on while the model loads: every rank loads all of it into host memory",
+        zh="加载模型时 zero.Init 未启用：每个 rank 都把整个模型加载到主机内存",
+    )
+    sources = (
+        "https://github.com/Roblox/FAI-RL/issues/66",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3722",
+        "https://github.com/huggingface/peft/issues/2014",
+    )
+    log_words = (
+        *ZERO3_WORDS, "was not initialized with", "Loading checkpoint shards", "Loading weights", "zero.init",
+        "full model", "full checkpoint", "完整", "内存",
+    )  # fmt: skip
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """transformers' refusal, or a kill while loading under ZeRO-3 where something shows that zero.Init was off."""
+        if evidence := told_by(log, _REFUSED, "ValueError"):
+            yield self._found(evidence, Certainty.LIKELY)
+            return
+        if not zero3(log) or log.find(_ACTIVE):
+            return
+        each = log.find(_EACH_RANK)
+        killed = log.find(_KILLED)
+        if each and (killed or re.search(r"(?i)\b(?:oom|ram|memory)\b|内存", each.text)):
+            yield self._found(killed or each, Certainty.LIKELY)
+        elif killed and log.find(_LOADING) and not log.find(_STEPPED):
+            ordered = _model_before_arguments(log.setup.script)
+            yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
+                "checkpoint into host memory instead of its share.",
+                zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，"
+                "而不是只加载自己的一份。",
+            ),
+            cure=(
+                Text(
+                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
+                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
+                ),
+                Text(
+                    "accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the "
+                    "model",
+                    "accelerate 设 zero3_init_flag: true；不用 transformers 时在 with deepspeed.zero.Init(): 中构建模"
+                    "型",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
+                    "loads the model before it makes its arguments",
+                    "日志中没有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”，且脚本先加载模型后"
+                    "创建参数对象",
+                ),
+            ),
+        )
+
+
+def _model_before_arguments(script: str) -> bool:
+    model = script.find(".from_pretrained(")
+    arguments = re.search(
+        r"TrainingArguments\(|parse_args_into_dataclasses|HfDeepSpeedConfig\(|SFTConfig\(|Seq2SeqTrainingArg", script
+    )
+    models = re.search(r"(?:Model\w*|ForCausalLM|ForConditionalGeneration)\.from_pretrained\(", script)
+    return model >= 0 and models is not None and arguments is not None and models.start() < arguments.start()

@@ -1,0 +1,143 @@
+"""zero3-param-recreated-loses-ds-attrs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import told_by
+
+_LOST = Pattern(
+    r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
+    r"|all_gather_coalesced|partition|all_gather)'"
+)
+_MODULE_LOST = Pattern(
+    r"'(\w{1,60})' object has no attribute '(ds_grads_remaining|ds_id|applied_pre_backward_ref_cnt)'"
+)
+_QUANTIZED_TYPES = ("Params4bit", "Int8Params")
+
+
+class ParamRecreatedLosesDsAttrs(Hazard):
+    """Code replaces a parameter after ZeRO-3 has marked it, so DeepSpeed's marks are gone.
+
+    ## What happens
+    "AttributeError: 'Parameter' object has no attribute 'ds_status'" (or `ds_id`, `ds_grads_remaining`), typically at
+    the first evaluation.
+
+    ## Why
+    ZeRO-3 keeps its state (`ds_id`, `ds_status`, `ds_tensor`, ...) as attributes of each parameter object. `self.weight
+    = nn.Parameter(...)` makes a new object without them: Baichuan2's `NormHead` does so in the first forward in eval
+    mode. A layer that is copied or replaced after `deepspeed.initialize` (PEFT's `modules_to_save`, a resized head)
+    loses the attributes of its module in the same way.
+
+    ## Cure
+    Change the data, not the parameter: `with torch.no_grad(): self.weight.data.copy_(...)`, gathered; or compute the
+    normalised weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize
+    layers before `deepspeed.initialize`. For `'Linear' ... 'ds_grads_remaining'` change DeepSpeed's version (0.16.4
+    runs).
+
+    ## When it is safe
+    Parameters that stay the objects which `zero.Init` or `deepspeed.initialize` saw; ZeRO-2.
+
+    ## Sources
+    - https://github.com/baichuan-inc/Baichuan2/issues/215: NormHead makes a new nn.Parameter
+    - https://github.com/hiyouga/LlamaFactory/issues/1113: the same in LLaMA-Factory
+    - https://github.com/deepspeedai/DeepSpeed/issues/7615: modules_to_save; 0.16.4 runs
+    - https://github.com/huggingface/transformers/issues/41959: a rebuilt output layer
+    """
+
+    page_zh = """代码在 ZeRO-3 标记参数之后替换了参数，DeepSpeed 的标记随之丢失。
+
+    ## 现象
+    “AttributeError: 'Parameter' object has no attribute 'ds_status'”（或 `ds_id`、`ds_grads_remaining`），多在首次评估
+    时出现。
+
+    ## 原因
+    ZeRO-3 把状态（`ds_id`、`ds_status`、`ds_tensor` 等）作为每个参数对象的属性保存。`self.weight = nn.Parameter(...)`
+    会产生没有这些属性的新对象：Baichuan2 的 `NormHead` 在 eval 模式的首次前向中就这样做。在 `deepspeed.initialize` 之后
+    复制或替换层（PEFT 的 `modules_to_save`、调整过的输出层），其模块的属性也同样丢失。
+
+    ## 解决办法
+    修改数据而不是参数：聚合后 `with torch.no_grad(): self.weight.data.copy_(...)`；或每次计算归一化权重而不保存。
+    Baichuan2 请使用较新的模型文件，或跳过评估。请在 `deepspeed.initialize` 之前替换或调整层。遇到 `'Linear' ...
+    'ds_grads_remaining'` 请更换 DeepSpeed 版本（0.16.4 可运行）。
+
+    ## 何时安全
+    参数始终是 `zero.Init` 或 `deepspeed.initialize` 所见的对象；ZeRO-2。
+
+    ## 来源
+    - https://github.com/baichuan-inc/Baichuan2/issues/215：NormHead 新建 nn.Parameter
+    - https://github.com/hiyouga/LlamaFactory/issues/1113：LLaMA-Factory 中的同一问题
+    - https://github.com/deepspeedai/DeepSpeed/issues/7615：modules_to_save，0.16.4 可运行
+    - https://github.com/huggingface/transformers/issues/41959：重建的输出层
+    """
+
+    name = "zero3-param-recreated-loses-ds-attrs"
+    title = Text(
+        en="A parameter was made anew and lost what ZeRO-3 keeps on it",
+        zh="参数被重新创建，丢失了 ZeRO-3 保存在其上的属性",
+    )
+    sources = (
+        "https://github.com/baichuan-inc/Baichuan2/issues/215",
+        "https://github.com/hiyouga/LlamaFactory/issues/1113",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7615",
+        "https://github.com/huggingface/transformers/issues/41959",
+    )
+    log_words = (
+        "has no attribute 'ds_",
+        "applied_pre_backward_ref_cnt",
+        "has no attribute 'all_gather",
+        "has no attribute 'partition'",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A parameter (or a module) without the attributes that DeepSpeed gave it."""
+        on_module = False
+        evidence = told_by(log, _LOST, "AttributeError")
+        if evidence is None:
+            evidence, on_module = told_by(log, _MODULE_LOST, "AttributeError"), True
+        if evidence is None:
+            return
+        text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
+        found = (_MODULE_LOST if on_module else _LOST).search(text)
+        holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
+        if attribute == "ds_numel":
+            certainty = Certainty.POSSIBLE  # as much a parameter that zero.Init never saw
+        elif holder in _QUANTIZED_TYPES:
+            certainty = Certainty.POSSIBLE
+        else:
+            certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
+                "made, copied or replaced after ZeRO-3 took the model over.",
+                zh="某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 "
+                "ZeRO-3 接管模型之后新建、复制或替换的。",
+            ).format(holder=holder, attribute=attribute),
+            cure=(
+                Text(
+                    "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "
+                    "nn.Parameter; Baichuan2: newer modelling file, or no evaluation",
+                    "原地赋值（在 GatheredParameters 中 weight.data.copy_(...)），不要新建 nn.Parameter；Baichuan2：使"
+                    "用较新的模型文件，或不做评估",
+                ),
+                Text(
+                    "Replace, copy or resize layers before deepspeed.initialize; with PEFT's modules_to_save try "
+                    "DeepSpeed 0.16.4",
+                    "在 deepspeed.initialize 之前替换、复制或调整层；使用 PEFT 的 modules_to_save 时可尝试 DeepSpeed "
+                    "0.16.4",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after "
+                    "initialization",
+                    "模型代码在 forward 中赋值 nn.Parameter(...)，或初始化之后替换了层",
+                ),
+            ),
+        )

@@ -1,0 +1,157 @@
+"""zero3-quantized-model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+
+_REFUSED = Pattern(
+    r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
+    r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
+    r"|PTQ-quantized models"
+)
+_NOT_ONE = Pattern(r"expected there to be only one unique element in <generator object")
+_INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
+_NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_COLLECTIVE = Pattern(
+    r"output tensor must have the same type as input tensor|output tensor size must be equal to world_size times input"
+    r"|(?:Unconvertible NCCL type|data type is not supported for NCCL process group:?) ?\S*(?:Float8|Byte|Char|float8)"
+)
+_QUANTIZED = Pattern(
+    r"(?i)bitsandbytes|\bbnb_?|load_in_[48]bit|quantization_bit|[48]-?bit\b|\bq_?lora\b|gptq|\bawq\b|\bint[48]\b"
+    r"|\bfp8\b|quanto|量化"
+)
+_FRAMES = ("bitsandbytes/", "auto_gptq/", "gptqmodel/", "awq/", "quantizers/", "peft/tuners/lora/bnb.py", "bnb.py")
+_ZERO_FRAMES = (
+    "partition_parameters.py",
+    "partitioned_param_coordinator.py",
+    "all_gather_coalesced",
+    "parameter_offload.py",
+)
+
+
+class QuantizedModel(Hazard):
+    """ZeRO-3 with a model whose weights are quantised (bitsandbytes, GPTQ, AWQ, fp8).
+
+    ## What happens
+    LLaMA-Factory refuses: "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models". Elsewhere the first
+    gather raises "expected there to be only one unique element in <generator object ... all_gather_coalesced", or
+    loading raises "Only Tensors of floating point and complex dtype can require gradients".
+
+    ## Why
+    ZeRO-3 divides every parameter and gathers several of them in one collective, for which they must have one dtype.
+    Quantised layers hold packed integers, in shapes of their own, beside scales and unquantised layers in floating
+    point.
+
+    ## Cure
+    QLoRA with ZeRO-2 or DDP (each GPU holds the quantised model), or FSDP with `bnb_4bit_quant_storage` set to the
+    compute dtype. For ZeRO-3, load an unquantised checkpoint (dequantise DeepSeek's fp8 weights to bf16).
+
+    ## When it is safe
+    ZeRO-2 and lower. transformers since 4.44 leaves quantised models out of `zero.Init`, so they are not divided.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
+    - https://github.com/bigcode-project/starcoder/issues/96: one unique element, with 8-bit weights
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/207: QLoRA under ZeRO-3
+    - https://github.com/deepspeedai/DeepSpeed/issues/4295: parameters of several dtypes in a gather
+    """
+
+    page_zh = """ZeRO-3 与量化模型（bitsandbytes、GPTQ、AWQ、fp8）同用。
+
+    ## 现象
+    LLaMA-Factory 直接拒绝：“DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models”。其他框架在首次聚合时抛
+    出 “expected there to be only one unique element in <generator object ... all_gather_coalesced”，或在加载时抛出
+    “Only Tensors of floating point and complex dtype can require gradients”。
+
+    ## 原因
+    ZeRO-3 切分每个参数，并在一次集合通信中聚合多个参数，要求它们 dtype 相同。量化层保存的是形状特殊的打包整数，旁边还有
+    浮点的缩放系数与未量化的层。
+
+    ## 解决办法
+    QLoRA 请用 ZeRO-2 或 DDP（每卡保存整个量化模型），或用 FSDP 并把 `bnb_4bit_quant_storage` 设为计算 dtype。若要
+    ZeRO-3，请加载未量化的 checkpoint（DeepSeek 的 fp8 权重需先反量化为 bf16）。
+
+    ## 何时安全
+    ZeRO-2 及以下。transformers 自 4.44 起不在 `zero.Init` 中构建量化模型，因此不会切分它们。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/6898：ZeRO-3 下 DeepSeek-R1 的 fp8 权重
+    - https://github.com/bigcode-project/starcoder/issues/96：8 位权重时的 one unique element
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/207：ZeRO-3 下的 QLoRA
+    - https://github.com/deepspeedai/DeepSpeed/issues/4295：一次聚合中有多种 dtype 的参数
+    """
+
+    name = "zero3-quantized-model"
+    title = Text(
+        en="ZeRO-3 is to divide a quantised model, which it can't",
+        zh="ZeRO-3 无法切分量化模型",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/6898",
+        "https://github.com/bigcode-project/starcoder/issues/96",
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/207",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4295",
+    )
+    log_words = (
+        *ZERO3_WORDS, "incompatible with", "only one unique element", "floating point and complex dtype",
+        "was not initialized with", "must have the same type as input", "must be equal to world_size times",
+        "Unconvertible NCCL", "load_in_4bit", "load_in_8bit",
+    )  # fmt: skip
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A framework's refusal, or a collective and a load that only quantised weights break."""
+        on = zero3(log)
+        quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
+        if evidence := told_by(log, _REFUSED):
+            yield self._found(evidence, Certainty.CERTAIN)
+            return
+        if evidence := told_by(log, _NOT_ONE, "RuntimeError"):
+            yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            return
+        if on is False:
+            return
+        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
+            evidence = told_by(log, says, "RuntimeError", "ValueError", "TypeError")
+            if evidence is None:
+                continue
+            in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
+            if quantized and (on or in_zero or alone):
+                yield self._found(evidence, Certainty.LIKELY)
+            elif alone or in_zero or (on and says is _INTEGERS):
+                yield self._found(evidence, Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The model's weights are quantised (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
+                "dtypes, which ZeRO-3 can neither divide nor gather together.",
+                zh="模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法"
+                "一起聚合。",
+            ),
+            cure=(
+                Text(
+                    "Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype",
+                    "QLoRA 请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
+                ),
+                Text(
+                    "Or train an unquantised (dequantised) checkpoint under ZeRO-3",
+                    "或在 ZeRO-3 下训练未量化（已反量化）的 checkpoint",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
+                    "quantization_config",
+                    "设置了 load_in_4bit / load_in_8bit / quantization_bit，或 checkpoint 的 config.json 含 "
+                    "quantization_config",
+                ),
+            ),
+        )
