@@ -62,9 +62,9 @@ def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
     for line in lines:
         text = line.text
         for banner in _BANNERS if _NUMBERED.search(text) else ():
-            for found in banner.finditer(text):
-                name = found.group(1).lower()
-                versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), found.group(2))
+            for told in banner.finditer(text):
+                name = told.group(1).lower()
+                versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), told.group(2))
         if len(launches) < 20 and ((found := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text)):
             launches.append(found.group(1) if found else text)
         elif len(launches) < 20 and (found := _STAGE.search(text)):

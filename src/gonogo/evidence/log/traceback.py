@@ -57,7 +57,7 @@ _NO_EXCEPTION = re.compile(r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Ep
 _LIKE_AN_EXCEPTION = re.compile(r"\.\w+$|^[A-Z]\w*$")
 _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
 _BARE = re.compile(
-    r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}"
+    r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{0,80}"
     rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}Error|StopIteration)(?::(?: ?(.*))?)?$"
 )
 _INLINE = re.compile(r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$")

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import setting, size
 from gonogo.hazards.memory import _gpu_shortage as gpu
+from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
+
+_CURES_IN_LOG = (
+    Text(
+        "Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
+        "若未开启梯度检查点，请开启（gradient_checkpointing=True）",
+    ),
+    Text(
+        "Lower per_device_train_batch_size, to 1 if need be, and raise gradient_accumulation_steps in proportion",
+        "减小 per_device_train_batch_size（必要时为 1），并按比例增大 gradient_accumulation_steps",
+    ),
+    Text(
+        "Shorten the longest samples (max_length, cutoff_len); they, not the average ones, set the peak",
+        "截短最长的样本（max_length、cutoff_len）：峰值由最长而不是平均的样本决定",
+    ),
+    Text(
+        "Where the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
+        'attn_implementation="sdpa" or "flash_attention_2"',
+        "若在损失或注意力处耗尽：use_liger_kernel=True（不保留全部 logits）；"
+        'attn_implementation="sdpa" 或 "flash_attention_2"',
+    ),
+)
 
 
 class GpuOomActivations(Hazard):
@@ -61,6 +85,8 @@ class GpuOomActivations(Hazard):
     """
 
     name = "gpu-oom-activations"
+    log_words = log_words
+    yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
     title = Text(en="Activations overfill the GPU", zh="激活超出显存")
     sources = (
@@ -81,6 +107,34 @@ class GpuOomActivations(Hazard):
                 ranks=short.ranks,
                 module=short.shortage.module,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An out-of-memory error in a forward, a loss or a backward, or after steps that went well."""
+        short = shortage_in(log)
+        certainty = certainty_for(short, ACTIVATIONS)
+        if short is None or certainty is None:
+            return
+        finding = self.log_finding(
+            short.evidence,
+            Text(
+                "{sizes}{where}. What grows with micro-batch and sequence length took the rest of it.",
+                "{sizes}{where}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
+            ).format(sizes=short.sizes, where=short.where)
+            if certainty is not Certainty.POSSIBLE
+            else Text(
+                "{sizes}; activations may have filled it: the log doesn't show what did.",
+                "{sizes}；可能是激活占满了显存：日志未显示具体由什么占用。",
+            ).format(sizes=short.sizes),
+            certainty=certainty,
+            cure=(*short.shared_or_cut_up, *_CURES_IN_LOG),
+            confirm=(
+                Text(
+                    "With micro-batch 1 and short samples the same step passes",
+                    "micro-batch 为 1 且样本较短时，同一步可以通过",
+                ),
+            ),
+        )
+        yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
 
 
 def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.memory import _gpu_shortage as gpu
+from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
 
 
 class GpuOomModelStates(Hazard):
@@ -60,6 +63,8 @@ class GpuOomModelStates(Hazard):
     """
 
     name = "gpu-oom-model-states"
+    log_words = log_words
+    yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
     title = Text(en="Model states overfill the GPU", zh="模型状态超出显存")
     sources = (
@@ -81,3 +86,57 @@ class GpuOomModelStates(Hazard):
                 ranks=short.ranks,
                 module=short.shortage.module,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An out-of-memory error while loading, in an engine's set-up or in an optimizer's step."""
+        short = shortage_in(log)
+        certainty = certainty_for(short, STATES)
+        if short is None or certainty is None:
+            return
+        finding = self.log_finding(
+            short.evidence,
+            Text(
+                "{sizes}{where}. At this point weights, gradients and optimizer states fill it, not activations.",
+                "{sizes}{where}。此时占满显存的是权重、梯度与优化器状态，而不是激活。",
+            ).format(sizes=short.sizes, where=short.where)
+            if certainty is not Certainty.POSSIBLE
+            else Text(
+                "{sizes}; the model states alone may fill it: 16 bytes a trainable parameter under Adam.",
+                "{sizes}；也可能仅模型状态就已占满：Adam 下每个可训练参数 16 字节。",
+            ).format(sizes=short.sizes),
+            certainty=certainty,
+            cure=(*short.shared_or_cut_up, *_cures(log)),
+            confirm=(
+                Text(
+                    "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU",
+                    "micro-batch 为 1 且样本较短时同样失败；gonogo rehearse 会给出显存构成",
+                ),
+            ),
+        )
+        yield finding if short.kind == STATES else replace(finding, spans=())  # the place tells of the other
+
+
+def _cures(log: FailureLog) -> Iterator[Text]:
+    stage = log.setup.zero_stage
+    if stage != 3:
+        yield Text(
+            "Divide the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
+            "TrainingArguments before from_pretrained",
+            "把状态切分到各 GPU：ZeRO-3（zero_optimization.stage: 3）或 FSDP；使用 ZeRO-3 时先创建 TrainingArguments "
+            "再 from_pretrained",
+        )
+    if not log.setup.offloads("optimizer"):
+        yield Text(
+            "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu); it takes host memory",
+            "卸载优化器（zero_optimization.offload_optimizer.device: cpu），会占用主机内存",
+        )
+    if stage == 3 and not log.setup.offloads("param"):
+        yield Text(
+            "Offload the parameters too (zero_optimization.offload_param.device: cpu)",
+            "同时卸载参数（zero_optimization.offload_param.device: cpu）",
+        )
+    yield Text(
+        "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)",
+        "用 LoRA/QLoRA 代替全参训练，或使用状态更小的优化器（adamw_8bit）",
+    )
+    yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")

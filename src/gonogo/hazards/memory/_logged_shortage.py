@@ -1,0 +1,356 @@
+"""An accelerator that ran out of memory, as a log tells it: how much, where, and what was most likely in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.traceback import LogFrame
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Text
+from gonogo.hazards._log_context import outside_training
+
+log_words = ("memory is not enough", "EL0004", "ALLOC_FAILED", "OOM", "显存")
+"""Literals of the lines that tell of a shortage, beside those that any error has."""
+
+STATES, ACTIVATIONS, EVALUATION = "states", "activations", "evaluation"
+
+_SAYS = Pattern(
+    r"(?:CUDA|HIP|NPU|XPU|MUSA|MLU) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cuda runtime error \(2\)"
+    r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\bEL0004\b|NPU memory is not enough"
+)
+_ALLOC_FAILED = re.compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
+_HOST = re.compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
+_REPORTED = Pattern(r"(?i)\bOOM\b|\bout of (?:gpu |cuda |video )?memory\b|爆显存|爆了显存|显存(?:不足|不够|溢出|爆|超)")
+_HOST_WORDS = re.compile(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
+
+_SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?(?:B|bytes)"
+_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
+_CAPACITY = re.compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
+_ALLOCATED = re.compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
+_UNUSED = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_RESERVED = re.compile(rf"{_SIZE} reserved in total")
+_OTHER_PROCESS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_GIB = 1 << 30
+
+# Functions of frames; the innermost frame that has one tells what was allocated.
+# fmt: off
+_IN_EVALUATION = frozenset((
+    "evaluation_loop", "prediction_loop", "prediction_step", "nested_concat", "torch_pad_and_concatenate",
+    "pad_across_processes", "nested_numpify", "gather_for_metrics", "_nested_gather", "_pad_across_processes",
+    "evaluation_step", "eval_step", "validation_step", "run_evaluation", "_run_evaluation", "run_validation",
+    "eval_loop", "validate", "eval_epoch", "evaluate_model",
+))
+_KEPT_OUTPUTS = frozenset((
+    "nested_concat", "torch_pad_and_concatenate", "pad_across_processes", "_pad_across_processes",
+    "_nested_gather", "nested_numpify", "gather_for_metrics",
+))
+_PLACING = frozenset((
+    "from_pretrained", "_load_pretrained_model", "_load_state_dict_into_meta_model",
+    "_load_state_dict_into_model", "load_state_dict", "set_module_tensor_to_device", "_move_model_to_device",
+    "_configure_distributed_model", "_convert_to_deepspeed_param", "_post_init_method", "_zero_init_param",
+    "_partition_param", "load_peft_weights", "dispatch_model", "load_checkpoint_in_model", "convert",
+    "materialize_meta_module", "_materialize_copy", "create_and_replace_parameter", "load_model",
+    "load_pretrained",
+))
+_SETTING_UP = frozenset((
+    "initialize", "initialize_optimizer_states", "_setup_for_real_optimizer", "_create_fp32_partitions",
+    "_create_fp16_partitions", "_create_fp16_partitions_with_defragmentation", "_configure_zero_optimizer",
+    "_configure_optimizer", "_configure_bf16_optimizer", "_configure_fp16_optimizer", "_prepare_deepspeed",
+    "prepare_model", "_ddp_init_helper", "_init_param_handle_from_module", "_init_param_handle_from_params",
+    "flatten_tensors", "flatten_tensors_into_flat_param", "_flatten_dense_tensors",
+    "flatten_dense_tensors_aligned", "move_to_cpu", "defragment", "_auto_wrap", "fully_shard",
+))
+_STEPPING = frozenset((
+    "optimizer_step", "_optimizer_step", "_take_model_step", "_init_group", "init_state", "_multi_tensor_adam",
+    "_multi_tensor_adamw", "_single_tensor_adam", "_single_tensor_adamw", "adam", "adamw", "_fused_adam",
+    "_fused_adamw", "update_step", "_partition_gradients", "partition_gradients", "reduce_ipg_grads",
+    "average_tensor", "reduce_independent_p_g_buckets_and_remove_grads", "__reduce_and_partition_ipg_grads",
+    "step",
+))
+_COMPUTING = frozenset((
+    "forward", "_call_impl", "_wrapped_call_impl", "backward", "_engine_run_backward", "compute_loss",
+    "cross_entropy", "loss_function", "ForCausalLMLoss", "_softmax", "softmax", "embedding", "training_step",
+    "checkpoint", "generate", "apply",
+))
+# fmt: on
+_MOVES_MODEL = re.compile(
+    r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
+)
+_OPTIMIZER = re.compile(
+    r"torch/optim/|deepspeed/runtime/|apex/optimizers|bitsandbytes/optim|accelerate/optimizer|galore"
+)
+
+_TRAINS = Pattern(
+    r"(?i)trainer\.py|training_step|deepspeed|accelerate launch|torchrun|fine-?_?tun|\bsft\b"
+    r"|train(?:er|ing|_|\.py|\.sh|\b)|\blora\b|optimizer|\.backward\(|'loss'|微调|训练"
+)
+_TRAINING_SETUP = r"(?i)train|sft|finetun|deepspeed|torchrun|zero_optimization|lora"
+
+_STEPS_DONE = Pattern(r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b")
+_EVALUATING = Pattern(r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)")
+_LOADING = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
+_SAYS_EVALUATION = Pattern(
+    r"(?i)\b(?:evaluat\w*|eval(?:_step|_accumulation|_batch)?s?|validat\w*|compute_metrics?|prediction_loop)\b"
+    r"|评估|验证(?:集|阶段|的时候|时)|nested_concat"
+)
+_SAYS_LATER = Pattern(
+    r"(?i)after (?:a few|some|several|\d+|many|a while|training for)|in the middle of|suddenly"
+    r"|(?:long|longer) (?:seq|sample|text|context|input|prompt)|max_(?:seq_)?length|cutoff_len|seq(?:uence)?[_ ]len"
+    r"|batch[_ ]size|\bmid-?(?:epoch|training)"
+    r"|训练(?:了)?(?:到)?(?:一半|一段时间|几)|跑(?:了)?(?:到)?.{0,8}(?:步|step|epoch|小时)|(?:步|step)(?:之)?后|序列|长文本|长度"
+)
+_SAYS_STATES = Pattern(
+    r"(?i)full[- _]?(?:param\w*|fine)|全参|全量|deepspeed\.initialize|optimizer state|load(?:ing)? (?:the )?model"
+    r"|加载模型|模型加载|first step|at the (?:beginning|start)|一开始|刚开始"
+)
+
+
+@dataclass(frozen=True)
+class LoggedShortage:
+    """What a log tells of memory that ran out. Sizes are in bytes, None where they aren't told."""
+
+    evidence: LoggedError | Found
+    kind: str
+    certainty: Certainty
+    also: tuple[str, ...]
+    """What else may have been in the way."""
+    frame: LogFrame | None
+    asked: float | None
+    capacity: float | None
+    allocated: float | None
+    unused: float | None
+    """Bytes that PyTorch holds and no tensor uses."""
+    others: float | None
+    """Bytes that other processes hold on the device, where the message lists processes."""
+
+    @property
+    def sizes(self) -> Text:
+        """``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``"""
+        if self.asked is None:
+            of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
+            return (
+                Text("The host's memory ran out", "主机内存耗尽") if of_host else Text("GPU memory ran out", "显存耗尽")
+            )
+        asked = _told(self.asked)
+        if self.capacity is None or self.allocated is None:
+            return Text(f"{asked} more was asked for than the GPU had left", f"再申请 {asked} 时显存不足")
+        capacity, allocated = _told(self.capacity), _told(self.allocated)
+        return Text(
+            f"Of the GPU's {capacity}, tensors took {allocated} when {asked} more was asked for",
+            f"GPU 共 {capacity}，张量已占 {allocated}，又申请 {asked}",
+        )
+
+    @property
+    def where(self) -> Text | str:
+        """``, in forward (modeling_llama.py:412)``, or nothing."""
+        if self.frame is None:
+            return ""
+        place = f"{self.frame.function} ({self.frame.path.replace(chr(92), '/').rpartition('/')[2]}:{self.frame.line})"
+        return Text(f", in {place}", f"，位置 {place}")
+
+    @property
+    def shared_or_cut_up(self) -> tuple[Text, ...]:
+        """What to do first where another process holds the memory, or the allocator's blocks are in pieces."""
+        cures = []
+        if self.others is not None and self.capacity and self.others > 0.1 * self.capacity:
+            cures.append(
+                Text(
+                    f"Another process holds {_told(self.others)} of this GPU: end it, or take another GPU (nvidia-smi)",
+                    f"另有进程占用该 GPU {_told(self.others)}：结束它，或换一张 GPU（nvidia-smi）",
+                )
+            )
+        if self.unused is not None and self.asked is not None and self.unused > max(self.asked, 1 << 30):
+            cures.append(
+                Text(
+                    f"{_told(self.unused)} is held and unused, in pieces too small: set "
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                    f"有 {_told(self.unused)} 已预留但碎片化而不可用：设置 "
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                )
+            )
+        return tuple(cures)
+
+
+def shortage_in(log: FailureLog) -> LoggedShortage | None:
+    """The shortage that the log tells of, or None: of a GPU's memory, or of the host's in an evaluation."""
+    if outside_training(log):
+        return None
+    short = _shortage_in(log)
+    if short is None or log.find(_TRAINS) is not None or log.setup.mentions(_TRAINING_SETUP):
+        return short
+    return replace(short, certainty=Certainty.POSSIBLE)  # any program may run out of memory
+
+
+def _shortage_in(log: FailureLog) -> LoggedShortage | None:
+    errors = list(_errors(log))
+    if errors:
+        return _of_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
+    for found in log.find_all(_SAYS):
+        return _of_line(log, found, found.text)
+    if any(True for _ in log.errors):
+        return None  # another error is there: that somebody writes OOM is no evidence
+    for found in log.find_all(_REPORTED):
+        if not _HOST_WORDS.search(found.text):
+            return _of_line(log, found, found.text, told=True)
+    return None
+
+
+def certainty_for(short: LoggedShortage | None, kind: str) -> Certainty | None:
+    """How sure it is that the shortage is of this kind; None where it isn't."""
+    if short is None:
+        return None
+    if short.kind == kind:
+        return short.certainty
+    return Certainty.POSSIBLE if kind in short.also else None
+
+
+def _errors(log: FailureLog) -> Iterator[LoggedError]:
+    for error in log.errors:
+        of_torch = error.type == "OutOfMemoryError" and error.raised.qualified.startswith(("torch", "Out"))
+        if _SAYS.search(error.message) or (of_torch and not _HOST_WORDS.search(error.message)) or _of_host(error):
+            yield error
+
+
+def _of_host(error: LoggedError) -> bool:
+    """True where the host's memory ran out over an evaluation's outputs."""
+    said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST.search(error.message)
+    return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
+
+
+def _of_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
+    message = " ".join(error.message.split())
+    kind, frame = _kind_by_frames(error)
+    if kind is None:
+        return _of_line(log, error, message)
+    certainty = Certainty.LIKELY
+    also: tuple[str, ...] = ()
+    function = _function(frame) if frame else ""
+    if kind == EVALUATION:
+        certainty = Certainty.CERTAIN if any(map(_keeps_outputs, error.all_frames)) else Certainty.LIKELY
+    elif kind == STATES:
+        certainty = Certainty.LIKELY if function in _STEPPING else Certainty.CERTAIN
+        also = (ACTIVATIONS,) if function in _STEPPING else ()
+    else:
+        also = (STATES,)
+    if _ALLOC_FAILED.search(message) and not _ASKED.search(message):
+        certainty = Certainty.POSSIBLE
+    return _shortage(error, kind, certainty, also, frame, message)
+
+
+def _keeps_outputs(frame: LogFrame) -> bool:
+    return _function(frame) in _KEPT_OUTPUTS
+
+
+def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
+    """What the innermost telling frame was at; an evaluation's frame tells wherever it stands."""
+    for frame in error.all_frames:
+        function = _function(frame)
+        in_trainer = "trainer" in frame.path.lower() and function in ("evaluate", "_evaluate")
+        if function in _IN_EVALUATION or in_trainer:
+            return EVALUATION, frame
+    for frame in reversed(error.all_frames):
+        function = _function(frame)
+        if function in _PLACING or function in _SETTING_UP:
+            return STATES, frame
+        if function in _STEPPING and (function != "step" or _steps(frame)):
+            return STATES, frame
+        if function in _COMPUTING or ".backward(" in frame.code or "loss = " in frame.code:
+            return ACTIVATIONS, frame
+        if _MOVES_MODEL.search(frame.code) or "optimizer.step(" in frame.code:
+            return STATES, frame
+    return None, None
+
+
+def _function(frame: LogFrame) -> str:
+    """The function's name, without the class that newer tracebacks put before it."""
+    return frame.function.rpartition(".")[2]
+
+
+def _steps(frame: LogFrame) -> bool:
+    return _OPTIMIZER.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
+
+
+def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str, *, told: bool = False) -> LoggedShortage:
+    """A shortage of which no frame tells: by what the log shows before it, by the reporter's words, by the sizes."""
+    at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
+    kind, certainty = _kind_by_surroundings(log, at, 2 if told else 15)
+    asked, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
+    if kind is None:
+        full = capacity and allocated and allocated > 0.85 * capacity
+        small = asked is not None and asked <= _GIB // 4
+        kind, certainty = (STATES if full and small else ACTIVATIONS), Certainty.POSSIBLE
+    elif told or (_ALLOC_FAILED.search(message) and asked is None):
+        certainty = Certainty.POSSIBLE if kind != EVALUATION else certainty
+    also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
+    return _shortage(evidence, kind, certainty, also, None, message)
+
+
+def _kind_by_surroundings(log: FailureLog, at: LogLine, around: int) -> tuple[str | None, Certainty]:
+    """What is said beside the line; else what the last progress before it was of; else what is said farther off."""
+    kind = _kind_by_words(log, at, 2)
+    if kind is None:
+        kind = _kind_by_progress(log.lines_before(at, 60)) or _kind_by_words(log, at, around)
+    return kind, Certainty.LIKELY if kind else Certainty.POSSIBLE
+
+
+def _kind_by_progress(before: Sequence[LogLine]) -> str | None:
+    for line in reversed(before):
+        for pattern, kind in ((_EVALUATING, EVALUATION), (_STEPS_DONE, ACTIVATIONS), (_LOADING, STATES)):
+            if pattern.search(line.text):
+                return kind
+    return None
+
+
+def _kind_by_words(log: FailureLog, at: LogLine, around: int) -> str | None:
+    near = [*log.lines_before(at, around), at, *log.lines_after(at, around)]
+    text = "\n".join(line.text for line in near if _says_something(line.text))
+    for pattern, kind in ((_SAYS_EVALUATION, EVALUATION), (_SAYS_STATES, STATES), (_SAYS_LATER, ACTIVATIONS)):
+        if pattern.search(text):
+            return kind
+    return None
+
+
+_SETTING = re.compile(r"^\s*(?:--?[\w-]+|[\w.\"']+\s*[:=]|\{|\}|export |[A-Z_]+=)")
+
+
+def _says_something(line: str) -> bool:
+    """True for a line of prose or output; options and settings name evaluation and lengths whatever failed."""
+    return bool(line.strip()) and _SETTING.match(line) is None and " --" not in line and len(line) < 1000
+
+
+def _shortage(
+    evidence: LoggedError | Found,
+    kind: str,
+    certainty: Certainty,
+    also: tuple[str, ...],
+    frame: LogFrame | None,
+    message: str,
+) -> LoggedShortage:
+    asked, capacity, allocated, unused, reserved = (
+        _size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED, _UNUSED, _RESERVED)
+    )
+    if unused is None and reserved is not None and allocated is not None:
+        unused = reserved - allocated
+    others = [_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message)]
+    return LoggedShortage(
+        evidence, kind, certainty, also, frame, asked, capacity, allocated, unused, sum(others) if others else None
+    )
+
+
+def _size(pattern: re.Pattern[str], message: str) -> float | None:
+    found = pattern.search(message)
+    return _bytes(found.groups()) if found else None
+
+
+def _bytes(groups: tuple[str | None, ...]) -> float:
+    number, unit = [group for group in groups if group is not None][:2]
+    return float(number) * 1024.0 ** _POWER[unit]
+
+
+def _told(count: float) -> str:
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / (1 << 20):.0f} MiB"

@@ -1,0 +1,112 @@
+"""gpu-oom-eval-logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
+
+
+class GpuOomEvalLogits(Hazard):
+    """Evaluation keeps the logits of the whole evaluation set, and memory runs out.
+
+    ## What happens
+    Training fits. In the first evaluation memory grows from batch to batch until "CUDA out of memory" comes in
+    `evaluation_loop`, `nested_concat` or `pad_across_processes`; or the host's memory fills and the process is killed.
+
+    ## Why
+    With `compute_metrics` the Trainer keeps every batch's logits until the end, by default on the GPU: samples x
+    sequence x vocabulary x 4 bytes. 1,000 samples of 512 tokens with a vocabulary of 152,000 are 290 GiB. The
+    evaluation's batch size is 8 by default, whatever the training's is, which alone can be too much.
+
+    ## Cure
+    Keep no logits: `preprocess_logits_for_metrics` that returns the argmax, or `prediction_loss_only=True` where the
+    loss is all that is wanted. `eval_accumulation_steps` moves them to the host every so many batches, which only helps
+    while the host has room. `per_device_eval_batch_size=1`, and a smaller evaluation set.
+
+    ## When it is safe
+    Without `compute_metrics` the Trainer keeps no logits. Classification heads have small logits.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/7158: Trainer's predictions are kept on the GPU until the end
+    - https://github.com/huggingface/transformers/issues/17089: out of memory in evaluation_loop, in nested_concat
+    - https://github.com/hiyouga/LlamaFactory/issues/1595: evaluation during fine-tuning accumulates preds_host
+    - https://github.com/hiyouga/LlamaFactory/issues/5419: cured by eval_accumulation_steps=1
+    """
+
+    page_zh = """评估时保留了整个验证集的 logits，内存耗尽。
+
+    ## 现象
+    训练放得下；第一次评估时占用逐 batch 增长，直到在 `evaluation_loop`、`nested_concat` 或 `pad_across_processes`
+    中出现 “CUDA out of memory”，或主机内存占满后进程被杀。
+
+    ## 原因
+    设置了 `compute_metrics` 时，Trainer 会把每个 batch 的 logits 保留到最后，默认留在 GPU 上：样本数 x 序列 x 词表 x 4
+    字节。1000 条 512 token 的样本、15.2 万词表就是 290 GiB。此外评估的 batch size 默认为 8，与训练的无关，
+    单此就可能过大。
+
+    ## 解决办法
+    不保留 logits：用 `preprocess_logits_for_metrics` 返回 argmax；只需要损失时设置 `prediction_loss_only=True`。
+    `eval_accumulation_steps` 每隔若干 batch 把它们移到主机，仅在主机内存足够时有效。同时可设
+    `per_device_eval_batch_size=1` 并缩小验证集。
+
+    ## 何时安全
+    没有 `compute_metrics` 时 Trainer 不保留 logits。分类头的 logits 很小。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/7158：Trainer 把预测结果一直留在 GPU 上
+    - https://github.com/huggingface/transformers/issues/17089：在 evaluation_loop 的 nested_concat 中显存不足
+    - https://github.com/hiyouga/LlamaFactory/issues/1595：微调中的评估不断累积 preds_host
+    - https://github.com/hiyouga/LlamaFactory/issues/5419：设置 eval_accumulation_steps=1 后解决
+    """
+
+    name = "gpu-oom-eval-logits"
+    title = Text(en="Evaluation keeps all logits until memory runs out", zh="评估保留全部 logits，内存耗尽")
+    log_words = (*log_words, "llocate", "evaluat", "Evaluat")
+    sources = (
+        "https://github.com/huggingface/transformers/issues/7158",
+        "https://github.com/huggingface/transformers/issues/17089",
+        "https://github.com/hiyouga/LlamaFactory/issues/1595",
+        "https://github.com/hiyouga/LlamaFactory/issues/5419",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An out-of-memory error in the evaluation's frames, or one that comes with the evaluation."""
+        short = shortage_in(log)
+        certainty = certainty_for(short, EVALUATION)
+        if short is None or certainty is None:
+            return
+        yield self.log_finding(
+            short.evidence,
+            Text(
+                "{sizes}{where}. It runs out in the evaluation, which keeps every batch's logits until its end.",
+                "{sizes}{where}。内存在评估阶段耗尽：评估会把每个 batch 的 logits 保留到最后。",
+            ).format(sizes=short.sizes, where=short.where),
+            certainty=certainty,
+            cure=(
+                Text(
+                    "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
+                    "logits.argmax(-1); or prediction_loss_only=True where the loss is enough",
+                    "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: "
+                    "logits.argmax(-1)；只需要损失时设 prediction_loss_only=True",
+                ),
+                Text(
+                    "Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)",
+                    "及时把输出移到主机：eval_accumulation_steps=1（主机内存需放得下）",
+                ),
+                Text(
+                    "per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate",
+                    "per_device_eval_batch_size=1（默认 8），并减少评估样本",
+                ),
+                *short.shared_or_cut_up,
+            ),
+            confirm=(
+                Text(
+                    "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation",
+                    "设 eval_strategy=no 后可以通过，且评估中显存逐 batch 增长",
+                ),
+            ),
+        )
