@@ -14,7 +14,8 @@ from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _EACH_RANK = Pattern(
     r"(?i)(?:every|each|all) (?:\w+ )?(?:rank|process|worker|gpu)(?:s|es)?\b.{0,60}"
-    r"\b(?:loads?|loading|holds?|keeps?|has)\b.{0,60}\b(?:full|whole|entire|complete)\b|loaded (?:fully|entirely|completely) (?:in|into) .{0,40}every"
+    r"\b(?:loads?|loading|holds?|keeps?|has)\b.{0,60}\b(?:full|whole|entire|complete)\b"
+    r"|loaded (?:fully|entirely|completely) (?:in|into) .{0,40}every"
     r"|(?:full|whole|entire) (?:model|checkpoint) (?:is |gets )?(?:loaded )?(?:in|into|on|per|for) "
     r"(?:host|cpu|ram|each|every|all)|zero\.Init\(?\)?.{0,60}(?:never|not|n't).{0,20}(?:activ|call|us|enabl)"
     r"|model created out(?:side)? of .?zero\.Init"
@@ -111,7 +112,7 @@ class InitNotActiveLoadOom(Hazard):
         killed = log.find(_KILLED)
         if each and (killed or re.search(r"(?i)\b(?:oom|ram|memory)\b|内存", each.text)):
             yield self._found(killed or each, Certainty.LIKELY)
-        elif killed and log.find(_LOADING) and not log.find(_STEPPED):
+        elif killed and _was_loading(log, killed):
             ordered = _model_before_arguments(log.setup.script)
             yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
@@ -146,6 +147,16 @@ class InitNotActiveLoadOom(Hazard):
                 ),
             ),
         )
+
+
+def _was_loading(log: FailureLog, killed: Found) -> bool:
+    """True where the last that the run did before it was killed was to load a model."""
+    for line in reversed(log.lines_before(killed.line, 200)):
+        if _STEPPED.search(line.text):
+            return False
+        if _LOADING.search(line.text):
+            return True
+    return False
 
 
 def _model_before_arguments(script: str) -> bool:
