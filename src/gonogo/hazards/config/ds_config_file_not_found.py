@@ -83,7 +83,7 @@ class DsConfigFileNotFound(Hazard):
         "https://github.com/lm-sys/FastChat/issues/2208",
         "https://github.com/deepspeedai/DeepSpeed/issues/5378",
     )
-    log_words = (*_REFUSED, "Incorrect padding", "Invalid base64-encoded string")
+    log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal, the failed decoding under a frame that reads the config, or a missing file of such a name."""
@@ -103,7 +103,9 @@ class DsConfigFileNotFound(Hazard):
             if missing and error.type == "FileNotFoundError":
                 yield self._found(error, missing.group(0), Certainty.LIKELY)
                 return
-        if found := log.find(_BASE64):
+        if cut := said(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
+            yield self._found(cut, None, Certainty.LIKELY)
+        elif found := log.find(_BASE64):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.has("deepspeed") or log.has("DeepSpeed")
             yield self._found(found.line, None, Certainty.LIKELY if deepspeed else Certainty.POSSIBLE)
 

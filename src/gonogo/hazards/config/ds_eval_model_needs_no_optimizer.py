@@ -10,7 +10,7 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
 
-_STAGE = re.compile(r"zero stage ([0-3]) requires an optimizer")
+_STAGE = re.compile(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _WORDS = ("zero stage 1 requires an optimizer", "zero stage 2 requires an optimizer", "requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
 
@@ -87,7 +87,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     "one to evaluate) under ZeRO-{stage}, which needs one.",
                     zh="DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模"
                     "型），而该阶段需要优化器。",
-                ).format(stage=stage.group(1)),
+                ).format(stage=stage.group(1).replace("{}", "1/2")),
                 cure=_CURE,
             )
         elif evidence := said(log, _INFERENCE):

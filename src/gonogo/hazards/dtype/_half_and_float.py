@@ -39,7 +39,9 @@ _EVALUATION_FUNCTIONS = frozenset(
     ]
 )
 _EVALUATION_SAID = re.compile(
-    r"(?i)(?:during|in|at) (?:the )?(?:evaluation|validation|eval)\b|(?:评估|验证|评测)(?:阶段|时|过程)"
+    r"(?i)\b(?:during|in|at|only|when|while) (?:the |it |running )?(?:evaluat\w+|validat\w+|eval)\b"
+    r"|\b(?:evaluation|validation|eval) (?:raises|fails|crashes|errors|step|loop|phase|stage)"
+    r"|(?:评估|验证|评测|eval)\s?(?:阶段|时|过程|的时候|报错|出错|失败)"
 )
 _LORA = ("peft/", "lora", "adalora")
 _LORA_SAID = re.compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter")
@@ -86,6 +88,11 @@ class HalfAndFloat:
         """True under a trainer's evaluation, or where the reporter says so."""
         functions = {frame.function for frame in self._error.all_frames} if self._error else set()
         return self._passes(*_EVALUATION) or bool(functions & _EVALUATION_FUNCTIONS) or self._says(_EVALUATION_SAID)
+
+    @property
+    def in_trainers_evaluation(self) -> bool:
+        """True where the evaluation is the Hugging Face Trainer's."""
+        return self.in_evaluation and self._passes("transformers/trainer")
 
     @property
     def with_lora(self) -> bool:

@@ -26,7 +26,11 @@ _REDUCED = re.compile(
     rf"(?:reducing (?:loss scale )?to|setting loss scale to:?|Reducing dynamic loss scale from {_SCALE} to) {_SCALE}",
     re.IGNORECASE,
 )
-_BROKEN = re.compile(r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.0(?:0*)?(?![\d]))""", re.IGNORECASE)
+_ATTEMPTED = re.compile(rf"Attempted loss scale: {_SCALE}")
+_BROKEN = re.compile(
+    r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.00*(?!\d))|loss\W.{0,12}\bnan\b|loss.{0,8}[为是]\s?0(?![.\d]*[1-9])""",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,11 @@ def loss_scale(log: FailureLog) -> LossScale | None:
         if not _SKIPPED.search(line.text):
             continue
         first, last, skipped = first or line, line, skipped + 1
-        if found := _REDUCED.search(line.text):
-            scale = _number(found.group(2))
-            attempted = re.search(rf"Attempted loss scale: {_SCALE}", line.text)
-            stuck = stuck or (attempted is not None and _number(attempted.group(1)) == scale == 1)
+        attempted = _ATTEMPTED.search(line.text)
+        found = _REDUCED.search(line.text)
+        if found or attempted:
+            scale = _number(found.group(2) if found else attempted.group(1) if attempted else "")
+            stuck = stuck or (found is not None and attempted is not None and _number(attempted.group(1)) == scale == 1)
             lowest = scale if lowest is None else min(lowest, scale)
     if first is None or last is None:
         return None

@@ -77,7 +77,7 @@ class BenignLossScaleWarmup(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Skipped steps with large scales, and nothing in the log that failed."""
         scale = loss_scale(log)
-        if scale is None or scale.stuck or (scale.lowest is not None and scale.lowest < LARGE):
+        if scale is None or scale.stuck or scale.lowest is None or scale.lowest < LARGE:
             return
         if (
             any(error.role in (Role.ROOT, Role.CASCADE) for error in log.errors)
@@ -92,10 +92,7 @@ class BenignLossScaleWarmup(Hazard):
                 "scale finds its value. The log shows no error: nothing is wrong.",
                 zh="fp16 损失缩放值降到 {lowest} 的过程中跳过了 {count} 步，这正是动态缩放寻找合适值的方式。日志中没"
                 "有报错：没有问题。",
-            ).format(
-                count=scale.skipped,
-                lowest=Text("a smaller value", "更小的值") if scale.lowest is None else f"{scale.lowest:g}",
-            ),
+            ).format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
             cure=(
                 Text(
                     en="Nothing is to be done. For fewer such lines: lower fp16.initial_scale_power, or train in bf16",

@@ -76,7 +76,8 @@ class DtypeMismatchLora(Hazard):
                 continue
             # python train.py with several visible GPUs is DataParallel, which fails with the same words.
             plain_lora = met.with_lora and met.has_frames and not met.quantized and log.setup.launcher != "python"
-            likely = not met.in_quantized_linear and (met.in_evaluation or plain_lora) and not outside_training(log)
+            evaluated = met.in_trainers_evaluation or (met.in_evaluation and met.with_lora)
+            likely = not met.in_quantized_linear and (evaluated or plain_lora) and not outside_training(log)
             yield self.log_finding(
                 met.evidence,
                 Text(

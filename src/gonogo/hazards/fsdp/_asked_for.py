@@ -11,6 +11,7 @@ _DENIED = re.compile(
     r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)"
     r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|"
     r"(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"
+    r"|\bfsdp (?:to|is|was|=) ?['\"]?(?:false|none|null|off|not|disabled)"
     r"|(?:没有?|未|并未|不)(?:使用|用|启用|开启|开|配置|设置)(?:过|了)?\s*fsdp"
 )
 _IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
@@ -25,6 +26,8 @@ def asked_for_fsdp(log: FailureLog) -> bool | None:
     if any(_DENIED.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
         return False
     setup = log.setup
+    if log.has("accelerate/default_config.y"):
+        return False
     if any(_REQUEST.search(text) for text in (setup.launch, setup.script, setup.deepspeed_config_text)):
         return True
     if any(log.has(words) for words in _IN_LOG):
