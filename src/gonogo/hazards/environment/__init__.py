@@ -1,0 +1,1 @@
+"""Hazards of what is installed: drivers, toolkits, compiled extensions and package versions."""

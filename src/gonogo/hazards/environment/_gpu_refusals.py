@@ -1,0 +1,49 @@
+"""How frameworks refuse bf16 or TF32, and what shows that they saw no GPU at all."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.hazards.environment._surroundings import first
+
+REFUSED = Pattern(
+    r"setup doesn'?t support bf16|--tf32 requires Ampere|bf16 mixed precision requires PyTorch"
+    r"|CUDA Device does not support bfloat16|Type bf16 is not supported|bf16 precision was requested but not available"
+    r"|device does not support `?pure_bf16|bf16 (?:is|was) not supported (?:on|by) (?:this|your|the)"
+    r"|(?:GPU|gpu|device|显卡)s? (?:does not|doesn't|do not) support (?:bf16|bfloat16|BF16)"
+    r"|ValueError: .*(?:bf16|bfloat16) is only supported on|(?:显卡|GPU|卡)不支持 ?(?:bf16|bfloat16|BF16)"
+)
+"""bf16 or TF32 refused since the GPU cannot do it, or since no GPU is seen."""
+
+CUDA_FAILED = Pattern(
+    r"CUDA initialization: (?:CUDA unknown error|Unexpected error|Found no NVIDIA driver"
+    r"|CUDA driver initialization failed)"
+    r"|CUDA unknown error - this may be due to|Unexpected error from cudaGetDeviceCount"
+    r"|(?:Can't|Failed to) initialize NVML|Setting (?:ds_)?accelerator to (?:CPU|cpu)\b"
+    r"|CUDA driver initialization failed"
+    r"|No platform detected|UnspecifiedPlatform|No CUDA GPUs are available|Found no NVIDIA driver"
+    r"|no CUDA-capable device|Error 80[234]\b|NVIDIA-SMI has failed|Driver/library version mismatch"
+    r"|cuda\.is_available\(\)[^\n]{0,20}False|CUDA(?: is)? [Aa]vailable\W{1,3}False|cuda is not available"
+)
+"""CUDA did not start in this process, or no GPU is visible to it."""
+
+CPU_BUILD = Pattern(
+    r"Torch not compiled with CUDA enabled|\btorch\S{0,12}\d\.\d+\.\d+\+cpu\b"
+    r"|[Pp]y[Tt]orch [Vv]ersion.{0,20}\+cpu\b|cpuonly"
+)
+"""This PyTorch was built without CUDA."""
+
+
+def refused(log: FailureLog) -> Found | LoggedError | None:
+    """Where bf16 or TF32 was refused."""
+    return first(log, REFUSED)
+
+
+def cuda_failed(log: FailureLog) -> Found | LoggedError | None:
+    """Where CUDA did not start, or no GPU was seen."""
+    return first(log, CUDA_FAILED)
+
+
+def has_cpu_build(log: FailureLog) -> bool:
+    """True where PyTorch is a build without CUDA."""
+    return "+cpu" in log.setup.version_texts.get("torch", "") or first(log, CPU_BUILD) is not None

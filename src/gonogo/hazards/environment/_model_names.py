@@ -1,0 +1,24 @@
+"""The names under which transformers knows models: families, model types, and the classes made for them."""
+
+from __future__ import annotations
+
+from gonogo.evidence.patterns import Pattern
+
+_FAMILIES = (
+    r"qwen|llama|mllama|mistral|mixtral|ministral|pixtral|voxtral|gemma|paligemma|t5gemma|phi|chatglm|glm"
+    r"|internlm|internvl"
+    r"|baichuan|deepseek|minicpm|minimax|olmo|cohere|aya_vision|starcoder|stablelm|falcon|mamba|jamba|bamba|zamba|llava"
+    r"|idefics|smol|granite|gpt_oss|gpt_neox|gpt_bigcode|gptj|nemotron|exaone|kimi|ernie|bailing|hunyuan|dbrx"
+    r"|dots1|seed_oss"
+    r"|arcee|recurrent_gemma|persimmon|fuyu|kosmos|blip|instructblip|siglip|modernbert|colpali|colqwen|janus"
+    r"|emu3|molmo|ovis"
+    r"|florence|whisper|moonshine|bloom|opt|mpt|codegen|yi|aquila|xverse|telechat|apertus|lfm|longcat|step3"
+)
+MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
+"""A model type, such as qwen2_vl."""
+MODEL_CLASS = Pattern(
+    r"'([A-Z]\w*(?:For(?:CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification|Vision2Seq)"
+    r"|(?:Qwen|Llama|Mllama|Mistral|Mixtral|Gemma|Phi|Glm|Internlm|InternVL|Llava|MiniCPM|Deepseek)\w*"
+    r"(?:Config|Model|Tokenizer(?:Fast)?|Processor|ImageProcessor(?:Fast)?|DecoderLayer|Attention)))'"
+)
+"""A class of a model, in quotes."""

@@ -1,0 +1,54 @@
+"""Operators that DeepSpeed builds when they are first used: how a failed build shows, and whether it says why."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Text
+from gonogo.hazards.environment._surroundings import first
+
+MISMATCH = Pattern(
+    r"CUDAMismatchException|Installed CUDA version \S+ does not match the\s+version torch was compiled with"
+    r"|The detected CUDA version \(\S+\) mismatches the version that was used to compile"
+)
+ACCEPTED = Pattern(r"APIs are compatible|accepting this combination|Allowing this combination|DS_SKIP_CUDA_CHECK=1`?:")
+COMPILE_ERROR = Pattern(
+    r"fatal error:|致命错误|nvcc fatal|ptxas fatal|cannot find -l|找不到 -l|\.(?:cu|cuh|cpp|h"
+    r"|cc)[:(]\d+[):]?\d*:? error|"
+    r"#error|Killed signal terminated program|undefined (?:reference|symbol)"
+)
+_NO_BUILD = Pattern(
+    r"Ninja is required|ninja not being installed|CUDA_HOME|directory: '?ninja|ninja: command not found"
+)
+_CONSEQUENCE = Pattern(
+    r"has no attribute 'ds_opt_adam'|Error building extension '\w+'"
+    r"|/(?:cpu_adam|fused_adam|cpu_adagrad|utils|async_io|cpu_lion|fused_lamb)\.so: cannot open shared object file"
+    r"|Command '\['ninja', '-v'(?:, '-j', '\d+')?\]' returned non-zero exit status"
+)
+
+FIND_THE_ERROR = Text(
+    "Look further up for the build's own first error, or build alone: python -c \"from deepspeed.ops.op_builder import "
+    'CPUAdamBuilder; CPUAdamBuilder().load()"',
+    '在更早的日志中查找编译本身的第一个报错，或单独编译一次：python -c "from deepspeed.ops.op_builder import '
+    'CPUAdamBuilder; CPUAdamBuilder().load()"',
+)
+CLEAR = Text(
+    "Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions",
+    "再次运行前删除编译了一半的算子：rm -rf ~/.cache/torch_extensions",
+)
+
+
+def unexplained_build(log: FailureLog) -> Found | LoggedError | None:
+    """What a failed build left behind, in a log that doesn't show why it failed; else None."""
+    evidence = first(log, _CONSEQUENCE)
+    if evidence is None or any(first(log, why) for why in (COMPILE_ERROR, _NO_BUILD)) or mismatch(log):
+        return None
+    return evidence
+
+
+def mismatch(log: FailureLog) -> Found | LoggedError | None:
+    """Where a CUDA toolkit that differs from PyTorch's was refused (not merely remarked on)."""
+    for found in log.find_all(MISMATCH):
+        if not ACCEPTED.search(found.text):
+            return found
+    return next((e for e in log.errors_of(says=MISMATCH) if not ACCEPTED.search(e.message)), None)

@@ -1,0 +1,69 @@
+"""What surrounds an error of the environment: which program ran, which GPU it ran on, what else went wrong."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+
+_NO_TRAINING = Pattern(
+    r"(?i)comfyui|custom_nodes|stable-diffusion-webui|text-generation-webui|fooocus|invokeai|llama\.cpp"
+    r"|vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|vllm serve|vllm\.entrypoints|sglang[/\\]srt"
+    r"|lmdeploy serve"
+)
+_TRAINING = Pattern(
+    r"(?i)trainer\.py|training_step|[/\\ ](?:pre)?train[\w-]*\.(?:py|sh)|fine-?tun|[/\\ ]sft|deepspeed|torchrun"
+    r"|accelerate[ /]launch|llamafactory-cli train|swift sft|[/\\]trl[/\\]|微调|训练"
+)
+_OLD_GPU = Pattern(
+    r"\b(?:V100S?|P100|P40|P6000|K80|M40|M60|T4|TITAN|Titan (?:X|RTX|V)|TITAN (?:X|RTX|V)|Quadro RTX|Volta"
+    r"|Turing|Pascal)\b"
+    r"|\b(?:RTX|GeForce) ?20[678]0|\b(?:20[678]0|10[678]0) ?(?:[Tt]i|TI|SUPER|显卡|卡)|\bGTX ?1[06]\d0|\bsm_[3-7]\d\b"
+    r"|[Cc]ompute [Cc]apability[: =]+[3-7]\.\d|\bmajor=[3-7]\b"
+)
+_AMPERE_GPU = Pattern(
+    r"\b(?:A100|A800|A10G?|A16|A30|A40|H100|H800|H200|H20|GH200|L4|L20|L40S?|B200|B300|GB200|RTX ?A[2-6]000"
+    r"|A[456]000)\b"
+    r"|\b(?:RTX|GeForce|NVIDIA|\d ?[x*×]) ?-?(?:RTX ?)?[345]0[5-9]0|\b[345]090(?:[^/\d.]|$)|\bsm_(?:8|9|10|12)\d\b"
+)
+_FRAME = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
+
+
+def first(log: FailureLog, pattern: Pattern) -> Found | LoggedError | None:
+    """The first line that matches, or else the first exception whose message does, advice in the same line or not."""
+    return log.find(pattern) or next(log.errors_of(says=pattern), None)
+
+
+def text_of(evidence: Found | LoggedError) -> str:
+    """What the evidence says."""
+    return evidence.message if isinstance(evidence, LoggedError) else evidence.text
+
+
+def outside_training(log: FailureLog) -> bool:
+    """True where a server or an image-generation interface ran, and nothing speaks of training."""
+    return log.find(_NO_TRAINING) is not None and not is_training(log)
+
+
+def is_training(log: FailureLog) -> bool:
+    """True where the log, the launch command or the script speaks of training."""
+    setup = log.setup
+    return (
+        log.find(_TRAINING) is not None
+        or _TRAINING.search(setup.launch) is not None
+        or _TRAINING.search(setup.script) is not None
+    )
+
+
+def old_gpu(log: FailureLog) -> Found | None:
+    """Where the log names an NVIDIA GPU older than Ampere."""
+    return next((found for found in log.find_all(_OLD_GPU) if not _FRAME.search(found.text)), None)
+
+
+def ampere_gpu(log: FailureLog) -> Found | None:
+    """Where the log names an NVIDIA GPU of Ampere or newer."""
+    return next((found for found in log.find_all(_AMPERE_GPU) if not _FRAME.search(found.text)), None)
+
+
+def fails_otherwise(log: FailureLog, pattern: Pattern) -> bool:
+    """True where an exception that is no mere consequence says something else than the pattern."""
+    return any(error.role is Role.ROOT and not pattern.search(error.message) for error in log.errors)

@@ -1,0 +1,137 @@
+"""bf16-tf32-unsupported-gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
+from gonogo.hazards.environment._surroundings import ampere_gpu, first, old_gpu, outside_training
+
+_CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
+_CURE = (
+    Text(
+        "Train in fp16: --fp16 true --bf16 false (bf16: false, fp16.enabled: true in the DeepSpeed JSON; "
+        "mixed_precision: "
+        "fp16 for accelerate)",
+        "改用 fp16：--fp16 true --bf16 false（DeepSpeed JSON 中 bf16 关闭、fp16.enabled: true；accelerate 中 "
+        "mixed_precision: fp16）",
+    ),
+    Text("Leave TF32 off: --tf32 false, or drop the argument", "关闭 TF32：--tf32 false，或去掉该参数"),
+    Text(
+        "Check what PyTorch sees: python -c 'import torch; print(torch.__version__, "
+        "torch.cuda.get_device_capability())' (bf16 needs 8.0 or more, and a CUDA build)",
+        "查看 PyTorch 看到的硬件：python -c 'import torch; print(torch.__version__, "
+        "torch.cuda.get_device_capability())'"
+        "（bf16 需要 8.0 及以上，且 PyTorch 为 CUDA 版本）",
+    ),
+)
+
+
+class Bf16Tf32UnsupportedGpu(Hazard):
+    """bf16 or TF32 is asked for on a GPU older than Ampere, or of a PyTorch without CUDA.
+
+    ## What happens
+    TrainingArguments end the run before it begins: "Your setup doesn't support bf16/gpu. You need torch>=1.10, using
+    Ampere GPU with cuda>=11.0", or "--tf32 requires Ampere or a newer GPU arch".
+
+    ## Why
+    bf16 matrix units and TF32 came with Ampere (compute capability 8.0). V100, T4, P100, RTX 20xx and GTX cards have
+    neither. A CPU build of PyTorch answers the same, whatever the GPU is.
+
+    ## Cure
+    fp16 instead of bf16, no TF32. With a CPU build: install PyTorch from its CUDA index.
+
+    ## When it is safe
+    On A100, A10, RTX 30xx and anything newer. If this message comes on such a GPU, see cuda-init-failed-masquerade.
+
+    ## Sources
+    - https://github.com/tatsu-lab/stanford_alpaca/issues/133: the message on a V100; fp16 settles it
+    - https://github.com/OptimalScale/LMFlow/issues/251: the same on a T4
+    - https://github.com/lm-sys/FastChat/issues/1191: bf16, then TF32, on a V100
+    """
+
+    page_zh = """在早于 Ampere 的 GPU 上，或用不含 CUDA 的 PyTorch，启用了 bf16 或 TF32。
+
+    ## 现象
+    训练开始前 TrainingArguments 即报错：“Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU
+    with cuda>=11.0”，或 “--tf32 requires Ampere or a newer GPU arch”。
+
+    ## 原因
+    bf16 矩阵单元与 TF32 从 Ampere（计算能力 8.0）开始提供。V100、T4、P100、RTX 20 系、GTX 都没有。CPU 版 PyTorch 无论
+    GPU 型号都给出同样的回答。
+
+    ## 解决办法
+    用 fp16 代替 bf16，不用 TF32。若是 CPU 版：从 CUDA 源重新安装 PyTorch。
+
+    ## 何时安全
+    A100、A10、RTX 30 系及更新的 GPU。若在这类 GPU 上仍有该报错，见 cuda-init-failed-masquerade。
+
+    ## 来源
+    - https://github.com/tatsu-lab/stanford_alpaca/issues/133：V100 上的该报错，改用 fp16 解决
+    - https://github.com/OptimalScale/LMFlow/issues/251：T4 上的同一问题
+    - https://github.com/lm-sys/FastChat/issues/1191：V100 上先是 bf16，再是 TF32
+    """
+
+    name = "bf16-tf32-unsupported-gpu"
+    title = Text("This GPU has no bf16 or TF32", "该 GPU 不支持 bf16 或 TF32")
+    sources = (
+        "https://github.com/tatsu-lab/stanford_alpaca/issues/133",
+        "https://github.com/OptimalScale/LMFlow/issues/251",
+        "https://github.com/lm-sys/FastChat/issues/1191",
+    )
+    log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "CUDA_R_16BF", "不支持")
+    yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The refusal of bf16 or TF32, unless what surrounds it says that CUDA did not start."""
+        evidence = refused(log)
+        old = old_gpu(log)
+        if evidence is None:
+            evidence = first(log, _CUBLAS)
+            if evidence is not None:
+                yield self.log_finding(
+                    evidence,
+                    Text(
+                        "cuBLAS refuses a bf16 matrix product, as GPUs older than Ampere have none.",
+                        "cuBLAS 拒绝了 bf16 矩阵乘法，早于 Ampere 的 GPU 不支持它。",
+                    ),
+                    cure=_CURE,
+                    certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
+                    confirm=(_CAPABILITY,),
+                )
+            return
+        cpu_build = has_cpu_build(log)
+        if old or cpu_build:
+            certainty = Certainty.CERTAIN
+        elif cuda_failed(log) or ampere_gpu(log) or outside_training(log):
+            certainty = Certainty.POSSIBLE
+        else:
+            certainty = Certainty.LIKELY
+        cause = (
+            Text(
+                "This PyTorch was built without CUDA, so it has no bf16 or TF32 on a GPU.",
+                "该 PyTorch 不含 CUDA，因此没有 GPU 上的 bf16 或 TF32。",
+            )
+            if cpu_build and not old
+            else Text(
+                "bf16 or TF32 is asked for, and the GPU is older than Ampere (compute capability below 8.0).",
+                "启用了 bf16 或 TF32，而 GPU 早于 Ampere（计算能力低于 8.0）。",
+            )
+        )
+        yield self.log_finding(
+            evidence,
+            cause,
+            cure=_CURE,
+            certainty=certainty,
+            also=(old,) if old else (),
+            confirm=(_CAPABILITY,),
+        )
+
+
+_CAPABILITY = Text(
+    "torch.cuda.get_device_capability() prints less than (8, 0)", "torch.cuda.get_device_capability() 小于 (8, 0)"
+)

@@ -1,0 +1,133 @@
+"""bitsandbytes-cpu-library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import fails_otherwise, first
+
+_FAILED = Pattern(
+    r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
+    r"|undefined symbol: c(?:get_col_row|quantize|dequantize|adam|lion|gemm|igemm|get_context|momentum|rmsprop"
+    r"|transform)\w*"
+    r"|function 'c(?:get_|quantize|dequantize|adam|igemm|gemm)\w+' not found"
+    r"|'NoneType' object has no attribute 'c(?:get_|quantize|dequantize|adam|igemm|gemm|percentile)\w+"
+    r"|name 'str2optimizer\w+' is not defined|CUDA Setup failed despite GPU being available"
+    r"|Attempted to use bitsandbytes native library but it'?s not available"
+    r"|8-bit optimizer is not available on your device"
+)
+_LOADED = Pattern(
+    r"bin \S*libbitsandbytes_cpu\.(?:so|dll)|[Ll]oading binary \S*libbitsandbytes_cpu"
+    r"|Defaulting to libbitsandbytes(?:_cpu)?\.so"
+    r"|Required library version not found: libbitsandbytes|Could not find the bitsandbytes CUDA binary"
+    r"|Configured CUDA binary not found at|Could not load bitsandbytes native library|libbitsandbytes_cpu\.(?:so|dll)"
+    r"|bitsandbytes was compiled without GPU support"
+)
+_OF_BITSANDBYTES = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
+_CURE = (
+    Text(
+        "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m bitsandbytes "
+        "tells which one it loads",
+        "安装带有 PyTorch 所用 CUDA 库的 bitsandbytes：pip install -U bitsandbytes；python -m bitsandbytes "
+        "会显示加载的库",
+    ),
+    Text(
+        "Let it find libcudart: export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH (conda: conda install "
+        "cudatoolkit); unset a BNB_CUDA_VERSION that names a version without a library",
+        "让它找到 libcudart：export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH（conda：conda install "
+        "cudatoolkit）；"
+        "若 BNB_CUDA_VERSION 指向没有对应库的版本则取消设置",
+    ),
+    Text(
+        "Check that torch.cuda.is_available() is True: without a GPU there is only the CPU library",
+        "确认 torch.cuda.is_available() 为 True：没有 GPU 时只会加载 CPU 库",
+    ),
+)
+
+
+class BitsandbytesCpuLibrary(Hazard):
+    """bitsandbytes loaded its CPU library, which has no quantization and no 8-bit optimizer.
+
+    ## What happens
+    Loading in 8 or 4 bits, or the first step of an 8-bit optimizer, ends with "libbitsandbytes_cpu.so: undefined
+    symbol: cget_col_row_stats", "'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'", "name
+    'str2optimizer32bit' is not defined" or "CUDA Setup failed despite GPU being available".
+
+    ## Why
+    At import bitsandbytes looks for CUDA's runtime and takes the library of that version. It found none
+    (LD_LIBRARY_PATH, a new CUDA, an old release of bitsandbytes), warned "compiled without GPU support", and went on.
+
+    ## Cure
+    A newer bitsandbytes, or CUDA's runtime where it is looked for. Copying the CUDA library over the CPU one hides the
+    fault until the next version.
+
+    ## When it is safe
+    `python -m bitsandbytes` ends with success. A run that doesn't quantize may ignore the warning.
+
+    ## Sources
+    - https://github.com/A-baoYang/alpaca-7b-chinese/issues/2: the banner with the CPU library, then the symbol
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1802: BNB_CUDA_VERSION names a library that is not there
+    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459: upgrading settles it
+    """
+
+    page_zh = """bitsandbytes 加载了 CPU 库，其中没有量化与 8-bit 优化器。
+
+    ## 现象
+    以 8-bit 或 4-bit 加载模型，或 8-bit 优化器第一步时，以 “libbitsandbytes_cpu.so: undefined symbol:
+    cget_col_row_stats”、“'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'”、“name
+    'str2optimizer32bit' is not defined” 或“CUDA Setup failed despite GPU being available” 结束。
+
+    ## 原因
+    bitsandbytes 在 import 时寻找 CUDA 运行时并加载相应版本的库。它没有找到（LD_LIBRARY_PATH、CUDA 太新、bitsandbytes
+    太旧），只警告 “compiled without GPU support” 就继续了。
+
+    ## 解决办法
+    使用更新的 bitsandbytes，或让它找到 CUDA 运行时。把 CUDA 库复制成 CPU 库的名字只是暂时掩盖问题。
+
+    ## 何时安全
+    `python -m bitsandbytes` 成功结束。不做量化的训练可以忽略该警告。
+
+    ## 来源
+    - https://github.com/A-baoYang/alpaca-7b-chinese/issues/2：横幅显示 CPU 库，随后缺少符号
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1802：BNB_CUDA_VERSION 指向不存在的库
+    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459：升级后解决
+    """
+
+    name = "bitsandbytes-cpu-library"
+    title = Text("bitsandbytes loaded its CPU library", "bitsandbytes 加载了 CPU 库")
+    sources = (
+        "https://github.com/A-baoYang/alpaca-7b-chinese/issues/2",
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/1802",
+        "https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459",
+    )
+    log_words = (
+        "libbitsandbytes",
+        "cget_col_row_stats",
+        "undefined symbol",
+        "without GPU support",
+        "bitsandbytes native",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A call into the CPU library; a mere sign that it was loaded counts where nothing else failed."""
+        evidence = first(log, _FAILED)
+        certainty = Certainty.CERTAIN
+        if evidence is None:
+            evidence = first(log, _LOADED)
+            if evidence is None or fails_otherwise(log, _OF_BITSANDBYTES):
+                return
+            certainty = Certainty.LIKELY
+        yield self.log_finding(
+            evidence,
+            Text(
+                "bitsandbytes runs with its CPU library: it found no CUDA library that fits this machine.",
+                "bitsandbytes 使用的是 CPU 库：没有找到适合本机的 CUDA 库。",
+            ),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),),
+        )

@@ -1,0 +1,131 @@
+"""cuda-driver-too-old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import first, outside_training, text_of
+
+_TOO_OLD = Pattern(
+    r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime"
+    r"|cudaErrorInsufficientDriver"
+    r"|unsatisfied condition: cuda>=|GPU driver version is too old|(?:显卡|NVIDIA|CUDA"
+    r"|英伟达) ?驱动(?:版本)?(?:太老|太旧|过旧|过低|太低)"
+)
+_LIKE_IT = Pattern(
+    r"forward compatibility was attempted on non supported HW|PTX was compiled with an unsupported toolchain"
+    r"|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorCompatNotSupportedOnDevice"
+)
+_FOUND_VERSION = Pattern(r"found version (\d{4,5})")
+_CURE = (
+    Text(
+        "Update the NVIDIA driver of the host (not of the container) to one that serves PyTorch's CUDA: 525 or "
+        "newer for "
+        "12.x, 580 or newer for 13.x; reboot",
+        "把宿主机（而非容器）的 NVIDIA 驱动升级到支持 PyTorch 所用 CUDA 的版本：12.x 需 525 及以上，13.x 需 "
+        "580 及以上；然后重启",
+    ),
+    Text(
+        "Or install a PyTorch of an older CUDA, at most the one nvidia-smi shows: pip install torch --index-url "
+        "https://download.pytorch.org/whl/cu118",
+        "或安装使用较旧 CUDA（不超过 nvidia-smi 所示）的 PyTorch：pip install torch --index-url "
+        "https://download.pytorch.org/whl/cu118",
+    ),
+)
+
+
+class CudaDriverTooOld(Hazard):
+    """The GPU driver is older than the CUDA that PyTorch was built with.
+
+    ## What happens
+    "The NVIDIA driver on your system is too old (found version 11040)", as an error or as a "CUDA initialization"
+    warning after which no GPU is there; or "CUDA driver version is insufficient for CUDA runtime version".
+
+    ## Why
+    PyTorch's wheels bring their CUDA libraries; the driver is the machine's. The number is the CUDA that the driver
+    serves: 11040 is 11.4. A newer PyTorch, often pulled in by another package's installation, needs more. A container
+    does not change the driver.
+
+    ## Cure
+    A newer driver on the host, or a PyTorch built for the CUDA that `nvidia-smi` shows.
+
+    ## When it is safe
+    `nvidia-smi` shows a CUDA version at least as new as `torch.version.cuda` (within one major version the driver's
+    minor may be lower).
+
+    ## Sources
+    - https://github.com/IEIT-Yuan/Yuan-2.0/issues/65: a container with CUDA 12.1 on a driver for 11.0
+    - https://github.com/zai-org/ChatGLM3/issues/100: found version 11060
+    - https://docs.nvidia.com/deploy/cuda-compatibility/: which driver serves which CUDA
+    """
+
+    page_zh = """GPU 驱动比 PyTorch 所用的 CUDA 旧。
+
+    ## 现象
+    “The NVIDIA driver on your system is too old (found version 11040)”，可能是报错，也可能是 “CUDA initialization”
+    警告，之后看不到 GPU；或 “CUDA driver version is insufficient for CUDA runtime version”。
+
+    ## 原因
+    PyTorch 安装包自带 CUDA 库，驱动则属于机器。其中的数字是驱动支持的 CUDA：11040 即 11.4。较新的
+    PyTorch（常随其他包一起被安装）需要更高版本。容器不会改变驱动。
+
+    ## 解决办法
+    升级宿主机驱动，或安装按 `nvidia-smi` 所示 CUDA 编译的 PyTorch。
+
+    ## 何时安全
+    `nvidia-smi` 显示的 CUDA 不低于 `torch.version.cuda`（同一大版本内，小版本可以较低）。
+
+    ## 来源
+    - https://github.com/IEIT-Yuan/Yuan-2.0/issues/65：CUDA 12.1 的容器，驱动只支持 11.0
+    - https://github.com/zai-org/ChatGLM3/issues/100：found version 11060
+    - https://docs.nvidia.com/deploy/cuda-compatibility/：驱动与 CUDA 的对应关系
+    """
+
+    name = "cuda-driver-too-old"
+    title = Text("The NVIDIA driver is too old for this PyTorch", "NVIDIA 驱动对该 PyTorch 来说太旧")
+    sources = (
+        "https://github.com/IEIT-Yuan/Yuan-2.0/issues/65",
+        "https://github.com/zai-org/ChatGLM3/issues/100",
+        "https://docs.nvidia.com/deploy/cuda-compatibility/",
+    )
+    log_words = ("too old", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""
+        if evidence := first(log, _TOO_OLD):
+            number = _FOUND_VERSION.search(text_of(evidence))
+            served = int(number.group(1)) if number else 0
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The driver serves CUDA {cuda}, and this PyTorch was built with a newer one.",
+                    "驱动支持 CUDA {cuda}，而该 PyTorch 使用更新的 CUDA。",
+                ).format(cuda=f"{served // 1000}.{served % 1000 // 10}")
+                if served
+                else Text(
+                    "The driver is older than the CUDA runtime that the program brings.",
+                    "驱动比程序自带的 CUDA 运行时旧。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+            )
+        elif evidence := first(log, _LIKE_IT):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "Driver and CUDA runtime do not fit: the runtime asks more than this driver gives.",
+                    "驱动与 CUDA 运行时不匹配：运行时的要求超出了该驱动。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
+                confirm=(
+                    Text(
+                        "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'",
+                        "nvidia-smi 显示的 CUDA 低于 python -c 'import torch; print(torch.version.cuda)'",
+                    ),
+                ),
+            )

@@ -1,0 +1,113 @@
+"""cuda-home-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import first, text_of
+
+_DEEPSPEED = Pattern(
+    r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
+)
+_TORCH = Pattern(
+    r"CUDA_HOME environment variable is not set|CUDA was not found on the system, please set the CUDA_HOME"
+    r"|No such file or directory: '\S*bin/nvcc'|bin/nvcc: (?:not found|No such file)|nvcc: (?:command )?not found"
+    r"|nvcc was not found"
+)
+_USED = Pattern(
+    r"deepspeed|op_builder|DeepSpeed|flash[-_]attn|cpu_adam|fused_adam|apex|TORCH_EXTENSION_NAME"
+    r"|torch_extensions|bitsandbytes"
+)
+_CURE = (
+    Text(
+        "Install the CUDA toolkit of PyTorch's version (conda install -c nvidia cuda-toolkit=12.1, or NVIDIA's "
+        "packages), "
+        "or use an image whose tag says devel",
+        "安装与 PyTorch 相同版本的 CUDA 工具包（conda install -c nvidia cuda-toolkit=12.1，或 NVIDIA 的安装包），"
+        "或使用标签含 devel 的镜像",
+    ),
+    Text(
+        "Say where it is, on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
+        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must answer",
+        "在每个节点指明其位置：export CUDA_HOME=/usr/local/cuda（conda：$CONDA_PREFIX）PATH=$CUDA_HOME/bin:$PATH；"
+        "nvcc --version 应有输出",
+    ),
+)
+
+
+class CudaHomeMissing(Hazard):
+    """There is no CUDA toolkit (nvcc) where DeepSpeed looks for it.
+
+    ## What happens
+    `import deepspeed`, its installation, or the first operator ends with "CUDA_HOME does not exist, unable to compile
+    CUDA op(s)" (MissingCUDAException; an AssertionError in older versions).
+
+    ## Why
+    PyTorch's wheels bring the CUDA libraries, not the compiler. DeepSpeed asks nvcc for its version, some releases at
+    import already, and finds no toolkit: none is installed, or CUDA_HOME names a folder without it, or the variable
+    does not reach the launched processes.
+
+    ## Cure
+    Install the toolkit with PyTorch's CUDA version and export CUDA_HOME. A runtime image has no nvcc: take the devel
+    one.
+
+    ## When it is safe
+    Where nvcc is in PATH, or no CUDA operator is built and DeepSpeed does not ask at import.
+
+    ## Sources
+    - https://github.com/jingyaogong/minimind/issues/48: at import, in a training run
+    - https://github.com/deepspeedai/DeepSpeed/issues/2772: the same from ds_report
+    """
+
+    page_zh = """DeepSpeed 找不到 CUDA 工具包（nvcc）。
+
+    ## 现象
+    `import deepspeed`、安装 DeepSpeed 或加载第一个算子时以 “CUDA_HOME does not exist, unable to compile CUDA op(s)”
+    结束（MissingCUDAException；旧版本为 AssertionError）。
+
+    ## 原因
+    PyTorch 安装包自带 CUDA 库，但没有编译器。DeepSpeed 要查询 nvcc 的版本（有些版本在 import 时就查询），
+    却找不到工具包：没有安装，或 CUDA_HOME 指向没有它的目录，或该变量没有传到被启动的进程。
+
+    ## 解决办法
+    安装与 PyTorch 相同 CUDA 版本的工具包并 export CUDA_HOME。runtime 镜像没有 nvcc，请用 devel 镜像。
+
+    ## 何时安全
+    nvcc 在 PATH 中；或不编译 CUDA 算子，且 DeepSpeed 在 import 时不查询。
+
+    ## 来源
+    - https://github.com/jingyaogong/minimind/issues/48：训练时 import 即报错
+    - https://github.com/deepspeedai/DeepSpeed/issues/2772：ds_report 中的同一问题
+    """
+
+    name = "cuda-home-missing"
+    title = Text("No CUDA toolkit: CUDA_HOME does not exist", "没有 CUDA 工具包：CUDA_HOME 不存在")
+    sources = (
+        "https://github.com/jingyaogong/minimind/issues/48",
+        "https://github.com/deepspeedai/DeepSpeed/issues/2772",
+    )
+    log_words = ("CUDA_HOME", "nvcc")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DeepSpeed's words, or PyTorch's where an extension that training needs was to be built."""
+        evidence = first(log, _DEEPSPEED)
+        certainty = Certainty.CERTAIN
+        if evidence is None:
+            evidence = first(log, _TORCH)
+            if evidence is None:
+                return
+            certainty = Certainty.LIKELY if log.find(_USED) or _USED.search(text_of(evidence)) else Certainty.POSSIBLE
+        yield self.log_finding(
+            evidence,
+            Text(
+                "A CUDA extension is to be built, and there is no CUDA toolkit with nvcc where CUDA_HOME or PATH say.",
+                "需要编译 CUDA 扩展，但 CUDA_HOME 与 PATH 所指之处没有带 nvcc 的 CUDA 工具包。",
+            ),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(Text("nvcc --version does not answer", "nvcc --version 没有输出"),),
+        )

@@ -1,0 +1,142 @@
+"""cuda-init-failed-masquerade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
+from gonogo.hazards.environment._surroundings import ampere_gpu, first, is_training, old_gpu, outside_training
+
+_RAISED = Pattern(
+    r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
+)
+_NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
+_CURE = (
+    Text(
+        "Check in the very environment of the run: nvidia-smi; python -c 'import torch; print(torch.__version__, "
+        "torch.cuda.is_available(), torch.cuda.device_count())'",
+        "在运行所用的环境中检查：nvidia-smi；python -c 'import torch; print(torch.__version__, "
+        "torch.cuda.is_available(), torch.cuda.device_count())'",
+    ),
+    Text(
+        "Make the GPU visible: a correct CUDA_VISIBLE_DEVICES, docker run --gpus all, a job that asks for GPUs, a CUDA "
+        "build of PyTorch",
+        "让 GPU 可见：正确的 CUDA_VISIBLE_DEVICES、docker run --gpus all、作业申请了 GPU、CUDA 版的 PyTorch",
+    ),
+    Text(
+        "Mend the driver: reboot (or reload nvidia_uvm) after an update; start nvidia-fabricmanager of the driver's "
+        "version on NVSwitch machines (Error 802)",
+        "修复驱动：升级后重启（或重新加载 nvidia_uvm）；NVSwitch 机器（Error 802）启动与驱动同版本的 "
+        "nvidia-fabricmanager",
+    ),
+)
+
+
+class CudaInitFailedMasquerade(Hazard):
+    """CUDA did not start, and the framework blames the GPU's age.
+
+    ## What happens
+    On an RTX 4090 or an A100 the run ends with "Your setup doesn't support bf16/gpu" or "--tf32 requires Ampere". Above
+    it stands a warning: "CUDA initialization: CUDA unknown error", "Error 802: system not yet initialized", "No
+    platform detected".
+
+    ## Why
+    transformers asks CUDA for the GPU's generation. Where CUDA did not start, or no GPU is visible, the answer is no,
+    and the message speaks of Ampere. Changing the precision leads to the next failure.
+
+    ## Cure
+    Make `torch.cuda.is_available()` true first: driver, fabric manager, container flags, CUDA_VISIBLE_DEVICES, a CUDA
+    build of PyTorch. On a machine without a GPU: use_cpu, and no bf16 or TF32.
+
+    ## When it is safe
+    Where `torch.cuda.is_available()` prints True in the environment of the run.
+
+    ## Sources
+    - https://github.com/gensyn-ai/rl-swarm/issues/252: an RTX 4090 after "CUDA unknown error"
+    - https://github.com/gensyn-ai/rl-swarm/issues/148: "No platform detected"
+    - https://github.com/hiyouga/LlamaFactory/issues/7888: Error 802 and an accelerator set to CPU
+    """
+
+    page_zh = """CUDA 没有启动，框架却说是 GPU 太旧。
+
+    ## 现象
+    在 RTX 4090 或 A100 上以 “Your setup doesn't support bf16/gpu” 或 “--tf32 requires Ampere” 结束。上方有警告：
+    “CUDA initialization: CUDA unknown error”、“Error 802: system not yet initialized” 或 “No platform detected”。
+
+    ## 原因
+    transformers 通过 CUDA 查询 GPU 的代次。CUDA 没有启动或看不到 GPU 时得到否定的回答，于是提示 Ampere。
+    改精度只会引出下一个错误。
+
+    ## 解决办法
+    先让 `torch.cuda.is_available()` 为 True：驱动、fabric manager、容器参数、CUDA_VISIBLE_DEVICES、CUDA 版 PyTorch。
+    没有 GPU 的机器：use_cpu，且不用 bf16 与 TF32。
+
+    ## 何时安全
+    在运行环境中 `torch.cuda.is_available()` 为 True 时。
+
+    ## 来源
+    - https://github.com/gensyn-ai/rl-swarm/issues/252：RTX 4090，之前有 “CUDA unknown error”
+    - https://github.com/gensyn-ai/rl-swarm/issues/148：“No platform detected”
+    - https://github.com/hiyouga/LlamaFactory/issues/7888：Error 802，加速器被设为 CPU
+    """
+
+    name = "cuda-init-failed-masquerade"
+    title = Text("CUDA did not start: no GPU is usable in this process", "CUDA 没有启动：该进程没有可用的 GPU")
+    sources = (
+        "https://github.com/gensyn-ai/rl-swarm/issues/252",
+        "https://github.com/gensyn-ai/rl-swarm/issues/148",
+        "https://github.com/hiyouga/LlamaFactory/issues/7888",
+    )
+    log_words = ("CUDA initialization", "No platform detected", "UnspecifiedPlatform", "CUDA unknown", "accelerator to")
+    yields_to = ("cuda-driver-too-old",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
+        refusal, failed = refused(log), cuda_failed(log)
+        if refusal is not None and not (has_cpu_build(log) and failed is None):
+            newer = ampere_gpu(log) if old_gpu(log) is None else None
+            if failed is not None or newer is not None:
+                also = tuple(one for one in (failed, newer) if one is not None)
+                yield self._found(refusal, _MASQUERADE, Certainty.CERTAIN if failed else Certainty.LIKELY, also)
+            elif old_gpu(log) is None:
+                yield self._found(refusal, _MASQUERADE, Certainty.POSSIBLE)
+        elif evidence := first(log, _RAISED):
+            sure = is_training(log) and not outside_training(log)
+            yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+        elif evidence := first(log, _NO_GPU):
+            yield self._found(evidence, _FAILED, Certainty.POSSIBLE)
+
+    def _found(
+        self,
+        evidence: Found | LoggedError,
+        cause: Text,
+        certainty: Certainty,
+        also: tuple[Found | LoggedError, ...] = (),
+    ) -> Finding:
+        return self.log_finding(
+            evidence,
+            cause,
+            cure=_CURE,
+            certainty=certainty,
+            also=also,
+            confirm=(
+                Text(
+                    "torch.cuda.is_available() prints False in the environment of the run",
+                    "在运行环境中 torch.cuda.is_available() 为 False",
+                ),
+            ),
+        )
+
+
+_MASQUERADE = Text(
+    "bf16 or TF32 is refused since CUDA did not start or no GPU is visible, not since the GPU is too old.",
+    "bf16 或 TF32 被拒绝是因为 CUDA 没有启动或看不到 GPU，而不是 GPU 太旧。",
+)
+_FAILED = Text(
+    "CUDA did not start, or no GPU is visible to this process.",
+    "CUDA 没有启动，或该进程看不到 GPU。",
+)

@@ -1,0 +1,142 @@
+"""cuda-no-kernel-image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
+
+_NO_IMAGE = Pattern(
+    r"no kernel image is available for execution|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
+    r"|named symbol not found at .*\.cu"
+)
+_WARNED = Pattern(
+    r"with CUDA capability sm_\d+ is not compatible with the current PyTorch|PyTorch no longer supports this GPU"
+    r"|cuda capabilit(?:y|ies) supported by this (?:library|version of PyTorch)|which is of (?:cuda|compute) capability"
+    r"|CUDA capability \S+ .{0,40}not (?:supported|compatible)"
+)
+_CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
+_UNSURE = Pattern(r"CUDA error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH")
+_CURE = (
+    Text(
+        "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from "
+        "the cu128 "
+        "index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126",
+        "安装包含该 GPU 架构的 PyTorch：RTX 50 系与 B200 需要 cu128 源的 2.7 及以上；旧 GPU（Pascal、Volta）"
+        "需要较旧的 CUDA，"
+        "如 cu118 或 cu126",
+    ),
+    Text(
+        "Where an extension's frame is the last (flash-attn, bitsandbytes, apex, a kernel of your own): build "
+        "it for this "
+        "GPU, TORCH_CUDA_ARCH_LIST set to its capability",
+        "若最后一帧属于某个扩展（flash-attn、bitsandbytes、apex 或自编译的 kernel）：把 TORCH_CUDA_ARCH_LIST "
+        "设为该 GPU 的"
+        "计算能力后重新编译",
+    ),
+)
+
+
+class CudaNoKernelImage(Hazard):
+    """PyTorch, or an extension, was not built for this GPU's architecture.
+
+    ## What happens
+    The first kernel ends with "CUDA error: no kernel image is available for execution on the device". Often a
+    warning at import told it: "NVIDIA ... with CUDA capability sm_120 is not compatible with the current PyTorch
+    installation".
+
+    ## Why
+    A CUDA binary holds code for a list of architectures. A GPU that is newer than the build (an RTX 5090 with a cu121
+    wheel), or so old that the build dropped it, finds none. An extension built on another machine has that machine's
+    only.
+
+    ## Cure
+    A PyTorch build with the architecture; where PyTorch itself works and an extension fails, rebuild the extension.
+
+    ## When it is safe
+    `torch.cuda.get_arch_list()` names the GPU's architecture, or an older one of the same major version.
+
+    ## Sources
+    - https://github.com/deepseek-ai/DeepSeek-OCR/issues/159: a new GPU and an older build
+    - https://github.com/thomasbrandon/mish-cuda/issues/10: an extension built for another GPU
+    - https://github.com/pytorch/pytorch/issues/31285: the long thread, with what PyTorch's builds hold
+    """
+
+    page_zh = """PyTorch 或某个扩展没有为该 GPU 的架构编译。
+
+    ## 现象
+    第一个 kernel 以 “CUDA error: no kernel image is available for execution on the device” 结束。import
+    时往往已有警告：“NVIDIA ... with CUDA capability sm_120 is not compatible with the current PyTorch installation”。
+
+    ## 原因
+    CUDA 二进制只含一组架构的代码。比安装包更新的 GPU（如 cu121 的 PyTorch 配 RTX 5090），或旧到已被去掉的 GPU，
+    都找不到代码。在另一台机器上编译的扩展只含那台机器的架构。
+
+    ## 解决办法
+    安装含该架构的 PyTorch；若 PyTorch 本身正常而扩展出错，重新编译扩展。
+
+    ## 何时安全
+    `torch.cuda.get_arch_list()` 含该 GPU 的架构，或同一大版本中较旧的架构。
+
+    ## 来源
+    - https://github.com/deepseek-ai/DeepSeek-OCR/issues/159：较新的 GPU 与较旧的安装包
+    - https://github.com/thomasbrandon/mish-cuda/issues/10：扩展是为另一种 GPU 编译的
+    - https://github.com/pytorch/pytorch/issues/31285：长讨论，说明 PyTorch 安装包含哪些架构
+    """
+
+    name = "cuda-no-kernel-image"
+    title = Text("No kernels for this GPU's architecture", "没有适用于该 GPU 架构的 kernel")
+    sources = (
+        "https://github.com/deepseek-ai/DeepSeek-OCR/issues/159",
+        "https://github.com/thomasbrandon/mish-cuda/issues/10",
+        "https://github.com/pytorch/pytorch/issues/31285",
+    )
+    log_words = ("no kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """CUDA's error, or PyTorch's warning where nothing else explains the failure."""
+        outside = outside_training(log)
+        if evidence := first(log, _NO_IMAGE):
+            warned = log.find(_WARNED)
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The program has no kernels for this GPU: PyTorch, or the extension whose frame is the last, was "
+                    "built for other architectures.",
+                    "程序没有适用于该 GPU 的 kernel：PyTorch 或最后一帧所属的扩展是为其他架构编译的。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
+                also=(warned,) if warned else (),
+            )
+        elif evidence := first(log, _WARNED):
+            otherwise = fails_otherwise(log, _CUDA_ERROR)
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "PyTorch warns that its build has no kernels for this GPU.",
+                    "PyTorch 警告其安装包没有适用于该 GPU 的 kernel。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
+            )
+        elif evidence := first(log, _UNSURE):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "A kernel was built for another architecture, or its binary is damaged.",
+                    "kernel 是为其他架构编译的，或其二进制已损坏。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                confirm=(
+                    Text(
+                        "torch.cuda.get_arch_list() does not name the GPU's architecture",
+                        "torch.cuda.get_arch_list() 不含该 GPU 的架构",
+                    ),
+                ),
+            )

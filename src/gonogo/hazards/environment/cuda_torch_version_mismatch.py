@@ -1,0 +1,126 @@
+"""cuda-torch-version-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
+from gonogo.hazards.environment._surroundings import first, text_of
+
+_OTHERS = Pattern(
+    r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
+    r"|Cuda extensions are being compiled with a version of Cuda that does not match"
+)
+_TWO = Pattern(
+    r"Installed CUDA version (\d[\d.]*\d) does not match the\s+version torch was compiled with (\d[\d.]*\d)"
+    r"|detected CUDA version \((\d[\d.]*\d)\) mismatches .*PyTorch ?\((\d[\d.]*\d)\)"
+)
+_CURE = (
+    Text(
+        "Make them one major version: install a PyTorch built with the toolkit's CUDA (pip install torch --index-url "
+        "https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and let CUDA_HOME name it",
+        "使两者大版本一致：安装按该工具包 CUDA 编译的 PyTorch（pip install torch --index-url "
+        "https://download.pytorch.org/whl/cu121），或安装 torch.version.cuda 对应的工具包并让 CUDA_HOME 指向它",
+    ),
+    Text(
+        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighbouring versions mostly work, 11 with 12 may crash)",
+        "想直接尝试：export DS_SKIP_CUDA_CHECK=1（相近版本大多可用，11 与 12 混用可能崩溃）",
+    ),
+)
+
+
+class CudaTorchVersionMismatch(Hazard):
+    """The installed CUDA toolkit is not of the CUDA version that PyTorch was built with.
+
+    ## What happens
+    Building an operator (or installing DeepSpeed) ends with CUDAMismatchException: "Installed CUDA version 12.2 does
+    not match the version torch was compiled with 11.7, unable to compile cuda/cpp extensions".
+
+    ## Why
+    DeepSpeed compiles with the nvcc under CUDA_HOME against PyTorch's headers. It accepts another minor version of the
+    same major one, and refuses another major version.
+
+    ## Cure
+    Align them, or set DS_SKIP_CUDA_CHECK=1 at your own risk. If a compiler's error follows (Python.h, -lcurand),
+    that is the cause, and this was a warning.
+
+    ## When it is safe
+    "but since the APIs are compatible, accepting this combination" is no error.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/2902: at installation
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/370: FusedAdam, toolkit 12.0 and PyTorch for 11.8
+    - https://github.com/deepspeedai/DeepSpeed/pull/3436: the variable that allows it
+    """
+
+    page_zh = """已安装的 CUDA 工具包与 PyTorch 编译时的 CUDA 版本不同。
+
+    ## 现象
+    编译算子（或安装 DeepSpeed）时以 CUDAMismatchException 结束：“Installed CUDA version 12.2 does not match the version
+    torch was compiled with 11.7, unable to compile cuda/cpp extensions”。
+
+    ## 原因
+    DeepSpeed 用 CUDA_HOME 下的 nvcc 与 PyTorch 的头文件编译。同一大版本内的小版本差异可以接受，大版本不同则拒绝。
+
+    ## 解决办法
+    使两者一致，或自担风险设置 DS_SKIP_CUDA_CHECK=1。若之后还有编译器报错（Python.h、-lcurand），那才是原因，
+    这只是警告。
+
+    ## 何时安全
+    “but since the APIs are compatible, accepting this combination” 不是错误。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/2902：安装时
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/370：FusedAdam，工具包 12.0 而 PyTorch 为 11.8
+    - https://github.com/deepspeedai/DeepSpeed/pull/3436：允许不一致的环境变量
+    """
+
+    name = "cuda-torch-version-mismatch"
+    title = Text("The CUDA toolkit is not of PyTorch's CUDA version", "CUDA 工具包与 PyTorch 的 CUDA 版本不一致")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/2902",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/370",
+        "https://github.com/deepspeedai/DeepSpeed/pull/3436",
+    )
+    log_words = (
+        "CUDAMismatch",
+        "Installed CUDA version",
+        "detected CUDA version",
+        "version mismatch",
+        "being compiled with",
+    )
+    yields_to = ("op-build-libcurand-missing", "op-build-nvcc-arch-unsupported", "op-build-python-h-missing")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The refusal; where a compiler's error stands beside it, only a possibility."""
+        evidence = mismatch(log) or first(log, _OTHERS)
+        if evidence is None:
+            return
+        found = _TWO.search(text_of(evidence))
+        two = [group for group in found.groups() if group] if found else []
+        compiled = first(log, COMPILE_ERROR) is not None
+        yield self.log_finding(
+            evidence,
+            Text(
+                "The CUDA toolkit is {toolkit}, and PyTorch was built with {torch}: DeepSpeed refuses to compile.",
+                "CUDA 工具包为 {toolkit}，而 PyTorch 使用 {torch}：DeepSpeed 拒绝编译。",
+            ).format(toolkit=two[0], torch=two[1])
+            if len(two) == 2
+            else Text(
+                "Extensions were built, or are to be built, with another CUDA or PyTorch than the one that runs.",
+                "扩展所用的（或将要使用的）CUDA 或 PyTorch 与运行时的不同。",
+            ),
+            cure=_CURE,
+            certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
+            confirm=(
+                Text(
+                    "nvcc --version and torch.version.cuda differ in their major version, and no compiler's "
+                    "error follows",
+                    "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
+                ),
+            ),
+        )

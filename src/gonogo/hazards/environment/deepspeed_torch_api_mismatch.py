@@ -1,0 +1,124 @@
+"""deepspeed-torch-api-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import first, outside_training
+
+_KNOWN = Pattern(
+    r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
+    r"|No module named '?torch\._six|cannot import name '\w+' from 'torch\._six'"
+    r"|cannot import name 'BUFSIZE' from 'numpy'"
+    r"|[Pp]rocessGroup ?(?:NCCL|nccl) ?does not support _(?:reduce_scatter|allgather)_base"
+    r"|module 'deepspeed\.comm' has no attribute 'ProcessGroup'"
+)
+_LEFT_TORCH = Pattern(
+    r"cannot import name '\w+' from '(?:torch|numpy)\b|No module named '?(?:torch|numpy)\.[\w.]+"
+    r"|(?:module|type object|package) '?(?:torch|numpy|Tensor)[\w.]*'? has no attribute"
+    r"|'(?:FusedAdam|DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FP16_\w+|BF16_Optimizer)' object has no attribute "
+    r"'_\w*(?:hooks?|step\w*|zero_grad\w*|patch\w*)'"
+)
+_DEEPSPEED = Pattern(r"deepspeed[/\\]")
+_CURE = (
+    Text(
+        "Upgrade DeepSpeed: pip install -U deepspeed (0.14.2 or newer for torch 2.4, 0.9 or newer for torch 2.0)",
+        "升级 DeepSpeed：pip install -U deepspeed（torch 2.4 需 0.14.2 及以上，torch 2.0 需 0.9 及以上）",
+    ),
+    Text(
+        "Or keep the older pair: install the PyTorch that was current when this DeepSpeed came out (torch<2.4 for "
+        "deepspeed<0.14.2); numpy<2 where the name is numpy's",
+        "或保留旧组合：安装该 DeepSpeed 发布时的 PyTorch（deepspeed<0.14.2 配 torch<2.4）；若缺的是 numpy "
+        "的名字则 numpy<2",
+    ),
+)
+
+
+class DeepspeedTorchApiMismatch(Hazard):
+    """This DeepSpeed uses a part of PyTorch that the installed PyTorch no longer has (or does not have yet).
+
+    ## What happens
+    `import deepspeed` ends with "cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'", "No
+    module named 'torch._six'" or another name of torch. transformers shows it as "Failed to import
+    transformers.trainer".
+
+    ## Why
+    DeepSpeed imports internals of PyTorch, which move: torch 2.0 dropped `torch._six`, torch 2.4 renamed the elastic
+    agent's `log`. An upgrade of torch alone (often as another package's dependency) parts the pair.
+
+    ## Cure
+    Upgrade DeepSpeed, or install the PyTorch of its time.
+
+    ## When it is safe
+    DeepSpeed was released after the installed PyTorch.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5337: `log`, renamed in PyTorch
+    - https://github.com/huggingface/alignment-handbook/issues/180: the same in a training recipe
+    - https://github.com/project-baize/baize-chatbot/issues/24: torch._six behind transformers.trainer
+    """
+
+    page_zh = """该 DeepSpeed 用到的 PyTorch 接口在已安装的 PyTorch 中不存在（已移除或尚未加入）。
+
+    ## 现象
+    `import deepspeed` 以 “cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'”、“No module named
+    'torch._six'” 或 torch 的其他名字结束。transformers 会显示为 “Failed to import transformers.trainer”。
+
+    ## 原因
+    DeepSpeed 使用 PyTorch 的内部接口，而它们会变动：torch 2.0 去掉了 `torch._six`，torch 2.4 给 elastic agent 的
+    `log` 改了名。只升级 torch（常因其他包的依赖）就会破坏这个组合。
+
+    ## 解决办法
+    升级 DeepSpeed，或安装与其同期的 PyTorch。
+
+    ## 何时安全
+    DeepSpeed 的发布晚于已安装的 PyTorch。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5337：`log` 在 PyTorch 中被改名
+    - https://github.com/huggingface/alignment-handbook/issues/180：训练脚本中的同一问题
+    - https://github.com/project-baize/baize-chatbot/issues/24：transformers.trainer 背后的 torch._six
+    """
+
+    name = "deepspeed-torch-api-mismatch"
+    title = Text("This DeepSpeed does not fit the installed PyTorch", "该 DeepSpeed 与已安装的 PyTorch 不匹配")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5337",
+        "https://github.com/huggingface/alignment-handbook/issues/180",
+        "https://github.com/project-baize/baize-chatbot/issues/24",
+    )
+    log_words = ("torch._six", "cannot import name", "has no attribute", "does not support _")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
+        for error in log.errors:
+            if _LEFT_TORCH.search(error.message) and _by_deepspeed(error):
+                yield self.log_finding(error, _CAUSE, cure=_CURE)
+                return
+        if evidence := first(log, _KNOWN):
+            certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
+            yield self.log_finding(
+                evidence,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
+                confirm=(Text("The import's innermost frame is DeepSpeed's", "import 的最内层帧属于 DeepSpeed"),),
+            )
+
+
+def _by_deepspeed(error: LoggedError) -> bool:
+    """True where DeepSpeed's own line raised it: the innermost frame outside of torch, numpy and Python's importer."""
+    for frame in reversed(error.frames):
+        if not any(part in frame.path for part in ("/torch/", "/numpy/", "importlib", "<frozen")):
+            return _DEEPSPEED.search(frame.path) is not None
+    return False
+
+
+_CAUSE = Text(
+    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are of different times.",
+    "DeepSpeed 使用了已安装的 PyTorch 中不存在的名字：两者版本不匹配。",
+)

@@ -1,0 +1,125 @@
+"""flash-attn-undefined-symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import first, outside_training
+
+_LIBRARY = (
+    r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
+)
+_UNDEFINED = Pattern(
+    rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}"
+    rf"|GLIBC\w*_[\d.]+' not found \(required by \S*{_LIBRARY}"
+)
+_BARE = Pattern(
+    r"undefined symbol:? ?_?Z?\w+|libcudart\.so[.\d]*: cannot open shared object|No module named 'flash_attn_2_cuda'"
+)
+_FLASH = Pattern(r"flash[-_]attn|flash[-_]attention|FlashAttention")
+_NO_FLASH = Pattern(
+    r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda|nvJitLink|_vllm_|mmcv"
+)
+_CURE = (
+    Text(
+        "Reinstall flash-attn for the installed PyTorch: pip uninstall -y flash-attn && pip install flash-attn "
+        "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, "
+        "Python and "
+        "cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')",
+        "按已安装的 PyTorch 重装 flash-attn：pip uninstall -y flash-attn && pip install flash-attn "
+        "--no-build-isolation "
+        "--no-cache-dir（现场编译），或选择文件名中 torch、CUDA、Python 与 cxx11abi 都一致的官方 wheel"
+        "（python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)'）",
+    ),
+    Text(
+        'Or do without: pip uninstall flash-attn, attn_implementation="sdpa"',
+        '或不使用它：pip uninstall flash-attn，attn_implementation="sdpa"',
+    ),
+)
+
+
+class FlashAttnUndefinedSymbol(Hazard):
+    """flash-attn's binary was built for another PyTorch.
+
+    ## What happens
+    Importing flash-attn, or the first transformers model that uses it, ends with "flash_attn_2_cuda...so: undefined
+    symbol: _ZN3c10...". transformers shows it as "Failed to import transformers.models....".
+
+    ## Why
+    The extension calls PyTorch's C++ functions by names that change with PyTorch's version and its C++ ABI. A wheel for
+    another torch, CUDA or ABI, a wheel out of pip's cache, or an upgrade of torch afterwards leaves names that are not
+    there.
+
+    ## Cure
+    Reinstall flash-attn after torch, matching torch, CUDA, Python and cxx11abi; or use sdpa.
+
+    ## When it is safe
+    `python -c "import flash_attn_2_cuda"` after `import torch` says nothing.
+
+    ## Sources
+    - https://github.com/Dao-AILab/flash-attention/issues/853: the symbol, and which wheel fits
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1157: in a training run
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/3142: after torch was changed by another installation
+    """
+
+    page_zh = """flash-attn 的二进制是为另一个版本的 PyTorch 编译的。
+
+    ## 现象
+    import flash-attn，或第一个使用它的 transformers 模型，以 “flash_attn_2_cuda...so: undefined symbol: _ZN3c10...”
+    结束。transformers 会显示为 “Failed to import transformers.models....”。
+
+    ## 原因
+    扩展按名字调用 PyTorch 的 C++ 函数，这些名字随 PyTorch 版本和 C++ ABI 变化。wheel 对应的 torch、CUDA 或 ABI 不同，
+    或取自 pip 缓存，或之后又升级了 torch，就会找不到名字。
+
+    ## 解决办法
+    在 torch 之后重装 flash-attn，使 torch、CUDA、Python 与 cxx11abi 都一致；或使用 sdpa。
+
+    ## 何时安全
+    `import torch` 后 `python -c "import flash_attn_2_cuda"` 没有报错。
+
+    ## 来源
+    - https://github.com/Dao-AILab/flash-attention/issues/853：该符号，以及合适的 wheel
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1157：训练中的同一问题
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/3142：torch 被其他安装改动之后
+    """
+
+    name = "flash-attn-undefined-symbol"
+    title = Text("flash-attn was built for another PyTorch", "flash-attn 是为另一个 PyTorch 编译的")
+    sources = (
+        "https://github.com/Dao-AILab/flash-attention/issues/853",
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/1157",
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/3142",
+    )
+    log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The loader's words about flash-attn's library, or about an unnamed one that flash-attn's frames load."""
+        if evidence := first(log, _UNDEFINED):
+            yield self.log_finding(
+                evidence,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+            )
+            return
+        bare = first(log, _BARE)
+        if bare is None or log.find(_FLASH) is None or first(log, _NO_FLASH):
+            return
+        yield self.log_finding(
+            bare,
+            _CAUSE,
+            cure=_CURE,
+            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
+            confirm=(Text("import flash_attn_2_cuda fails by itself", "单独 import flash_attn_2_cuda 也失败"),),
+        )
+
+
+_CAUSE = Text(
+    "flash-attn's compiled library asks PyTorch for a symbol that the installed PyTorch does not have.",
+    "flash-attn 的编译库需要的符号在已安装的 PyTorch 中不存在。",
+)

@@ -1,0 +1,101 @@
+"""flash-attn-unsupported-gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
+
+_REFUSED = Pattern(
+    r"(?i)flash[ _-]?att(?:ention|n)(?:[ _-]?[23v]*)? only supports? (?:ampere|turing|hopper|gpu architectures|sm)"
+    r"|flash[ _-]?attention(?:[ _-]?2)? (?:is )?(?:not supported|unsupported) (?:on|by) (?:this|your|volta"
+    r"|turing|v100|t4)"
+    r"|FlashAttention backward for head dim > \d+ requires A100 or H100"
+)
+_CURE = (
+    Text(
+        'Turn it off: attn_implementation="sdpa" (or "eager"); flash_attn: disabled / sdpa (LLaMA-Factory), '
+        "--attn_impl "
+        "sdpa (ms-swift), flash_attention: false (axolotl), use_flash_attn: false in a remote-code config",
+        '关闭它：attn_implementation="sdpa"（或 "eager"）；LLaMA-Factory 用 flash_attn: disabled / sdpa，ms-swift 用 '
+        "--attn_impl sdpa，axolotl 用 flash_attention: false，远程代码的 config 中 use_flash_attn: false",
+    ),
+    Text(
+        "Where the model's own code takes it whenever it is installed: pip uninstall flash-attn",
+        "若模型自己的代码只要检测到已安装就使用：pip uninstall flash-attn",
+    ),
+)
+
+
+class FlashAttnUnsupportedGpu(Hazard):
+    """FlashAttention 2 runs on Ampere and newer; this GPU is older.
+
+    ## What happens
+    The first forward pass ends with "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
+
+    ## Why
+    flash-attn 2 has kernels for compute capability 8.0 and up: not for V100, T4, RTX 20xx. Some models' own code
+    uses it whenever the package is installed, whatever the arguments say.
+
+    ## Cure
+    Another attention implementation (sdpa), or uninstall flash-attn.
+
+    ## When it is safe
+    On A100, A10, RTX 30xx and newer.
+
+    ## Sources
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/307: training on an older GPU
+    - https://github.com/swc-17/SparseDrive/issues/44: V100
+    - https://github.com/hiyouga/LlamaFactory/issues/3508: Qwen's remote code takes flash-attn by itself
+    """
+
+    page_zh = """FlashAttention 2 只支持 Ampere 及更新的 GPU，而该 GPU 更旧。
+
+    ## 现象
+    第一次前向以 “RuntimeError: FlashAttention only supports Ampere GPUs or newer.” 结束。
+
+    ## 原因
+    flash-attn 2 的 kernel 只支持计算能力 8.0 及以上，不支持 V100、T4、RTX 20 系。
+    有些模型自己的代码只要装了该包就使用它，不管参数如何设置。
+
+    ## 解决办法
+    换用其他注意力实现（sdpa），或卸载 flash-attn。
+
+    ## 何时安全
+    A100、A10、RTX 30 系及更新的 GPU。
+
+    ## 来源
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/307：在较旧的 GPU 上训练
+    - https://github.com/swc-17/SparseDrive/issues/44：V100
+    - https://github.com/hiyouga/LlamaFactory/issues/3508：Qwen 的远程代码自动使用 flash-attn
+    """
+
+    name = "flash-attn-unsupported-gpu"
+    title = Text("FlashAttention does not run on this GPU", "该 GPU 不支持 FlashAttention")
+    sources = (
+        "https://github.com/LlamaChinese/Llama-Chinese/issues/307",
+        "https://github.com/swc-17/SparseDrive/issues/44",
+        "https://github.com/hiyouga/LlamaFactory/issues/3508",
+    )
+    log_words = ("only support", "FlashAttention", "Ampere")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """flash-attn's own words, which have one cause."""
+        evidence = first(log, _REFUSED)
+        if evidence is None:
+            return
+        old = old_gpu(log)
+        yield self.log_finding(
+            evidence,
+            Text(
+                "flash-attn is used on a GPU older than Ampere, for which it has no kernels.",
+                "在早于 Ampere 的 GPU 上使用了 flash-attn，它没有相应的 kernel。",
+            ),
+            cure=_CURE,
+            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+            also=(old,) if old else (),
+        )

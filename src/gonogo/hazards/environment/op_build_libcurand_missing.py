@@ -1,0 +1,138 @@
+"""op-build-libcurand-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._surroundings import first
+
+_MISSING = Pattern(
+    r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
+    r"|curand(?:_kernel)?\.h：没有那个文件|libcurand\.so[.\d]*: cannot open shared object|undefined symbol: curand\w+"
+)
+_OTHER_CUDA_PART = Pattern(
+    r"cannot find -l(?:cublas\w*|cusparse|cusolver|nvToolsExt|cufile)"
+    r"|fatal error: (?:cuda_runtime\w*|cublas\w*|cusparse|cusolver\w*|cuda_profiler_api|cuda_fp16|cuda|nvToolsExt)\.h"
+)
+_CURE = (
+    Text(
+        "Install the toolkit's curand, with headers: conda install -c nvidia libcurand libcurand-dev, or apt install "
+        "libcurand-dev-12-1 (the version of nvcc)",
+        "安装 CUDA 工具包中的 curand 及头文件：conda install -c nvidia libcurand libcurand-dev，或 apt install "
+        "libcurand-dev-12-1（与 nvcc 版本一致）",
+    ),
+    Text(
+        "Where it is installed, show it to the linker: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
+        "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",
+        "已安装时让链接器能找到它：export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
+        "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",
+    ),
+    Text(
+        "With only PyTorch's own CUDA libraries: cd site-packages/torch/lib && ln -s "
+        "../../nvidia/curand/lib/libcurand.so.10 libcurand.so",
+        "只有 PyTorch 自带的 CUDA 库时：cd site-packages/torch/lib && ln -s "
+        "../../nvidia/curand/lib/libcurand.so.10 libcurand.so",
+    ),
+    CLEAR,
+)
+
+
+class OpBuildLibcurandMissing(Hazard):
+    """DeepSpeed's CPU Adam does not link: the linker finds no libcurand.
+
+    ## What happens
+    At `deepspeed.initialize` with CPU offload, the build of `cpu_adam` ends with "/usr/bin/ld: cannot find -lcurand"
+    and "Error building extension 'cpu_adam'". What is printed last is a consequence: "'DeepSpeedCPUAdam' object has
+    no attribute 'ds_opt_adam'".
+
+    ## Why
+    DeepSpeed builds the operator at its first use, and links it with curand. A conda environment or a slim image often
+    has nvcc without the rest of the toolkit, or has the library where the linker does not look.
+
+    ## Cure
+    Install libcurand with its development files, or put its folder into LIBRARY_PATH; then delete
+    `~/.cache/torch_extensions` and start again.
+
+    ## When it is safe
+    Without optimizer offload (no DeepSpeedCPUAdam), or where `ds_report` shows cpu_adam as installed.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5659: "cannot find -lcurand" while cpu_adam is built
+    - https://github.com/dhcode-cpp/X-R1/issues/68: the same in a GRPO run
+    - https://github.com/deepspeedai/DeepSpeed/issues/3929: curand and cudart both out of the linker's sight
+    """
+
+    page_zh = """DeepSpeed 的 CPU Adam 链接失败：链接器找不到 libcurand。
+
+    ## 现象
+    开启 CPU 卸载时，`deepspeed.initialize` 编译 `cpu_adam`，以 “/usr/bin/ld: cannot find -lcurand” 和
+    “Error building extension 'cpu_adam'” 结束。最后打印的 “'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'”
+    只是后果。
+
+    ## 原因
+    DeepSpeed 在首次使用算子时编译它，并链接 curand。conda 环境或精简镜像往往只有 nvcc，没有工具包的其余部分，
+    或库不在链接器的搜索路径中。
+
+    ## 解决办法
+    安装 libcurand 及其开发文件，或把它所在目录加入 LIBRARY_PATH；删除 `~/.cache/torch_extensions` 后重新启动。
+
+    ## 何时安全
+    不卸载优化器（不使用 DeepSpeedCPUAdam），或 `ds_report` 显示 cpu_adam 已安装。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5659：编译 cpu_adam 时 “cannot find -lcurand”
+    - https://github.com/dhcode-cpp/X-R1/issues/68：GRPO 训练中的同一问题
+    - https://github.com/deepspeedai/DeepSpeed/issues/3929：链接器同时找不到 curand 与 cudart
+    """
+
+    name = "op-build-libcurand-missing"
+    title = Text("DeepSpeed's operator does not link: libcurand is missing", "DeepSpeed 算子链接失败：缺少 libcurand")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5659",
+        "https://github.com/dhcode-cpp/X-R1/issues/68",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3929",
+    )
+    log_words = ("-lcurand", "-lcudart", "curand", "ds_opt_adam")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The linker's or the compiler's complaint; else, with less certainty, an unexplained failure of the build."""
+        if evidence := first(log, _MISSING):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The build of a DeepSpeed operator found no CUDA library to link with (curand or cudart).",
+                    "编译 DeepSpeed 算子时找不到要链接的 CUDA 库（curand 或 cudart）。",
+                ),
+                cure=_CURE,
+            )
+        elif evidence := first(log, _OTHER_CUDA_PART):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The CUDA toolkit with which the operator is built is not complete.",
+                    "用来编译算子的 CUDA 工具包不完整。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                confirm=(FIND_THE_ERROR,),
+            )
+        elif evidence := unexplained_build(log):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The build of a DeepSpeed operator failed earlier; the log does not show why. A libcurand that the "
+                    "linker does not find is the most common reason.",
+                    "DeepSpeed 算子此前编译失败，日志没有给出原因。最常见的是链接器找不到 libcurand。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                confirm=(
+                    FIND_THE_ERROR,
+                    Text('It then says "cannot find -lcurand".', "此时会显示 “cannot find -lcurand”。"),
+                ),
+            )

@@ -1,0 +1,108 @@
+"""op-build-ninja-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._op_build import FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._surroundings import first
+
+_MISSING = Pattern(
+    r"(?i)ninja is required to (?:load|build)|due to ninja not being installed"
+    r"|No such file or directory: '(?:\S*/)?ninja'"
+    r"|ninja: (?:command )?not found|Command '\['(?:which', 'ninja|ninja', '--version)'\]'"
+)
+_NINJA_RAN = Pattern(r"\['ninja', '-v'|ninja: build stopped|Emitting ninja build file|Building extension module")
+_CURE = (
+    Text("pip install ninja on every node, in the environment of the run", "在每个节点的运行环境中 pip install ninja"),
+    Text(
+        "Where pip shows it installed: put the environment's bin folder into PATH of the launched processes (ninja "
+        "--version must answer there); pdsh and sudo drop it",
+        "若 pip 显示已安装：把该环境的 bin 目录加入被启动进程的 PATH（在那里 ninja --version 应有输出）；pdsh "
+        "和 sudo 会丢掉它",
+    ),
+)
+
+
+class OpBuildNinjaMissing(Hazard):
+    """DeepSpeed cannot build its operators: no `ninja` program in PATH.
+
+    ## What happens
+    The first operator that DeepSpeed loads ends with "RuntimeError: Ninja is required to load C++ extensions", or
+    "Unable to JIT load the ... op due to ninja not being installed".
+
+    ## Why
+    PyTorch calls the program `ninja` to build extensions. It is not installed in this environment, or it is, but the
+    folder of its program is not in the PATH of the launched processes (an environment that was not activated, a remote
+    node, sudo, an IDE).
+
+    ## Cure
+    `pip install ninja` on every node; start from the activated environment, or add its bin folder to PATH.
+
+    ## When it is safe
+    Where no operator is built: they were built at installation (`DS_BUILD_OPS=1`), or none is used.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/1687: the error, in a pre-training run
+    - https://github.com/deepspeedai/DeepSpeed/issues/5627: ninja is needed on every node
+    - https://github.com/InternLM/lmdeploy/issues/242: installed by pip, and yet not in PATH
+    """
+
+    page_zh = """DeepSpeed 无法编译算子：PATH 中没有 `ninja` 程序。
+
+    ## 现象
+    DeepSpeed 加载第一个算子时以 “RuntimeError: Ninja is required to load C++ extensions” 或
+    “Unable to JIT load the ... op due to ninja not being installed” 结束。
+
+    ## 原因
+    PyTorch 调用 `ninja` 程序编译扩展。当前环境没有安装它，或虽已安装，但其目录不在被启动进程的 PATH 中
+    （环境未激活、远程节点、sudo、IDE）。
+
+    ## 解决办法
+    在每个节点 `pip install ninja`；从已激活的环境启动，或把其 bin 目录加入 PATH。
+
+    ## 何时安全
+    不需要现场编译算子时：安装时已编译（`DS_BUILD_OPS=1`），或没有用到任何算子。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/1687：预训练中的该报错
+    - https://github.com/deepspeedai/DeepSpeed/issues/5627：每个节点都需要 ninja
+    - https://github.com/InternLM/lmdeploy/issues/242：pip 已安装，但不在 PATH 中
+    """
+
+    name = "op-build-ninja-missing"
+    title = Text("Operators cannot be built: the program ninja is missing", "无法编译算子：缺少 ninja 程序")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/1687",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5627",
+        "https://github.com/InternLM/lmdeploy/issues/242",
+    )
+    log_words = ("inja is required", "ninja")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """PyTorch's words; else, last among the reasons, an unexplained build that ninja may never have begun."""
+        if evidence := first(log, _MISSING):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "PyTorch builds extensions with the program ninja, and the process does not find it.",
+                    "PyTorch 用 ninja 程序编译扩展，而该进程找不到它。",
+                ),
+                cure=_CURE,
+            )
+        elif (evidence := unexplained_build(log)) and log.find(_NINJA_RAN) is None:
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "A DeepSpeed operator was not built; where ninja is missing, the build does not even begin.",
+                    "DeepSpeed 算子没有编译成功；缺少 ninja 时编译根本不会开始。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                severity=Severity.WARNING,  # the rarest of the reasons: it stands after the others
+                confirm=(FIND_THE_ERROR, Text('It then says "Ninja is required".', "此时会显示 “Ninja is required”。")),
+            )

@@ -1,0 +1,123 @@
+"""op-build-nvcc-arch-unsupported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._surroundings import first, text_of
+
+_REFUSED = Pattern(
+    r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
+    r"|Value 'sm_\w+' is not defined for option 'gpu-name'"
+)
+_ARCH = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
+_NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200|B200)\b|compute_(?:89|90|100|120)")
+_OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
+_CURE = (
+    Text(
+        "Install a CUDA toolkit whose nvcc knows the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or "
+        "newer) and "
+        "let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA",
+        "安装 nvcc 认识该 GPU 的 CUDA 工具包（8.9、9.0：11.8 及以上；10.0、12.0：12.8 及以上），让 CUDA_HOME "
+        "与 PATH 指向它，"
+        "并使用相同 CUDA 的 PyTorch",
+    ),
+    Text(
+        'Where the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
+        "names, with +PTX)",
+        '若不能更换工具包：export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX"（取 nvcc --list-gpu-arch 中最新的一项并加 +PTX）',
+    ),
+    CLEAR,
+)
+
+
+class OpBuildNvccArchUnsupported(Hazard):
+    """The installed nvcc is older than the GPU, so DeepSpeed's operators do not compile.
+
+    ## What happens
+    The build of `fused_adam` or `cpu_adam` ends with "nvcc fatal : Unsupported gpu architecture 'compute_89'". Later
+    lines ("'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'") are consequences.
+
+    ## Why
+    DeepSpeed compiles for the architecture of the GPU that it finds. CUDA 11.7 does not know the RTX 4090 (8.9) and the
+    H100 (9.0), 12.6 does not know Blackwell. PyTorch itself runs, as its wheels bring their own libraries.
+
+    ## Cure
+    A toolkit that knows the GPU, or TORCH_CUDA_ARCH_LIST with the newest architecture that nvcc knows, plus `+PTX`.
+    Delete `~/.cache/torch_extensions` afterwards.
+
+    ## When it is safe
+    Where no CUDA operator is built, or nvcc is at least as new as the GPU.
+
+    ## Sources
+    - https://github.com/OptimalScale/LMFlow/issues/472: compute_89, then ds_opt_adam
+    - https://github.com/deepspeedai/DeepSpeed/issues/3299: fused_adam on an RTX 4090
+    - https://github.com/deepspeedai/DeepSpeed/issues/3808: the same with CUDA 11.6
+    """
+
+    page_zh = """已安装的 nvcc 比 GPU 旧，DeepSpeed 的算子无法编译。
+
+    ## 现象
+    `fused_adam` 或 `cpu_adam` 的编译以 “nvcc fatal : Unsupported gpu architecture 'compute_89'” 结束，之后的
+    “'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'” 等只是后果。
+
+    ## 原因
+    DeepSpeed 按所见 GPU 的架构编译。CUDA 11.7 不认识 RTX 4090（8.9）与 H100（9.0），12.6 不认识 Blackwell。PyTorch
+    本身可以运行，因为其安装包自带 CUDA 库。
+
+    ## 解决办法
+    使用认识该 GPU 的工具包，或把 TORCH_CUDA_ARCH_LIST 设为 nvcc 认识的最新架构并加 `+PTX`，然后删除
+    `~/.cache/torch_extensions`。
+
+    ## 何时安全
+    不编译 CUDA 算子，或 nvcc 不比 GPU 旧。
+
+    ## 来源
+    - https://github.com/OptimalScale/LMFlow/issues/472：compute_89，随后 ds_opt_adam
+    - https://github.com/deepspeedai/DeepSpeed/issues/3299：RTX 4090 上的 fused_adam
+    - https://github.com/deepspeedai/DeepSpeed/issues/3808：CUDA 11.6 上的同一问题
+    """
+
+    name = "op-build-nvcc-arch-unsupported"
+    title = Text("The installed nvcc does not know this GPU's architecture", "已安装的 nvcc 不认识该 GPU 的架构")
+    sources = (
+        "https://github.com/OptimalScale/LMFlow/issues/472",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3299",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3808",
+    )
+    log_words = ("nsupported gpu arch", "Unknown CUDA arch", "compute_", "gpu-name")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """nvcc's refusal; else an unexplained build with an old toolkit on a new GPU, or whatever else failed it."""
+        if evidence := first(log, _REFUSED):
+            arch = _ARCH.search(text_of(evidence))
+            named = next((group for group in arch.groups() if group), "") if arch else ""
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.",
+                    "nvcc 拒绝为 {arch} 编译：CUDA 工具包比 GPU 旧。",
+                ).format(arch=named.strip("'.") or "GPU"),
+                cure=_CURE,
+            )
+        elif evidence := unexplained_build(log):
+            old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The build of a DeepSpeed operator failed earlier; the log does not show why. On a GPU newer than "
+                    "the CUDA toolkit nvcc refuses the architecture.",
+                    "DeepSpeed 算子此前编译失败，日志没有给出原因。若 GPU 比 CUDA 工具包新，nvcc 会拒绝该架构。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
+                confirm=(
+                    FIND_THE_ERROR,
+                    Text('It then says "Unsupported gpu architecture".', "此时会显示 “Unsupported gpu architecture”。"),
+                ),
+            )

@@ -1,0 +1,100 @@
+"""op-build-python-h-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._surroundings import first
+
+_MISSING = Pattern(
+    r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"
+    r"|(?:fatal error|致命错误)\s*[:：]\s*['\"<‘]?(?:Python|pyconfig)\.h|Cannot open include file: 'Python\.h'"
+)
+_CURE = (
+    Text(
+        "Install the headers of the Python that runs the program: apt install python3.10-dev (dnf install "
+        "python3-devel), with its version",
+        "安装运行程序所用 Python 的头文件：apt install python3.10-dev（或 dnf install python3-devel），版本要一致",
+    ),
+    Text("Or use a conda or uv Python, which brings its headers", "或使用自带头文件的 conda / uv Python"),
+    CLEAR,
+)
+
+
+class OpBuildPythonHMissing(Hazard):
+    """Operators do not compile: the headers of Python are not installed.
+
+    ## What happens
+    The build of an operator ends with "fatal error: Python.h: No such file or directory". A warning above it, that the
+    CUDA versions differ, is often taken for the cause; lines below it ("ds_opt_adam") are consequences.
+
+    ## Why
+    The system's Python is packaged without the headers that C++ extensions include. Triton's launcher needs them too.
+
+    ## Cure
+    Install python3-dev (or python3.X-dev for the very version in use), delete `~/.cache/torch_extensions`, start again.
+
+    ## When it is safe
+    With a Python that brings its headers (conda, uv, the official images), or where nothing is compiled.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/3223: Python.h was the error, the CUDA mismatch a warning
+    - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368: ds_opt_adam, cured by installing python3.x-dev
+    """
+
+    page_zh = """算子无法编译：没有安装 Python 的头文件。
+
+    ## 现象
+    算子的编译以 “fatal error: Python.h: No such file or directory” 结束。它上方关于 CUDA
+    版本不一致的警告常被误认为原因，它下方的 “ds_opt_adam” 只是后果。
+
+    ## 原因
+    系统自带的 Python 不含 C++ 扩展所需的头文件。Triton 的启动器也需要它们。
+
+    ## 解决办法
+    安装 python3-dev（或与所用版本一致的 python3.X-dev），删除 `~/.cache/torch_extensions`，重新启动。
+
+    ## 何时安全
+    使用自带头文件的 Python（conda、uv、官方镜像），或没有任何编译。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/3223：真正的错误是 Python.h，CUDA 版本不一致只是警告
+    - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368：ds_opt_adam，安装 python3.x-dev 后解决
+    """
+
+    name = "op-build-python-h-missing"
+    title = Text("Operators do not compile: Python.h is missing", "算子无法编译：缺少 Python.h")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/3223",
+        "https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368",
+    )
+    log_words = ("Python.h", "pyconfig.h")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The compiler's complaint; else, with less certainty, an unexplained failure of the build."""
+        if evidence := first(log, _MISSING):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The compiler finds no Python.h: the development files of this Python are not installed.",
+                    "编译器找不到 Python.h：没有安装该 Python 的开发文件。",
+                ),
+                cure=_CURE,
+            )
+        elif evidence := unexplained_build(log):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The build of a DeepSpeed operator failed earlier; the log does not show why. With the system's "
+                    "Python, missing headers are a common reason.",
+                    "DeepSpeed 算子此前编译失败，日志没有给出原因。使用系统 Python 时，缺少头文件是常见原因。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                confirm=(FIND_THE_ERROR, Text('It then says "Python.h".', "此时会显示 “Python.h”。")),
+            )

@@ -1,0 +1,202 @@
+"""python-package-version-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._model_names import MODEL_CLASS
+from gonogo.hazards.environment._surroundings import first, outside_training
+
+_FAMILY = (
+    r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
+    r"|auto_gptq|gptqmodel"
+    r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton)"
+)
+_NAME = Pattern(rf"cannot import name '(\w+)' from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
+_PAIR = Pattern(
+    r"cannot import name '(?:EncoderDecoderCache|HybridCache|top_k_top_p_filtering|is_torch_tpu_available"
+    r"|AutoModelForCausalLMWithValueHead"
+    r"|DataLoaderConfiguration|clear_device_cache|split_torch_state_dict_into_shards|cached_download|ShardedDDPOption)'"
+    r"|is required for a normal functioning of this module, but found"
+    r"|Using the `Trainer` with `PyTorch` requires `accelerate"
+    r"|Accelerator\.__init__\(\) got an unexpected keyword argument"
+    r"|compute_loss\(\) got an unexpected keyword argument 'num_items"
+    r"|unwrap_model\(\) got an unexpected keyword argument|'(?:AdamW|Adam|SGD|Adafactor"
+    r"|AcceleratedOptimizer)' object has no attribute 'train'"
+    r"|operator torchvision::nms"
+    r"|numpy\.(?:dtype|ufunc) size changed, may indicate binary incompatibility"
+    r"|numpy\.core\.multiarray failed to import"
+    r"|requires? (?:the )?(?:latest version of )?`?(?:peft|accelerate|bitsandbytes|transformers|trl|deepspeed"
+    r"|torch)`? ?(?:>=|==|<)"
+    r"|VersionConflict|Please install (?:peft|accelerate|bitsandbytes|transformers"
+    r"|trl)\S* ?(?:>=|==)"
+)
+_WRAPPED = Pattern(
+    r"Failed to import (transformers|trl|diffusers|peft)[\w.]* because of the following error"
+    r"|Could not import module '\w+'"
+)
+_ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
+_CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
+_SETTINGS = Pattern(
+    r"\w*(?:TrainingArguments|Trainer|Config|Accelerator)\.__init__\(\) got an unexpected keyword argument"
+)
+_ATTRIBUTE = Pattern(
+    rf"module '{_FAMILY}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
+    rf"|GenerationConfig|TrainingArguments"
+    r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW)' object has no attribute"
+)
+_CURE = (
+    Text(
+        "Install versions of one time: pip install -U transformers peft accelerate trl, or the set that the training "
+        "framework pins (its requirements file)",
+        "安装同一时期的版本：pip install -U transformers peft accelerate trl，或训练框架固定的版本（其 requirements）",
+    ),
+    Text(
+        "Where transformers must stay: take the older of the other, such as pip install 'peft<0.14' with "
+        "transformers<4.45; pip check lists conflicts",
+        "若 transformers 不能变动：降低另一方的版本，例如 transformers<4.45 配 pip install 'peft<0.14'；pip "
+        "check 会列出冲突",
+    ),
+)
+
+
+class PythonPackageVersionMismatch(Hazard):
+    """Two Python packages of the training stack are of different times.
+
+    ## What happens
+    "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError:
+    Failed to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ...
+    but found"; a TypeError about an argument between two libraries.
+
+    ## Why
+    peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
+    one beside an old other.
+
+    ## Cure
+    Upgrade all, or pin the pair that the project was tested with.
+
+    ## When it is safe
+    With the lock file or requirements of the training framework, unchanged.
+
+    ## Sources
+    - https://github.com/haotian-liu/LLaVA/issues/1808: transformers.trainer, EncoderDecoderCache; an older peft
+    - https://github.com/huggingface/peft/issues/2292: peft 0.14 with transformers 4.39
+    - https://github.com/modelscope/ms-swift/issues/3028: the same in ms-swift
+    """
+
+    page_zh = """训练所用的两个 Python 包版本不匹配。
+
+    ## 现象
+    peft 中的 “ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'”；“RuntimeError: Failed to
+    import transformers.trainer because of the following error”；“tokenizers>=0.21,<0.22 is required ... but found”；
+    或两个库之间关于参数的 TypeError。
+
+    ## 原因
+    peft、accelerate、trl 与 transformers 互相使用内部接口。不固定版本的 `pip install` 会让其中一个是最新的，
+    另一个仍是旧的。
+
+    ## 解决办法
+    全部升级，或固定为项目测试过的组合。
+
+    ## 何时安全
+    原样使用训练框架的 lock 文件或 requirements。
+
+    ## 来源
+    - https://github.com/haotian-liu/LLaVA/issues/1808：transformers.trainer 与 EncoderDecoderCache，降低 peft 解决
+    - https://github.com/huggingface/peft/issues/2292：peft 0.14 配 transformers 4.39
+    - https://github.com/modelscope/ms-swift/issues/3028：ms-swift 中的同一问题
+    """
+
+    name = "python-package-version-mismatch"
+    title = Text("Two packages of the training stack do not fit each other", "训练所用的两个包版本不匹配")
+    sources = (
+        "https://github.com/haotian-liu/LLaVA/issues/1808",
+        "https://github.com/huggingface/peft/issues/2292",
+        "https://github.com/modelscope/ms-swift/issues/3028",
+    )
+    log_words = (
+        "cannot import name",
+        "because of the following error",
+        "is required for a normal functioning",
+        "unexpected keyword",
+    )
+    yields_to = (
+        "flash-attn-undefined-symbol",
+        "deepspeed-torch-api-mismatch",
+        "bitsandbytes-cpu-library",
+        "transformers-version-remote-code-break",
+        "transformers-version-model-type-unknown",
+        "cuda-home-missing",
+        "npu-cann-env-not-sourced",
+        "npu-cann-python-deps-missing",
+        "deepspeed-without-launcher-mpi4py",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """What one package misses in another; more surely where a library's own frame misses it."""
+        outside = outside_training(log)
+        for error in log.errors:
+            certainty = _certainty(error)
+            if certainty is not None:
+                yield self._found(error, Certainty.POSSIBLE if outside else certainty)
+        if line := log.find(_PAIR) or log.find(_NAME):
+            sure = _PAIR.search(line.text) is not None and not outside
+            certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
+            yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+        if evidence := first(log, _WRAPPED):
+            yield self.log_finding(
+                evidence,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside else Certainty.LIKELY,
+                confirm=_CONFIRM,
+            )
+
+    def _found(self, error: LoggedError, certainty: Certainty) -> Finding:
+        return self.log_finding(error, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+
+
+_TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
+
+
+def _certainty(error: LoggedError) -> Certainty | None:
+    """How surely an exception is about versions; None where it is not."""
+    message, last = error.message, error.innermost
+    by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
+    if error.type in _TYPES and _PAIR.search(message):
+        return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
+    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(message):
+        if MODEL_CLASS.search(message) and not by_library:
+            return Certainty.POSSIBLE
+        return Certainty.LIKELY
+    if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
+        if by_library and _between_libraries(error):
+            return Certainty.LIKELY
+        return Certainty.POSSIBLE if _SETTINGS.search(message) else None
+    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and by_library:
+        return Certainty.LIKELY
+    return None
+
+
+def _between_libraries(error: LoggedError) -> bool:
+    """True where one training library called another: the mistake is no user's."""
+    last = error.innermost
+    return last is not None and any(
+        f"/{name}/" in last.path for name in ("transformers", "accelerate", "peft", "trl", "diffusers", "deepspeed")
+    )
+
+
+_CAUSE = Text(
+    "One package of the training stack expects another version of a package beside it.",
+    "训练所用的某个包需要另一个包的其他版本。",
+)
+_CONFIRM = (
+    Text(
+        "pip list shows packages of different times; pip check names a conflict",
+        "pip list 显示各包不是同一时期的版本；pip check 指出冲突",
+    ),
+)

@@ -1,0 +1,126 @@
+"""torch-extension-build-lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_WAITS = Pattern(
+    r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
+)
+_BUILDS = Pattern(r"Using (\S+) as PyTorch extensions root")
+_GOES_ON = Pattern(
+    r"Loading extension module|Time to load \w+ op|Building extension module|Emitting ninja build file"
+    r"|Creating extension directory|Detected CUDA files|No modifications detected|\[\d+/\d+\] |Error building extension"
+    r"|\{'loss':|\s\d+%\||return code|exitcode|Killed|Signal \d|signal:|Watchdog|out of memory|Bus error|Segmentation"
+)
+_CURE = (
+    Text(
+        "Stop the run and every process of it, then delete the lock, or the whole cache: rm -rf "
+        "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)",
+        "停止该训练的所有进程，然后删除锁或整个缓存：rm -rf ~/.cache/torch_extensions（或 TORCH_EXTENSIONS_DIR "
+        "所指目录）",
+    ),
+    Text(
+        "Keep it from coming back: one TORCH_EXTENSIONS_DIR a job, on a local disk, or DeepSpeed's operators built at "
+        "installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)",
+        "避免再次发生：每个作业使用本地磁盘上各自的 TORCH_EXTENSIONS_DIR，或在安装时编译 DeepSpeed 算子"
+        "（DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed）",
+    ),
+)
+
+
+class TorchExtensionBuildLock(Hazard):
+    """A killed build left its lock file, and every later run waits for it, for ever and silently.
+
+    ## What happens
+    The run stands still while DeepSpeed loads an operator. The last lines are "Using /root/.cache/torch_extensions/...
+    as PyTorch extensions root...", one a rank, and nothing follows. GPUs are idle. `py-spy dump` or Ctrl-C shows `wait`
+    in `torch/utils/file_baton.py`.
+
+    ## Why
+    The process that builds an extension creates a file `lock` in its folder and removes it afterwards; the others wait
+    until it is gone, without a time-out. A build that was killed (Ctrl-C, out of memory, a job's time limit) never
+    removes it. On a shared home folder the lock may be another job's.
+
+    ## Cure
+    Delete `~/.cache/torch_extensions` when no run of yours is building, and start again.
+
+    ## When it is safe
+    While another process really builds ("Building extension module ..."): that takes a minute or two.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/26015: stuck at once; deleting the folder helped
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/302: py-spy shows file_baton.wait
+    - https://github.com/sgl-project/sglang/pull/35989: FileBaton waits for a lock that a killed build left
+    """
+
+    page_zh = """被杀掉的编译留下了锁文件，之后的每次运行都会无声地永远等待。
+
+    ## 现象
+    DeepSpeed 加载算子时停住不动。最后几行是每个 rank 一行的 “Using /root/.cache/torch_extensions/... as PyTorch
+    extensions root...”，此后没有输出，GPU 空闲。`py-spy dump` 或 Ctrl-C 显示停在 `torch/utils/file_baton.py` 的
+    `wait`。
+
+    ## 原因
+    编译扩展的进程在其目录中创建 `lock` 文件，完成后删除；其他进程一直等到它消失，没有超时。编译被中断（Ctrl-C、
+    内存不足、作业超时）时锁不会被删除。home 目录共享时，锁也可能属于另一个作业。
+
+    ## 解决办法
+    确认没有正在编译的任务后删除 `~/.cache/torch_extensions`，重新启动。
+
+    ## 何时安全
+    确实有另一个进程在编译（“Building extension module ...”）时：一两分钟即可完成。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/26015：启动即停住，删除该目录后恢复
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/302：py-spy 显示 file_baton.wait
+    - https://github.com/sgl-project/sglang/pull/35989：FileBaton 等待被杀掉的编译留下的锁
+    """
+
+    name = "torch-extension-build-lock"
+    title = Text("A stale lock of an extension's build is waited for", "在等待扩展编译留下的失效锁")
+    sources = (
+        "https://github.com/huggingface/transformers/issues/26015",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/302",
+        "https://github.com/sgl-project/sglang/pull/35989",
+    )
+    log_words = ("file_baton", "Waited on lock file", "as PyTorch extensions root", "Loading extension module")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A stack that waits in file_baton.py, or a log that ends where the extension's folder is named."""
+        folder = log.find(_BUILDS)
+        if (evidence := log.find(_WAITS)) or log.passes("file_baton.py"):
+            shown = evidence or next(error for error in log.errors if error.passes("file_baton.py"))
+            yield self.log_finding(shown, _CAUSE, cure=_CURE, also=(folder,) if folder else ())
+        elif (last := _last_build(log)) and not any(error.role is Role.ROOT for error in log.errors):
+            if any(_GOES_ON.search(line.text) for line in log.lines_after(last.line, len(log.lines))):
+                return
+            yield self.log_finding(
+                last,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.LIKELY,
+                confirm=(
+                    Text(
+                        "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock lies in the folder",
+                        "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
+                    ),
+                ),
+            )
+
+
+def _last_build(log: FailureLog) -> Found | None:
+    """The last line that names the extensions' folder."""
+    return next(reversed(list(log.find_all(_BUILDS))), None)
+
+
+_CAUSE = Text(
+    "The process waits for the lock of an extension's build, which nobody holds any more: a build was killed.",
+    "进程在等待扩展编译的锁，而持有者早已不在：此前的编译被中断。",
+)

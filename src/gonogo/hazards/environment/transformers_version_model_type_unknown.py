@@ -1,0 +1,161 @@
+"""transformers-version-model-type-unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE
+from gonogo.hazards.environment._surroundings import first, outside_training, text_of
+
+_UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
+_NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
+_TOKENIZER = Pattern(r"Tokenizer class \w+ does not exist or is not currently imported")
+_NO_CLASS = Pattern(
+    r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
+    r"|module '?transformers'? has no attribute '\w+'"
+)
+_AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
+_CURE = (
+    Text(
+        "Upgrade transformers in the environment that really runs: python -m pip install -U transformers (the model's "
+        "card names the version), with the python of the launched processes",
+        "在实际运行的环境中升级 transformers：用启动进程所用的 python 执行 python -m pip install -U transformers"
+        "（所需版本见模型卡）",
+    ),
+    Text(
+        "Check which one runs: python -c 'import transformers; print(transformers.__version__, "
+        "transformers.__file__)'; "
+        "the traceback's paths tell too",
+        "确认运行的是哪一个：python -c 'import transformers; print(transformers.__version__, transformers.__file__)'；"
+        "调用栈中的路径也会说明",
+    ),
+)
+
+
+class TransformersVersionModelTypeUnknown(Hazard):
+    """The model is newer than the installed transformers.
+
+    ## What happens
+    `from_pretrained` ends with "KeyError: 'qwen2'" in `configuration_auto.py`, or "The checkpoint you are trying to
+    load has model type `qwen2_5_vl` but Transformers does not recognize this architecture".
+
+    ## Why
+    `config.json` names a model type that came with a later release. Often a newer transformers was installed, but into
+    another environment than the one whose Python the launcher starts.
+
+    ## Cure
+    Upgrade transformers there. If the type is in no release yet: install it from source, or trust the model's own code.
+
+    ## When it is safe
+    `config.json`'s transformers_version is not newer than the installed one.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/6784: does not recognize this architecture
+    - https://github.com/QwenLM/Qwen3/issues/434: KeyError 'qwen2', from a version that was not the one believed
+    - https://github.com/hiyouga/LlamaFactory/issues/9178: KeyError 'qwen3_next'
+    """
+
+    page_zh = """模型比已安装的 transformers 更新。
+
+    ## 现象
+    `from_pretrained` 以 `configuration_auto.py` 中的 “KeyError: 'qwen2'” 结束，或 “The checkpoint you are trying to
+    load has model type `qwen2_5_vl` but Transformers does not recognize this architecture”。
+
+    ## 原因
+    `config.json` 中的模型类型是之后的版本才加入的。常见情形是已安装了较新的 transformers，但装到了另一个环境，
+    启动器使用的 Python并不是那一个。
+
+    ## 解决办法
+    在实际运行的环境中升级 transformers。若尚无版本支持该类型：从源码安装，或使用模型自带的代码（trust_remote_code）。
+
+    ## 何时安全
+    `config.json` 中的 transformers_version 不高于已安装的版本。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/6784：does not recognize this architecture
+    - https://github.com/QwenLM/Qwen3/issues/434：KeyError 'qwen2'，实际运行的并非以为的版本
+    - https://github.com/hiyouga/LlamaFactory/issues/9178：KeyError 'qwen3_next'
+    """
+
+    name = "transformers-version-model-type-unknown"
+    title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/6784",
+        "https://github.com/QwenLM/Qwen3/issues/434",
+        "https://github.com/hiyouga/LlamaFactory/issues/9178",
+    )
+    log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """transformers' words; a KeyError from its list of types; a model class that it does not have yet."""
+        outside = outside_training(log)
+        if evidence := first(log, _UNKNOWN):
+            said = _NAMED.search(text_of(evidence))
+            yield self.log_finding(
+                evidence,
+                _cause(next((group for group in said.groups() if group), "") if said else ""),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
+            )
+            return
+        for error in log.errors_of("KeyError"):
+            certainty = _of_key(error)
+            if certainty is not None:
+                yield self.log_finding(
+                    error,
+                    _cause(error.message.strip().strip("'\"")),
+                    cure=_CURE,
+                    certainty=Certainty.POSSIBLE if outside else certainty,
+                    confirm=(
+                        Text(
+                            "The key is the model_type of the model's config.json",
+                            "该键即模型 config.json 中的 model_type",
+                        ),
+                    ),
+                )
+                return
+        evidence = first(log, _TOKENIZER) or first(log, _NO_CLASS)
+        if evidence is None:
+            return
+        told = text_of(evidence)
+        model = MODEL_CLASS.search(told)
+        if _TOKENIZER.search(told) or model:
+            yield self.log_finding(
+                evidence,
+                _cause(model.group(1) if model else ""),
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
+                confirm=(
+                    Text(
+                        "config.json's transformers_version is newer than the installed one",
+                        "config.json 的 transformers_version 比已安装的版本新",
+                    ),
+                ),
+            )
+
+
+def _of_key(error: LoggedError) -> Certainty | None:
+    """How surely the KeyError's key is a model type that transformers looked up."""
+    key = error.message.partition("\n")[0].strip().strip("'\"")
+    last = error.innermost
+    if last is None:
+        return Certainty.LIKELY if MODEL_TYPE.search(key) else None
+    if "transformers_modules" in last.path:
+        return None
+    if error.passes(*_AUTO[:2]):
+        return Certainty.CERTAIN
+    if error.passes(*_AUTO[2:]) and "/transformers/" in last.path:
+        return Certainty.LIKELY
+    of_transformers = "/transformers/" in last.path or not last.function
+    return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None
+
+
+def _cause(name: str) -> Text:
+    return Text(
+        "The model's type or class {name} is not in the installed transformers, which is older than the model.",
+        "已安装的 transformers 中没有该模型的类型或类 {name}：它比模型旧。",
+    ).format(name=name or "?")

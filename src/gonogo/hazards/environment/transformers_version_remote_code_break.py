@@ -1,0 +1,150 @@
+"""transformers-version-remote-code-break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._surroundings import outside_training
+
+_TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
+_MODULES = "transformers_modules"
+_KNOWN = Pattern(
+    r"'\w*Tokenizer(?:Fast)?' object has no attribute '(?:sp_tokenizer|tokenizer|sp_model|vocab\w*|IMAGE_ST"
+    r"|encoder|mergeable_ranks)'"
+    r"|_set_gradient_checkpointing\(\) got an unexpected keyword argument"
+    r"|Tokenizer\w*\._pad\(\) got an unexpected keyword argument 'padding_side'"
+    r"|_pad\(\) got an unexpected keyword argument"
+    r"|'DynamicCache' object has no attribute '(?:seen_tokens|_seen_tokens|get_max_length|get_usable_length"
+    r"|key_cache|max_cache_len)'"
+    r"|'(?:ChatGLM|Baichuan|BaiChuan|QWen|Qwen|InternLM2?|InternVL|MiniCPM\w*|Phi3\w*|DeepseekV[23]|Florence2"
+    r"|Deepseek\w*|XverseModel)"
+    r"\w*' object has no attribute '(?:generate|_extract_past_from_model_output|_update_model_kwargs_for_generation"
+    r"|all_tied_weights_keys|_supports_sdpa|forced_bos_token_id|max_new_tokens|_convert_to_standard_cache"
+    r"|model_parallel)'"
+    r"|cannot import name '(?:is_torch_fx_available|is_flash_attn_available|is_torch_greater_or_equal_than_1_13"
+    r"|add_start_docstrings_to_callable|LossKwargs|is_flash_attn_greater_or_equal_2_10|_flash_supports_window_size)'"
+)
+_KNOWN_KEYS = ("'architectures'", '"architectures"')
+_OTHERS = Pattern(
+    r"\bds_\w+|has no attribute '(?:grad|optimizer|step)'|requires the following packages|on cpu|cuda|device"
+    r"|No module named '(?:flash_attn|einops|timm|decord|tiktoken|transformers_stream_generator|xformers)"
+)
+_CURE = (
+    Text(
+        "Install the transformers that the model's code was written for (its card or config.json says "
+        "transformers_version): pip install transformers==4.44.*",
+        "安装模型代码所针对的 transformers（模型卡或 config.json 的 transformers_version）：pip install "
+        "transformers==4.44.*",
+    ),
+    Text(
+        "Or update the model's code: download its .py files anew, delete "
+        "~/.cache/huggingface/modules/transformers_modules; "
+        "where transformers knows the model by now, drop trust_remote_code",
+        "或更新模型代码：重新下载其 .py 文件并删除 ~/.cache/huggingface/modules/transformers_modules；若 "
+        "transformers 已内置该模型，"
+        "去掉 trust_remote_code",
+    ),
+)
+
+
+class TransformersVersionRemoteCodeBreak(Hazard):
+    """The model's own code (trust_remote_code) does not fit the installed transformers.
+
+    ## What happens
+    A KeyError, AttributeError, ImportError or TypeError whose last frame lies under `transformers_modules`: "KeyError:
+    'architectures'" in a configuration file, "'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'",
+    "_set_gradient_checkpointing() got an unexpected keyword argument 'enable'", "'DynamicCache' object has no attribute
+    'seen_tokens'".
+
+    ## Why
+    The Python files that come with a checkpoint override methods and read internals of the transformers of their day. A
+    later release calls them otherwise. The opposite happens too: updated files need a newer transformers.
+
+    ## Cure
+    Pin transformers to the version that the model states, or update the model's files.
+
+    ## When it is safe
+    Where transformers has the model itself, and trust_remote_code is not given.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/2180: KeyError 'architectures' in InternVL2's configuration
+    - https://github.com/huggingface/transformers/issues/36071: Phi-3's code and DynamicCache
+    - https://github.com/liucongg/ChatGLM-Finetuning/issues/119: ChatGLMTokenizer and its tokenizer attribute
+    """
+
+    page_zh = """模型自带的代码（trust_remote_code）与已安装的 transformers 不匹配。
+
+    ## 现象
+    最后一帧位于 `transformers_modules` 的 KeyError、AttributeError、ImportError 或 TypeError：configuration 文件中的
+    “KeyError: 'architectures'”、“'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'”、
+    “_set_gradient_checkpointing() got an unexpected keyword argument 'enable'”、“'DynamicCache' object has no attribute
+    'seen_tokens'”。
+
+    ## 原因
+    随权重发布的 Python 文件重写了当时 transformers 的方法，并读取其内部属性，之后的版本以不同方式调用它们。反之亦然：
+    更新过的文件需要更新的 transformers。
+
+    ## 解决办法
+    把 transformers 固定到模型声明的版本，或更新模型文件。
+
+    ## 何时安全
+    transformers 已内置该模型，且没有使用 trust_remote_code。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/2180：InternVL2 配置中的 KeyError 'architectures'
+    - https://github.com/huggingface/transformers/issues/36071：Phi-3 的代码与 DynamicCache
+    - https://github.com/liucongg/ChatGLM-Finetuning/issues/119：ChatGLMTokenizer 的 tokenizer 属性
+    """
+
+    name = "transformers-version-remote-code-break"
+    title = Text("The model's own code does not fit this transformers", "模型自带的代码与该版本 transformers 不匹配")
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/2180",
+        "https://github.com/huggingface/transformers/issues/36071",
+        "https://github.com/liucongg/ChatGLM-Finetuning/issues/119",
+    )
+    log_words = ("transformers_modules", "unexpected keyword argument", "object has no attribute", "KeyError")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """An error raised in the model's own code, or one that is known of such code."""
+        outside = outside_training(log)
+        for error in log.errors_of(*_TYPES):
+            certainty = _certainty(error)
+            if certainty is None:
+                continue
+            if outside or (certainty is Certainty.LIKELY and _OTHERS.search(error.message)):
+                certainty = Certainty.POSSIBLE
+            yield self.log_finding(
+                error,
+                Text(
+                    "The model's own code and the installed transformers were not written for each other.",
+                    "模型自带的代码与已安装的 transformers 版本不匹配。",
+                ),
+                cure=_CURE,
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        "config.json's transformers_version differs from the installed one",
+                        "config.json 的 transformers_version 与已安装的不同",
+                    ),
+                ),
+            )
+
+
+def _certainty(error: LoggedError) -> Certainty | None:
+    last = error.innermost
+    in_model = last is not None and _MODULES in last.path
+    if in_model and error.type == "KeyError":
+        return Certainty.CERTAIN if last is not None and "configuration" in last.path else Certainty.LIKELY
+    if _KNOWN.search(error.message):
+        return Certainty.LIKELY
+    if error.type == "KeyError":
+        bare = last is None and error.message.strip() in _KNOWN_KEYS
+        return Certainty.LIKELY if bare else None
+    if in_model:
+        return Certainty.LIKELY
+    return Certainty.POSSIBLE if error.frame(_MODULES) is not None and error.type == "TypeError" else None

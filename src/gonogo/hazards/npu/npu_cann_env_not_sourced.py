@@ -1,0 +1,121 @@
+"""npu-cann-env-not-sourced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_LIBRARY = Pattern(
+    r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
+    r"|te_fusion|mmpa|profapi|error_manager|register|platform|exe_graph|aclnn\w*|c_sec|drvdsmi_host|dcmi|tiling_api"
+    r"|asdops|op_compile_adapter|cust_opapi|alog|unified_dlog)\.so[.\d]*: cannot open shared object"
+)
+_SAID = Pattern(
+    r"source set_env\.sh|set_env\.sh['\"]? (?:is|was|has) not|ASCEND_(?:HOME_PATH|OPP_PATH|TOOLKIT_HOME|AICPU_PATH)\S*"
+    r" (?:environment variable )?(?:is|was|does|has) not|check that the cann package is installed"
+    r"|KeyError: 'ASCEND_(?:HOME_PATH|OPP_PATH|TOOLKIT_HOME)'|libtorch_npu\.so: undefined symbol"
+)
+_PYTHON_PATH = Pattern(
+    r"No module named '?(?:acl|tbe|te|hccl|auto_tune|schedule_search|opc_tool|tbe\.\w+"
+    r"|te\.\w+)'?(?:\W|$)"
+)
+_NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b")
+_GENERIC_NAME = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
+_CURE = (
+    Text(
+        "In the shell (and the service, container or job script) that starts the run: source "
+        "/usr/local/Ascend/ascend-toolkit/set_env.sh; for libatb.so also /usr/local/Ascend/nnal/atb/set_env.sh",
+        "在启动训练的 shell（以及服务、容器或作业脚本）中：source /usr/local/Ascend/ascend-toolkit/set_env.sh；"
+        "缺 libatb.so 时"
+        "还要 source /usr/local/Ascend/nnal/atb/set_env.sh",
+    ),
+    Text(
+        "For libascend_hal.so or libdrvdsmi_host.so: mount the driver, -v /usr/local/Ascend/driver:/usr/local/Ascend/"
+        "driver, and add its lib64/driver to LD_LIBRARY_PATH",
+        "缺 libascend_hal.so 或 libdrvdsmi_host.so 时：挂载驱动 -v /usr/local/Ascend/driver:/usr/local/Ascend/driver，"
+        "并把 lib64/driver 加入 LD_LIBRARY_PATH",
+    ),
+    Text(
+        "Where the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names",
+        "若 /usr/local/Ascend 下没有该库：安装 torch_npu 对应版本的 CANN 工具包",
+    ),
+)
+
+
+class NpuCannEnvNotSourced(Hazard):
+    """The process does not see CANN: its set_env.sh was not sourced.
+
+    ## What happens
+    `import torch_npu` ends with "ImportError: libhccl.so: cannot open shared object file: No such file or directory.
+    Please check that the cann package is installed. Please run 'source set_env.sh' in the CANN installation path."
+
+    ## Why
+    torch_npu links with CANN's libraries, which lie where only CANN's `set_env.sh` puts the loader's path. A new
+    shell, a remote node, cron, systemd, `docker exec` or sudo starts without it. In a container the driver's
+    libraries may not be mounted.
+
+    ## Cure
+    Source `set_env.sh` in what really starts the processes, on every node.
+
+    ## When it is safe
+    `python -c "import torch_npu"` works in that very shell.
+
+    ## Sources
+    - https://github.com/vllm-project/vllm-ascend/issues/262: libhccl.so, behind "Failed to infer device type"
+    - https://github.com/vllm-project/vllm-ascend/issues/152: libatb.so, which has a set_env.sh of its own
+    """
+
+    page_zh = """进程看不到 CANN：没有 source 它的 set_env.sh。
+
+    ## 现象
+    `import torch_npu` 以 “ImportError: libhccl.so: cannot open shared object file: No such file or directory. Please
+    check that the cann package is installed. Please run 'source set_env.sh' in the CANN installation path.” 结束。
+
+    ## 原因
+    torch_npu 链接 CANN 的库，只有 CANN 的 `set_env.sh` 会把其目录加入加载路径。新开的 shell、远程节点、cron、systemd、
+    `docker exec`、sudo 都不会自动执行它。容器中也可能没有挂载驱动的库。
+
+    ## 解决办法
+    在每个节点真正启动进程的地方 source `set_env.sh`。
+
+    ## 何时安全
+    在同一个 shell 中 `python -c "import torch_npu"` 正常。
+
+    ## 来源
+    - https://github.com/vllm-project/vllm-ascend/issues/262：libhccl.so，表面现象是 “Failed to infer device type”
+    - https://github.com/vllm-project/vllm-ascend/issues/152：libatb.so，它有单独的 set_env.sh
+    """
+
+    name = "npu-cann-env-not-sourced"
+    title = Text("CANN's environment was not sourced", "没有 source CANN 的环境变量脚本")
+    sources = (
+        "https://github.com/vllm-project/vllm-ascend/issues/262",
+        "https://github.com/vllm-project/vllm-ascend/issues/152",
+    )
+    log_words = ("set_env.sh", "libhccl.so", "libascend", "ASCEND_", "No module named", "torch_npu")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A library or a variable of CANN that is missing; a Python package of its own, less surely."""
+        found = log.find(_SAID) or log.find(_LIBRARY)
+        certainty = Certainty.CERTAIN
+        if found is not None and _GENERIC_NAME.search(found.text) and log.find(_NPU) is None:
+            certainty = Certainty.POSSIBLE  # other software has libraries of such names
+        if found is None:
+            found = log.find(_PYTHON_PATH) if log.find(_NPU) else None
+            certainty = Certainty.LIKELY
+        if found is None:
+            return
+        yield self.log_finding(
+            found,
+            Text(
+                "The process does not find CANN, whose set_env.sh was not sourced where it was started.",
+                "进程找不到 CANN：启动它的地方没有 source set_env.sh。",
+            ),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing there", "在那里 echo $ASCEND_HOME_PATH 没有输出"),),
+        )

@@ -1,0 +1,135 @@
+"""npu-cann-python-deps-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_PACKAGES = (
+    r"decorator|sympy|cffi|attrs?|psutil|absl(?:\.\w+)?|cloudpickle|ml_dtypes|tornado|pathlib2|scipy(?:\.\w+)*"
+    r"|synr|yaml"
+    r"|google\.protobuf|google|protobuf|requests|numpy|mpmath|jinja2"
+)
+_MODULE = Pattern(rf"No module named '?(?:{_PACKAGES})'?(?:[^\w.]|$)")
+_BY_CANN = Pattern(
+    r"Failed to import Python module|(?:Import|import) (?:te|tbe)\b.{0,40}(?:fail|error)|PyImport_ImportModule"
+    r"|[/\\](?:te|tbe|impl)[/\\]\S*\.py|te_fusion|auto_tune|op_impl|ascend-toolkit|cann"
+)
+_COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
+_NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b|hccl")
+_INIT = Pattern(
+    r"\[Init\]\[Env\] ?init env failed|GEInitialize failed|InitTbe\w*|[Tt]be ?[Ii]nit\w* fail"
+    r"|Failed to init(?:ialize)? (?:tbe|TeFusion)"
+    r"|AclSetCompileopt\(aclCompileOpt::ACL_PRECISION_MODE|SetPrecisionMode.{0,80}50000[01]|te_fusion.{0,60}fail"
+    r"|build op model failed, result = 50000\d"
+)
+_CURE = (
+    Text(
+        "Install what CANN's operator compiler imports, into the environment of the run: pip install attrs cython "
+        "'numpy<2' decorator sympy cffi pyyaml pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle "
+        "ml-dtypes tornado",
+        "在运行环境中安装 CANN 算子编译器所需的包：pip install attrs cython 'numpy<2' decorator sympy cffi "
+        "pyyaml pathlib2 "
+        "psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle ml-dtypes tornado",
+    ),
+    Text(
+        "To see which one is missing: python -c 'import te, tbe' after source set_env.sh; "
+        "ASCEND_SLOG_PRINT_TO_STDOUT=1 "
+        "prints CANN's own log",
+        "查看缺少哪个包：source set_env.sh 后执行 python -c 'import te, tbe'；ASCEND_SLOG_PRINT_TO_STDOUT=1 "
+        "打印 CANN 日志",
+    ),
+)
+
+
+class NpuCannPythonDepsMissing(Hazard):
+    """CANN's operator compiler is written in Python, and a package that it imports is missing.
+
+    ## What happens
+    The first operator on the NPU ends with "No module named 'decorator'" (sympy, attr, psutil ...) from CANN's `te` or
+    `tbe` folder, "EC0010: Failed to import Python module", or only an inner error: "EH9999 [Init][Env]init env failed",
+    "build op model failed, result = 500001", sometimes with a core dump.
+
+    ## Why
+    torch_npu does not declare the packages that CANN's TBE compiler imports, so pip does not install them. A fresh
+    environment, or numpy 2 with an older CANN, breaks the compiler.
+
+    ## Cure
+    Install the packages that CANN's guide lists.
+
+    ## When it is safe
+    `python -c "import te, tbe"` works after `source set_env.sh`.
+
+    ## Sources
+    - https://github.com/Ascend/pytorch/issues/7: init env failed; the list of packages settles it
+    - https://github.com/hiyouga/LlamaFactory/pull/3930: a missing decorator shows as CANN's initialization error
+    - https://github.com/hiyouga/LlamaFactory/issues/10333: no module named 'decorator' in fine-tuning
+    """
+
+    page_zh = """CANN 的算子编译器用 Python 编写，而它 import 的某个包没有安装。
+
+    ## 现象
+    NPU 上的第一个算子以 CANN 的 `te` 或 `tbe` 目录中的 “No module named 'decorator'”（sympy、attr、psutil 等）、
+    “EC0010: Failed to import Python module” 结束，或只有内部错误：“EH9999 [Init][Env]init env failed”、“build op
+    model failed, result = 500001”，有时 core dump。
+
+    ## 原因
+    torch_npu 没有声明 CANN 的 TBE 编译器所需的包，pip 不会安装它们。全新的环境，或 numpy 2 配较旧的 CANN，
+    都会使编译器失败。
+
+    ## 解决办法
+    安装 CANN 安装指南中列出的包。
+
+    ## 何时安全
+    `source set_env.sh` 后 `python -c "import te, tbe"` 正常。
+
+    ## 来源
+    - https://github.com/Ascend/pytorch/issues/7：init env failed，按列表装齐依赖后解决
+    - https://github.com/hiyouga/LlamaFactory/pull/3930：缺少 decorator 表现为 CANN 初始化错误
+    - https://github.com/hiyouga/LlamaFactory/issues/10333：微调时 no module named 'decorator'
+    """
+
+    name = "npu-cann-python-deps-missing"
+    title = Text("A Python package that CANN's compiler needs is missing", "缺少 CANN 算子编译器所需的 Python 包")
+    sources = (
+        "https://github.com/Ascend/pytorch/issues/7",
+        "https://github.com/hiyouga/LlamaFactory/pull/3930",
+        "https://github.com/hiyouga/LlamaFactory/issues/10333",
+    )
+    log_words = ("No module named", "init env failed", "GEInitialize", "50000", "AclSetCompileopt", "EC0010")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A package that CANN imports in vain, or its compiler's failure to begin."""
+        on_npu = log.find(_NPU) is not None
+        found = log.find(_COMPILER_SAYS)
+        if found is not None:
+            yield self._found(found, Certainty.CERTAIN)
+        elif on_npu and (found := log.find(_MODULE)):
+            yield self._found(found, Certainty.CERTAIN if log.find(_BY_CANN) else Certainty.LIKELY)
+        elif found := log.find(_INIT):
+            yield self._found(found, Certainty.LIKELY)
+
+    def _found(self, found: Found, certainty: Certainty) -> Finding:
+        module = _MODULE_NAME.search(found.text)
+        return self.log_finding(
+            found,
+            Text(
+                "CANN's operator compiler imports {module}, which this Python environment does not have.",
+                "CANN 的算子编译器需要 {module}，而当前 Python 环境中没有。",
+            ).format(module=module.group(1) if module else Text("a package", "某个包")),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "python -c 'import te, tbe' after source set_env.sh fails with a missing module",
+                    "source set_env.sh 后 python -c 'import te, tbe' 报缺少模块",
+                ),
+            ),
+        )
+
+
+_MODULE_NAME = Pattern(r"No module named '?([\w.]+)")
