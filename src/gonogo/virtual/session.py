@@ -23,6 +23,7 @@ from gonogo.virtual import (
     attention,
     autocast,
     collectives,
+    compiling,
     data_dependent,
     dropout,
     engine,
@@ -121,6 +122,7 @@ class Session:
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
         undo.append(dropout.install())
+        undo.append(compiling.install())
         undo.append(storages.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))

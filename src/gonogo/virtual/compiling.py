@@ -1,0 +1,40 @@
+"""``torch.compile`` of a function: begun when the function is first called.
+
+Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
+imports all of the compiler, which takes more than a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.virtual.patching import Patches
+
+
+def install() -> Callable[[], None]:
+    """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo."""
+    patches = Patches()
+    real = torch.compile
+
+    @functools.wraps(real)
+    def compile_(model: Any = None, **options: Any) -> Any:
+        if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
+            return real(model, **options)
+
+        @functools.cache
+        def made() -> Any:
+            return real(model, **options)
+
+        @functools.wraps(model)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            return made()(*args, **kwargs)
+
+        return compiled
+
+    patches.set(torch, "compile", compile_)
+    return patches.undo
