@@ -103,8 +103,8 @@ def _replace_importing(patches: Patches, calls: Calls, opening: Any) -> None:
     patches.item(os.environ, "PYTHONDONTWRITEBYTECODE", "1")
     overlay = calls.overlay
 
-    def stat(path: str) -> os.stat_result:  # asked for some ten thousand times while a framework is imported
-        return posix.stat(path) if overlay.seems_untouched else calls.stat(path)
+    def stat(path: str) -> os.stat_result:
+        return posix.stat(path) if overlay.untouched else calls.stat(path)
 
     patches.set(machinery, "_os", _Stand(posix, stat=stat, listdir=calls.listdir, getcwd=calls.getcwd))
     patches.set(machinery, "_io", _Stand(io, open_code=calls.open_code, FileIO=io.FileIO, open=opening))

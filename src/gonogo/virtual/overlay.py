@@ -61,7 +61,7 @@ class Overlay(View):
                 posix.write(fd, os.fsencode(path) + b"\0")
             finally:
                 posix.close(fd)
-            self.refresh()
+            self.read_deletions()
         self._folders.clear()
 
     def changed_links(self) -> None:

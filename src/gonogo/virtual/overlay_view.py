@@ -19,6 +19,15 @@ _PASSED = ("/dev", "/proc", "/sys")
 _LINKS_FOLLOWED = 40
 
 
+class _Forks:
+    """Whether this process has forked, or was forked: only then does another one write to the same scratch."""
+
+    any = False
+
+
+os.register_at_fork(before=lambda: setattr(_Forks, "any", True))
+
+
 class View:
     """The real files and those below ``scratch``, merged."""
 
@@ -32,15 +41,16 @@ class View:
         for folder in (self.scratch, self.upper, self.temporary):
             os.makedirs(folder, exist_ok=True)
         posix.close(posix.open(self.log, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        if not posix.listdir(self.upper):
+        self._written = bool(posix.listdir(self.upper))
+        if not self._written:
             posix.utime(self.upper, ns=(0, 0))  # the first file below it changes that
         self._deleted: set[str] = set()
         self._folders_with_deletions: set[str] = set()
         self._log_read = 0
-        self._written = False
         self._folders: dict[str, str] = {}
         self.cwd_in_upper: str | None = None
         """The canonical working directory where it exists in scratch only, else None."""
+        self.read_deletions()
 
     # -- paths
 
@@ -49,20 +59,23 @@ class View:
         return path.startswith(self._passed_below) or path in self._passed
 
     @property
-    def seems_untouched(self) -> bool:
-        """As :attr:`untouched`, by what this process knows, without asking the file system."""
-        return not self._written and not self._deleted
-
-    @property
     def untouched(self) -> bool:
-        """Whether nothing was written or deleted yet, by this process or one that it forked: all is as it really is."""
-        if not self._written:
+        """Whether nothing was written or deleted yet, by this process or one that it forked: all is as it really is.
+
+        Asked some ten thousand times while a framework is imported.
+        """
+        if _Forks.any and not self._written:
             self._written = posix.stat(self.upper).st_mtime_ns != 0
         self.refresh()
         return not self._written and not self._deleted
 
     def refresh(self) -> None:
-        """Learn of what was deleted, by this process or one that it forked."""
+        """Learn of what was deleted by another process."""
+        if _Forks.any:
+            self.read_deletions()
+
+    def read_deletions(self) -> None:
+        """Learn of what was deleted."""
         size = posix.stat(self.log).st_size
         if size == self._log_read:
             return

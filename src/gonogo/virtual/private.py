@@ -21,6 +21,8 @@ _storage: Any = torch.Tensor.untyped_storage
 _to = torch.ops.aten._to_copy.default
 
 as_strided: Callable[..., torch.Tensor] = torch.Tensor.as_strided
+make_alias: Callable[[type, torch.Tensor], Any] = torch.Tensor._make_subclass
+"""A tensor of a subclass that shares a tensor's storage."""
 get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
 set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
@@ -32,11 +34,6 @@ def make_wrapper(
     return torch.Tensor._make_wrapper_subclass(
         cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=told, requires_grad=requires_grad
     )
-
-
-def make_alias(cls: type, tensor: torch.Tensor) -> Any:
-    """A tensor of a subclass that shares ``tensor``'s storage."""
-    return torch.Tensor._make_subclass(cls, tensor, False)
 
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
