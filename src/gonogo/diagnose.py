@@ -69,7 +69,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     roots = {name for name in sure if not hazards[name].consequence}
     for name, finding in list(found.items()):
         hazard = hazards[name]
-        if not sure.isdisjoint(hazard.yields_to):
+        if any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to):
             del found[name]
         elif hazard.consequence and roots and finding.certainty in CONFIDENT:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
@@ -82,13 +82,13 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     def order(finding: Finding) -> tuple[bool, bool, int]:
         hazard = hazards[finding.hazard]
         first = finding.spans[0] if finding.spans else None
-        return (
-            hazard.fallback,
-            hazard.consequence,
-            place.get((first.path, first.line), len(place)) if first else len(place),
-        )
+        where = place.get((first.path, first.line), len(place)) if first else len(place)
+        return hazard.fallback, hazard.consequence, where
 
-    return best_first(sorted(found.values(), key=order))
+    ordered = best_first(sorted(found.values(), key=order))
+    # That nothing is wrong, said with confidence, stands above an error that is merely possible.
+    confident = [finding for finding in ordered if finding.certainty in CONFIDENT]
+    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT))
 
 
 def _explains(finding: Finding) -> bool:
