@@ -12,7 +12,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Finding, Severity, best_first
-from gonogo.hazard import all_hazards
+from gonogo.hazard import Hazard, all_hazards
 from gonogo.hazards._rehearsed import FailedRanks, assumption_before, failed_ranks, failure_places, is_shortage
 
 
@@ -54,8 +54,14 @@ def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[
         version_texts=first.versions, deepspeed_config=first.deepspeed_config, launch=shlex.join(record.command)
     )
     log = FailureLog([LogLine("", number, line) for number, line in enumerate(text.splitlines(), 1)], setup)
+    # A hazard that reads records has judged by more than the exception's words.
+    judged = {hazard.name for hazard in all_hazards() if type(hazard).in_rehearsal is not Hazard.in_rehearsal}
     for finding in findings_in_log(log)[:1]:
-        if finding.certainty is Certainty.POSSIBLE or finding.severity is not Severity.ERROR:
+        if (
+            finding.certainty is Certainty.POSSIBLE
+            or finding.severity is not Severity.ERROR
+            or finding.hazard in judged
+        ):
             continue
         # A branch taken on a value that a rehearsal can't know may be why it failed.
         surely = assumption_before(first, failure) is None
