@@ -161,7 +161,11 @@ class _Reader:
                 self._open.arrows = True
             return True
         if self._open is None:
-            return False
+            # Of a box that was pasted without its top, the first frame opens it.
+            boxed = _BOX.match(text) if "│" in text else None
+            if boxed is None or not _BOX_FRAME.match(boxed.group(1)):
+                return False
+            self._open = _Open()
         if _BOX_END.match(text):
             return True
         if (found := _BOX.match(text)) and "│" in text:
