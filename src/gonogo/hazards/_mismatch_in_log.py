@@ -70,8 +70,10 @@ _INPUT = re.compile(
     r"|images?|\w*grid_thw|input_values|input_features|timesteps?|rewards?|advantages|chosen\w*|rejected\w*)\b",
     re.IGNORECASE,
 )
+_ENGINE = re.compile(r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py")
 _MADE = re.compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
 _ATTRIBUTE = re.compile(r"\bself\.(?!_?\w+\()\w+")
+_ASSIGNS = re.compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
 _CALL = re.compile(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
 
 # What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
@@ -146,6 +148,12 @@ class LoggedMismatch:
         return isinstance(self.evidence, LoggedError) and self.evidence.passes(*fragments)
 
     @property
+    def of_engine(self) -> bool:
+        """True where the line that called the operator is a training engine's own."""
+        caller = self.caller
+        return caller is not None and (caller.function == "backward" or _ENGINE.search(_path(caller)) is not None)
+
+    @property
     def module(self) -> str | None:
         """The module as the code that called it names it: ``embed_tokens``, ``model.layers[0]``."""
         for frame in self.near[:2]:
@@ -193,7 +201,7 @@ class LoggedMismatch:
         if self.indexing and self.devices[:1] == ("cpu",) and not self.frames:
             return Owner.ROTARY
         caller = self.caller
-        if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(_code(caller)):
+        if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(used_in(caller)):
             return Owner.BUFFER
         if self.perceives and caller is not None and is_models(caller):
             return Owner.SUBMODULE
@@ -207,6 +215,8 @@ class LoggedMismatch:
         caller = self.caller
         if caller is None:
             return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
+        if self.of_engine:
+            return Owner.UNKNOWN
         if _MADE.search(caller.code) or _INPUT.search(caller.code):
             return Owner.INPUT
         if not is_library(caller.path) and "transformers_modules" not in caller.path:
@@ -293,11 +303,15 @@ def all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
             continue
         told = True
         yield found
-    if not told and (line := log.find(_WORDS)) and (found := _read(line, line.text)):
-        yield found
+    if not told and (line := log.find(_WORDS)):
+        # A terminal or a thread's page may have broken the message into lines.
+        text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
+        if found := _read(line, text):
+            yield found
 
 
 def _read(evidence: LoggedError | Found, message: str) -> LoggedMismatch | None:
+    message = " ".join(message.split())
     mismatch = mismatch_in_message(message)
     if mismatch is None:
         return LoggedMismatch(evidence, ()) if _WORDS.search(message) else None
@@ -315,8 +329,9 @@ def _path(frame: LogFrame) -> str:
     return frame.path.replace("\\", "/")
 
 
-def _code(frame: LogFrame) -> str:
-    return f"{frame.function} {frame.code}"
+def used_in(frame: LogFrame) -> str:
+    """What a frame's line uses: its code without the names that it assigns to."""
+    return _ASSIGNS.sub("", frame.code)
 
 
 def _told(frame: LogFrame) -> str:

@@ -37,3 +37,8 @@ def parameter_devices(message: str) -> tuple[str, ...]:
         kind if index is None else f"{kind}:{index}"
         for kind, index in sorted(found, key=lambda device: (device[0], device[1] or 0))
     )
+
+
+def accelerators_in(devices: Sequence[str]) -> tuple[str, ...]:
+    """The devices that are no host's."""
+    return tuple(device for device in devices if device not in ("cpu", "meta"))

@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
-from gonogo.hazards.device._device_map import parameter_devices
+from gonogo.hazards.device._device_map import accelerators_in, parameter_devices
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
@@ -92,7 +92,7 @@ class DdpModuleOnCpu(Hazard):
             for pattern in (_REFUSED, _MIXED):
                 if line := log.find(pattern):
                     said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
-                    if pattern is _MIXED or parameter_devices(said) == ("cpu",):
+                    if pattern is _MIXED or "cpu" in parameter_devices(said):
                         yield self._finding(line, Certainty.CERTAIN)
 
     def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
@@ -126,7 +126,7 @@ class DdpModuleOnCpu(Hazard):
 def _certainty(error: LoggedError) -> Certainty | None:
     if _REFUSED.search(error.message):
         devices = parameter_devices(error.message)
-        return Certainty.CERTAIN if devices == ("cpu",) else None
+        return Certainty.CERTAIN if "cpu" in devices and len(accelerators_in(devices)) < 2 else None
     if _MIXED.search(error.message):
         return Certainty.CERTAIN if "cpu" in error.message else None
     wraps = error.frame("nn/parallel/distributed.py")

@@ -13,7 +13,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import REPLICA, several_processes
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_of, in_short, parameter_devices
+from gonogo.hazards.device._device_map import accelerators_in, accelerators_of, in_short, parameter_devices
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
@@ -125,14 +125,14 @@ class DeviceMapAutoDistributed(Hazard):
         told = False
         for error in log.errors_of(says=_REFUSAL):
             devices = parameter_devices(error.message)
-            if _REFUSED_BY_DDP not in error.message or len(devices) > 1:
+            if _REFUSED_BY_DDP not in error.message or len(accelerators_in(devices)) > 1:
                 told = True
                 yield self._log_finding(error, devices, Certainty.CERTAIN)
         line = None if told else log.find(_REFUSAL)
         if line is not None:
             following = " ".join(other.text for other in log.lines_after(line.line, 2))
             devices = parameter_devices(f"{line.text} {following}")
-            if _REFUSED_BY_DDP not in line.text or len(devices) > 1:
+            if _REFUSED_BY_DDP not in line.text or len(accelerators_in(devices)) > 1:
                 told = True
                 yield self._log_finding(line, devices, Certainty.CERTAIN)
         if told:

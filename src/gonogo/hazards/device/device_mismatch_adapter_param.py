@@ -10,6 +10,7 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
 
+_ADAPTS = Pattern(r"(?i)lora|peft")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
@@ -76,8 +77,9 @@ class AdapterParameterOnCpu(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
         adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
+        adapts = log.find(_ADAPTS) is not None or log.setup.mentions(r"(?i)lora|peft")
         for mismatch in mismatches_in(log):
-            certainty = _certainty(mismatch, adalora)
+            certainty = _certainty(mismatch, adalora, adapts)
             if certainty is None:
                 continue
             yield self.log_finding(
@@ -117,11 +119,11 @@ class AdapterParameterOnCpu(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch, adalora: bool) -> Certainty | None:
+def _certainty(mismatch: LoggedMismatch, adalora: bool, adapts: bool) -> Certainty | None:
     if mismatch.owner is Owner.ADAPTER:
         return Certainty.CERTAIN if adalora else Certainty.LIKELY
     if adalora and mismatch.with_host and not mismatch.between_accelerators and not mismatch.on_host:
         return Certainty.LIKELY if mismatch.caller is None or mismatch.passes("peft/") else Certainty.POSSIBLE
-    if mismatch.passes("peft/tuners/") and mismatch.owner is Owner.WEIGHT:
+    if mismatch.owner is Owner.WEIGHT and (mismatch.passes("peft/tuners/") or (adapts and mismatch.argument == "mat2")):
         return Certainty.POSSIBLE
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
 
 _NAME = re.compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
 _NAMED = re.compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
@@ -118,7 +118,7 @@ def _name(mismatch: LoggedMismatch) -> str | None:
     caller = mismatch.caller
     if caller is None:
         return None
-    names = [found.group(1) or found.group(2) for found in _NAME.finditer(caller.code)]
+    names = [found.group(1) or found.group(2) for found in _NAME.finditer(used_in(caller))]
     likely = [name for name in names if _NAMED.search(name)]
     return next(iter((*likely, *names)), None)
 

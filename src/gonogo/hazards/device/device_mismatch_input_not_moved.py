@@ -137,7 +137,7 @@ def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
             return Certainty.LIKELY
         return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
     # A bare line, and a line that uses an attribute of the user's own, leave it open.
-    unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or mismatch.on_host is None)
+    unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or not mismatch.of_engine)
     own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_models(mismatch.caller)
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
 

@@ -120,6 +120,6 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if mismatch.owner is Owner.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
         return Certainty.CERTAIN if sure else Certainty.LIKELY
-    if mismatch.bare and mismatch.devices and mismatch.with_host and under_zero3(log):
+    if mismatch.bare and mismatch.with_host and under_zero3(log):
         return Certainty.POSSIBLE
     return None

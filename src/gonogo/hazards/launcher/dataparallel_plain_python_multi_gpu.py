@@ -11,6 +11,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.hazards._mismatch_in_log import mismatches_in
 
+_TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _NOT_ALL_ON_ONE = Pattern(
     r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
 )
@@ -107,7 +108,7 @@ class DataParallelPlainPython(Hazard):
         if line := log.find(REPLICA):
             return line, _of_replica(log, str(line.match.group("type")))
         for error in log.errors_of(says=_NOT_ALL_ON_ONE):
-            of_trainer = not error.frames or error.passes("transformers", "peft", "accelerate")
+            of_trainer = not error.frames or error.passes("transformers", "peft", "accelerate") or log.find(_TUNES)
             return error, Certainty.LIKELY if of_trainer else Certainty.POSSIBLE
         if line := log.find(_NOT_ALL_ON_ONE):
             return line, Certainty.LIKELY

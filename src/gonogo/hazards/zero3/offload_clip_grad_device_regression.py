@@ -157,6 +157,7 @@ class OffloadClipGradDeviceRegression(Hazard):
             )
 
 
+_STEPS = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
 _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
@@ -171,7 +172,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
     # Ranks that write into one log without a prefix tear each other's frames apart.
     if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
         return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
-    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes("zero/stage", "engine.step")):
+    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEPS)):
         return None
     if log.find(_CLIPS) is not None:
         return Certainty.LIKELY
@@ -183,6 +184,6 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
     if release is not None and not faulty:
         return None
     # TensorIterator's words, which name no operator, are what the multiplication says.
-    if zero3 and offloads:
+    if zero3 and (offloads or mismatch.frames):
         return Certainty.LIKELY
     return Certainty.POSSIBLE if zero3 or offloads or faulty else None
