@@ -19,6 +19,7 @@ EMPTY_WORDS = (
 """Literals of the lines in which an operator refuses an empty parameter."""
 
 _SHARDED_OTHERWISE = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
+_FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
 _SERVING = Pattern(r"(?i)\bcomfyui\b|/vllm/|\bsglang\b|lmdeploy|text-generation-inference|ollama")
 
 _EMBEDDING = Pattern(
@@ -110,14 +111,14 @@ def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
     on = zero3(log)
     if on is False:
         return
-    if on is None and any(log.passes(part) for part in _SHARDED_OTHERWISE):
+    if on is None and (log.passes(*_SHARDED_OTHERWISE) or log.find(_FSDP)):
         return
     seen = False
     for error in log.errors_of("RuntimeError", "AssertionError", "ValueError", "IndexError"):
         embedding = _EMBEDDING.search(error.message) is not None
         if not embedding:
             shape = _NO_ELEMENTS.search(error.message) or _NOUGHT.search(error.message)
-            if shape is None or not (on or "(0)" in shape.group(0) or "[0]" in shape.group(0)):
+            if shape is None or not (on or _in_engine(error) or "(0)" in shape.group(0) or "[0]" in shape.group(0)):
                 continue
         if "loading state_dict" in error.message or error.passes(*RESIZING, *INITIALIZING):
             continue
@@ -133,10 +134,12 @@ def _causes(log: FailureLog, error: LoggedError, embedding: bool, on: bool) -> M
     if any(_OTHER_MODELS.search(f"{frame.code} {frame.function}") for frame in error.all_frames):
         return {Use.OUTSIDE_ENGINE: Certainty.CERTAIN if on or embedding else Certainty.LIKELY}
     layer = _caller(error)
-    in_engine = any(_ENGINE in frame.path and frame.function == "forward" for frame in error.all_frames)
+    in_engine = _in_engine(error)
     if layer is Caller.USER and (in_engine or not embedding):
         sure = Certainty.CERTAIN if in_engine else Certainty.LIKELY
-        return {Use.DIRECT: sure if on or in_engine else Certainty.POSSIBLE, Use.NO_LAUNCHER: Certainty.POSSIBLE}
+        if in_engine:
+            return {Use.DIRECT: sure}
+        return {Use.DIRECT: sure if on else Certainty.POSSIBLE, Use.NO_LAUNCHER: Certainty.POSSIBLE}
     if not (embedding or layer is Caller.LAYER):
         return _without_frames(log, embedding, on)
     if in_engine:
@@ -148,6 +151,10 @@ def _causes(log: FailureLog, error: LoggedError, embedding: bool, on: bool) -> M
         sure = Certainty.CERTAIN if singly and on else Certainty.LIKELY
         return {Use.NO_LAUNCHER: sure, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
     return _without_frames(log, True, on)
+
+
+def _in_engine(error: LoggedError) -> bool:
+    return any(_ENGINE in frame.path and frame.function == "forward" for frame in error.all_frames)
 
 
 def _without_frames(log: FailureLog, embedding: bool, on: bool) -> Mapping[Use, Certainty]:

@@ -17,6 +17,16 @@ _ZERO3 = Pattern(
     r"|(?:deepspeed|ds)[-_ ]?stage[-_ ]?3|\bzero_config \.+ stage=3|[\"']stage[\"']: ?3\b|\bstage ?3\b"
 )
 _LOWER_STAGE = Pattern(r"(?i)zero_config \.+ stage=[012]\b|ZeRO stage [012]\b|[\"']stage[\"']: ?[012]\b")
+_LAUNCHED = Pattern(
+    r"(?i)\btorchrun\b|accelerate launch|\bdeepspeed --|--local[-_]rank|nproc_per_node|num_processes|multi-?gpu"
+    r"|\b[2-9] ?(?:x|\*)? ?"
+    r"(?:gpus?\b|cards|(?:NVIDIA )?[AHVL]\d{2,3}\b|RTX)|多卡|[2-9]卡|distributed training"
+)
+_ONE_PROCESS = Pattern(
+    r"(?i)\bpython3? (?:-u )?[\w./-]+\.py\b|llamafactory-cli train|\bswift (?:sft|pt)\b|\bsingle[- ](?:gpu|card"
+    r"|machine)|\bone gpu\b"
+    r"|单卡|单张|CUDA_VISIBLE_DEVICES=['\"]?\d['\"]?(?:[\s\\]|$)"
+)
 
 
 def zero3(log: FailureLog) -> bool | None:
@@ -36,11 +46,16 @@ def started_singly(log: FailureLog) -> bool | None:
         return False
     if setup.launcher in ("torchrun", "accelerate", "deepspeed", "slurm") or setup.processes is not None:
         return False
+    frames = [frame for error in log.errors for frame in error.all_frames]
+    if any(frame.path.endswith("llamafactory/launcher.py") and frame.function == "<module>" for frame in frames):
+        return False
     if log.passes("llamafactory/cli.py", "llamafactory-cli"):
         return True
     if setup.launcher in ("python", "swift", "llamafactory"):
         return not setup.mentions(r"NPROC_PER_NODE|NNODES|FORCE_TORCHRUN|CUDA_VISIBLE_DEVICES=\d+,\d")
-    return None
+    if log.find(_LAUNCHED):
+        return False
+    return True if log.find(_ONE_PROCESS) else None
 
 
 def told_by(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Found | None:

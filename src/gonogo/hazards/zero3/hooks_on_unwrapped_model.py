@@ -15,6 +15,8 @@ _NO_OPTIMIZER = Pattern(
     r"|Model)' object has "
     r"no attribute 'optimizer'"
 )
+_ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
+_RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
 _GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 
@@ -110,7 +112,9 @@ class HooksOnUnwrappedModel(Hazard):
             elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("trl/"):
                 return
             else:
-                certainty = Certainty.POSSIBLE if zero3(log) is False else Certainty.LIKELY
+                stage3 = zero3(log)
+                told = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
+                certainty = Certainty.LIKELY if told and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
         elif evidence := told_by(log, _RENAMED, "AttributeError"):
             yield self.log_finding(

@@ -96,6 +96,7 @@ class InitNotActiveLoadOom(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/3722",
         "https://github.com/huggingface/peft/issues/2014",
     )
+    yields_to = ("zero3-quantized-model",)
     log_words = (
         *ZERO3_WORDS, "was not initialized with", "Loading checkpoint shards", "Loading weights", "zero.init",
         "full model", "full checkpoint", "完整", "内存",
