@@ -1,0 +1,159 @@
+"""deepspeed-env-not-propagated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
+_NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
+_NODE = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
+_MISSING = Pattern(
+    r"KeyError: '[A-Z][A-Z0-9_]{3,}'|environment variable .* (?:not set|required|expected)"
+    r"|CUDA_HOME (?:environment variable is not set|does not exist)|error while loading shared libraries"
+    r"|cannot open shared object file|[Nn]inja is required|command not found|ModuleNotFoundError: No module named"
+)
+_SEVERAL_NODES = Pattern(
+    r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
+    r"|cmd = (?:pdsh|mpirun|srun)"
+)
+_IN_SETUP = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
+_NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training with local resources only")
+
+
+class DeepspeedEnvNotPropagated(Hazard):
+    """The deepspeed launcher starts the other nodes over ssh, without the environment of the shell it was called in.
+
+    ## What happens
+    A node alone runs; with a hostfile the ranks of the other nodes (their lines begin with the node's name) fail:
+    "ProcessGroupNCCL is only supported with GPUs, no GPUs found!", a library or a variable (HF_HOME, WANDB_API_KEY,
+    CUDA_HOME) is missing.
+
+    ## Why
+    pdsh opens a shell that reads neither your exports nor, mostly, ~/.bashrc. The launcher exports only variables
+    whose names begin with NCCL, PYTHON, MV2 or UCX (and the accelerator's), and what `.deepspeed_env` lists.
+
+    ## Cure
+    Write the variables into `~/.deepspeed_env` (or into the folder of the launch; DS_ENV_FILE names another), one
+    NAME=VALUE a line: LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME, NCCL_SOCKET_IFNAME.
+
+    ## When it is safe
+    On one node; with torchrun or srun started on each node in its own environment.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/1481: no GPUs found with several nodes, while each alone works
+    - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables: .deepspeed_env
+    """
+
+    page_zh = """deepspeed 启动器通过 ssh 启动其他节点，不带有当前 shell 的环境变量。
+
+    ## 现象
+    单节点正常；使用 hostfile 时，其他节点的 rank（其日志行以节点名开头）失败：“ProcessGroupNCCL is only supported
+    with GPUs, no GPUs found!”，或缺少某个库、变量（HF_HOME、WANDB_API_KEY、CUDA_HOME）。
+
+    ## 原因
+    pdsh 打开的 shell 既没有您的 export，通常也不读取 ~/.bashrc。启动器只传递名称以 NCCL、PYTHON、MV2、UCX 开头的变量
+    （及加速器的变量），以及 `.deepspeed_env` 中列出的变量。
+
+    ## 解决办法
+    把变量写入 `~/.deepspeed_env`（或启动目录；DS_ENV_FILE 可指定其他文件），每行一个 NAME=VALUE：LD_LIBRARY_PATH、
+    PATH、CUDA_HOME、HF_HOME、NCCL_SOCKET_IFNAME。
+
+    ## 何时安全
+    单节点；或用 torchrun、srun 在每个节点自己的环境中启动时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/1481：多节点时 no GPUs found，单节点正常
+    - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables：.deepspeed_env
+    """
+
+    name = "deepspeed-env-not-propagated"
+    title = Text(
+        en="The other nodes do not have the environment of the node that launches",
+        zh="其他节点没有启动节点的环境变量",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/1481",
+        "https://www.deepspeed.ai/getting-started/#multi-node-environment-variables",
+    )
+    log_words = (
+        "no GPUs found",
+        "No CUDA GPUs",
+        "hostfile",
+        "pdsh",
+        "Running on the following workers",
+        "command not found",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """GPUs, variables or libraries that are missing where the launcher started other nodes."""
+        several = log.find(_SEVERAL_NODES) is not None or log.setup.mentions(_IN_SETUP) or len(_nodes(log)) > 1
+        if log.find(_NO_HOSTFILE) is not None and len(_nodes(log)) < 2 and not log.has("pdsh"):
+            several = False
+        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
+        if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):
+            yield self._missing(no_gpus, Certainty.LIKELY if several else Certainty.POSSIBLE)
+        elif missing is not None and several and _on_remote_nodes_only(log, missing):
+            yield self._missing(missing, Certainty.LIKELY)
+
+    def _missing(self, found: Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            found,
+            Text(
+                en="{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, "
+                "PYTHON* and a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not "
+                "among them.",
+                zh="{node}缺少启动 shell 中的环境。deepspeed 启动器经 ssh 只传递 NCCL_*、PYTHON* 等少数变量，"
+                "LD_LIBRARY_PATH、CUDA_HOME、PATH 等不在其中。",
+            ).format(
+                node=Text(f"Node {node}", f"节点 {node} ")
+                if (node := _node_of(found.line))
+                else Text("A rank", "有 rank ")
+            ),
+            cure=(
+                Text(
+                    en="List the variables in ~/.deepspeed_env on the launching node, NAME=VALUE a line: "
+                    "LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...",
+                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：LD_LIBRARY_PATH、PATH、CUDA_HOME、"
+                    "HF_HOME 等",
+                ),
+                Text(
+                    en="Or start torchrun on each node in its own environment (accelerate: "
+                    "deepspeed_multinode_launcher: standard)",
+                    zh="或在每个节点自己的环境中启动 torchrun（accelerate：deepspeed_multinode_launcher: standard）",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what "
+                    "is missing there",
+                    zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里"
+                    "缺少什么",
+                ),
+            ),
+        )
+
+
+def _node_of(line: LogLine) -> str | None:
+    """The node that pdsh names before the line, also where too few lines bear such a prefix to have been taken off."""
+    if line.node is not None:
+        return line.node
+    prefix = _NODE.match(line.text)
+    return prefix.group(1) if prefix else None
+
+
+def _nodes(log: FailureLog) -> set[str]:
+    return {node for line in log.lines if (node := _node_of(line)) is not None}
+
+
+def _on_remote_nodes_only(log: FailureLog, missing: Found) -> bool:
+    """True where the lines name their nodes and the first of them, which launches, does not lack it."""
+    first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
+    own = _node_of(missing.line)
+    return own is not None and own != first

@@ -1,0 +1,110 @@
+"""deepspeed-single-process-dummyoptim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import several_processes
+
+_DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
+_STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
+
+
+class DeepspeedSingleProcessDummyoptim(Hazard):
+    """A DeepSpeed config is given, but the run was started as a single plain process: no engine was made.
+
+    ## What happens
+    "AttributeError: 'DummyOptim' object has no attribute 'step'" (or 'DummyScheduler') at the first optimizer step,
+    after `python train.py --deepspeed ds.json` with one GPU.
+
+    ## Why
+    With a config the Trainer makes a placeholder for the optimizer, which DeepSpeed's engine is to replace. Started
+    without a launcher, Accelerate does not take the DeepSpeed path, and the placeholder stays.
+
+    ## Cure
+    Start it with a launcher, also on one GPU: `deepspeed --num_gpus 1 train.py ...`, `torchrun --nproc_per_node 1
+    ...` or `accelerate launch`. Or leave `--deepspeed` out: on one GPU it only helps by offloading.
+
+    ## When it is safe
+    With a distributed launch, of one process too.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/1775: ZeRO-2/3 on a single GPU without a launcher
+    - https://github.com/huggingface/transformers/issues/24640: cured by starting with deepspeed
+    - https://github.com/QwenLM/Qwen-VL/issues/127: leave --deepspeed out on one GPU
+    """
+
+    page_zh = """给了 DeepSpeed 配置，却以单个普通进程启动：没有创建 DeepSpeed 引擎。
+
+    ## 现象
+    单卡 `python train.py --deepspeed ds.json` 后，第一次优化器更新报 “AttributeError: 'DummyOptim' object has no
+    attribute 'step'”（或 'DummyScheduler'）。
+
+    ## 原因
+    有配置时 Trainer 先放一个优化器占位对象，等 DeepSpeed 引擎来替换。没有启动器时 Accelerate 不走 DeepSpeed 路径，占
+    位对象一直留着。
+
+    ## 解决办法
+    单卡也用启动器：`deepspeed --num_gpus 1 train.py ...`、`torchrun --nproc_per_node 1 ...` 或 `accelerate launch`。
+    或去掉 `--deepspeed`：单卡时它只有卸载才有用。
+
+    ## 何时安全
+    以分布式方式启动时，单进程也可以。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/1775：单卡无启动器使用 ZeRO-2/3
+    - https://github.com/huggingface/transformers/issues/24640：改用 deepspeed 启动后解决
+    - https://github.com/QwenLM/Qwen-VL/issues/127：单卡时去掉 --deepspeed
+    """
+
+    name = "deepspeed-single-process-dummyoptim"
+    title = Text(
+        en="DeepSpeed is configured, but the run was started without a launcher",
+        zh="配置了 DeepSpeed，但没有用启动器启动",
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/1775",
+        "https://github.com/huggingface/transformers/issues/24640",
+        "https://github.com/QwenLM/Qwen-VL/issues/127",
+    )
+    log_words = ("DummyOptim", "DummyScheduler")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The placeholder of an optimizer that was used as one."""
+        found = next(log.errors_of(says=_DUMMY), None) or log.find(_DUMMY)
+        if found is None:
+            return
+        certain = log.find(_STEP) is not None and not several_processes(log)
+        yield self.log_finding(
+            found,
+            Text(
+                en="The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the "
+                "process was not started by a distributed launcher (or the script uses the optimizer before "
+                "accelerator.prepare).",
+                zh="优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或"
+                "脚本在 accelerator.prepare 之前使用了优化器）。",
+            ),
+            cure=(
+                Text(
+                    en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun "
+                    "--nproc_per_node 1, or accelerate launch",
+                    zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 "
+                    "accelerate launch",
+                ),
+                Text(
+                    en="Or leave the DeepSpeed config out (--deepspeed)",
+                    zh="或去掉 DeepSpeed 配置（--deepspeed）",
+                ),
+            ),
+            certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
+            confirm=(
+                Text(
+                    en="The launch command is python ... without torchrun, deepspeed or accelerate launch",
+                    zh="启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
+                ),
+            ),
+        )

@@ -1,0 +1,114 @@
+"""deepspeed-without-launcher-mpi4py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, is_library
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
+_DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
+_DEEPSPEED = Pattern(r"(?i)deepspeed")
+
+
+class DeepspeedWithoutLauncherMpi4py(Hazard):
+    """DeepSpeed is initialized in a process that no launcher started, and looks for MPI.
+
+    ## What happens
+    "Not using the DeepSpeed or dist launchers, attempting to detect MPI environment...", then "ModuleNotFoundError:
+    No module named 'mpi4py'", mostly after `python train.py` on one GPU.
+
+    ## Why
+    RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not all set, so `init_distributed` takes MPI to be
+    the launcher and imports mpi4py.
+
+    ## Cure
+    Start with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, also for one GPU. Installing mpi4py is
+    not the cure: the run would be one process of MPI.
+
+    ## When it is safe
+    Under mpirun with mpi4py, or where a launcher sets the variables.
+
+    ## Sources
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1211: one GPU, accelerate launch without --use_deepspeed
+    - https://github.com/locuslab/open-unlearning/issues/8: the same with plain python
+    """
+
+    page_zh = """没有启动器的进程初始化 DeepSpeed，它转而寻找 MPI。
+
+    ## 现象
+    先出现 “Not using the DeepSpeed or dist launchers, attempting to detect MPI environment...”，随后
+    “ModuleNotFoundError: No module named 'mpi4py'”，多见于单卡 `python train.py`。
+
+    ## 原因
+    RANK、LOCAL_RANK、WORLD_SIZE、MASTER_ADDR、MASTER_PORT 没有全部设置，`init_distributed` 认为启动器是 MPI，于是导
+    入 mpi4py。
+
+    ## 解决办法
+    单卡也用 `deepspeed`、`torchrun` 或 `accelerate launch --use_deepspeed` 启动。安装 mpi4py 不是正解：那只会成为
+    MPI 的一个进程。
+
+    ## 何时安全
+    用 mpirun 且装有 mpi4py，或启动器已设置这些变量时。
+
+    ## 来源
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1211：单卡，accelerate launch 没有 --use_deepspeed
+    - https://github.com/locuslab/open-unlearning/issues/8：直接用 python 启动的同一问题
+    """
+
+    name = "deepspeed-without-launcher-mpi4py"
+    title = Text(
+        en="DeepSpeed was started without a launcher, and looks for MPI",
+        zh="DeepSpeed 没有经启动器启动，转而寻找 MPI",
+    )
+    sources = (
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/1211",
+        "https://github.com/locuslab/open-unlearning/issues/8",
+    )
+    log_words = ("mpi4py", "MPI environment", "libmpi")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """mpi4py missing, inside DeepSpeed's discovery of MPI; alone, less surely; never in the user's own import."""
+        error = next(log.errors_of(says=_MPI4PY), None)
+        line = log.find(_MPI4PY)
+        found = error or line
+        if found is None or line is None:
+            return
+        library = "mpi4py" not in line.match.group(0)
+        discovers = log.find(_DISCOVERS) is not None or log.passes("mpi_discovery", "deepspeed/comm")
+        innermost = error.innermost if error else None
+        own = innermost is not None and not is_library(innermost.path) and "deepspeed" not in innermost.path
+        if (library and not discovers) or (own and not discovers):
+            return
+        spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
+        yield self.log_finding(
+            found,
+            Text(
+                en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for "
+                "the launcher. The missing module is a consequence; installing it does not cure the launch.",
+                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。"
+                "缺少该模块只是结果，安装它并不能解决启动方式的问题。",
+            ),
+            cure=(
+                Text(
+                    en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun "
+                    "--nproc_per_node 1 train.py ..., or accelerate launch --use_deepspeed",
+                    zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py "
+                    "...，或 accelerate launch --use_deepspeed",
+                ),
+                Text(
+                    en="Or leave DeepSpeed out for a single process",
+                    zh="或在单进程时不使用 DeepSpeed",
+                ),
+            ),
+            certainty=Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY,
+            confirm=(
+                Text(
+                    en="The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
+                    zh="调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
+                ),
+            ),
+        )

@@ -1,0 +1,118 @@
+"""launcher-killed-by-sighup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_SIGHUP = Pattern(
+    r"got signal: 1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal|closing signal (?:Signals\.)?SIGHUP"
+    r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
+    r"|by) (?:signal )?SIGHUP\b"
+)
+
+
+class LauncherKilledBySighup(Hazard):
+    """The terminal that started the run was closed, and the hang-up signal ended the launcher.
+
+    ## What happens
+    After some time, mostly when an SSH connection is lost or a window closed: "Received 1 death signal, shutting
+    down workers", "Sending process 1234 closing signal SIGHUP", "SignalException: Process 1200 got signal: 1". No
+    worker has an error.
+
+    ## Why
+    The shell passes SIGHUP on to what it has started. `nohup` alone does not help: torchrun's agent installs its own
+    handler for SIGHUP, over the one that nohup set to ignore.
+
+    ## Cure
+    Start inside tmux or screen; or `setsid torchrun ... > log 2>&1 < /dev/null &`; or `nohup ... & disown` and leave
+    the shell with `exit`. Or a cluster's scheduler. Then resume from the last checkpoint.
+
+    ## When it is safe
+    In tmux, screen, setsid, a container's own process, or a scheduler's job.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/67538: SIGHUP after an hour; the maintainers explain
+    - https://github.com/hiyouga/LlamaFactory/issues/9695: the same in a LLaMA-Factory run
+    - https://github.com/zai-org/ChatGLM2-6B/issues/262: the same with nohup
+    - https://github.com/keyu-tian/SparK/issues/19: the closed terminal was the cause, tmux cures it
+    """
+
+    page_zh = """启动任务的终端被关闭，挂断信号（SIGHUP）结束了启动器。
+
+    ## 现象
+    运行一段时间后（多为 SSH 断开或窗口关闭时）：“Received 1 death signal, shutting down workers”、“Sending process
+    1234 closing signal SIGHUP”、“SignalException: Process 1200 got signal: 1”。各 worker 没有报错。
+
+    ## 原因
+    shell 会把 SIGHUP 传给它启动的进程。只用 `nohup` 不够：torchrun 的 agent 会为 SIGHUP 安装自己的处理函数，覆盖
+    nohup 的忽略设置。
+
+    ## 解决办法
+    在 tmux 或 screen 中启动；或 `setsid torchrun ... > log 2>&1 < /dev/null &`；或 `nohup ... & disown` 并用 `exit`
+    退出 shell；或使用集群调度器。然后从最近的 checkpoint 恢复。
+
+    ## 何时安全
+    在 tmux、screen、setsid、容器主进程或调度器作业中运行时。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/67538：一小时后收到 SIGHUP；维护者的解释
+    - https://github.com/hiyouga/LlamaFactory/issues/9695：LLaMA-Factory 训练中的同一问题
+    - https://github.com/zai-org/ChatGLM2-6B/issues/262：使用 nohup 时的同一问题
+    - https://github.com/keyu-tian/SparK/issues/19：原因是终端被关闭，改用 tmux 后解决
+    """
+
+    name = "launcher-killed-by-sighup"
+    title = Text(
+        en="The run was ended by the closing of its terminal (SIGHUP)",
+        zh="终端关闭（SIGHUP）结束了训练",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/67538",
+        "https://github.com/hiyouga/LlamaFactory/issues/9695",
+        "https://github.com/zai-org/ChatGLM2-6B/issues/262",
+        "https://github.com/keyu-tian/SparK/issues/19",
+    )
+    log_words = ("got signal: 1", "death signal", "SIGHUP")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The launcher's own words that it was sent signal 1."""
+        found = log.find(_SIGHUP)
+        if found is None:
+            return
+        # Rich and logging fail too when the terminal is gone; what failed before is the workers' own.
+        before = any(
+            error.role is Role.ROOT and error.raised.at.number < found.line.number and error.type != "OSError"
+            for error in log.errors
+        )
+        yield self.log_finding(
+            found,
+            Text(
+                en="The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. "
+                "It stopped the workers, which had not failed.",
+                zh="启动器收到 SIGHUP（信号 1）：启动它的终端或 SSH 会话结束了。它随后停止了并未出错的 worker。",
+            ),
+            cure=(
+                Text(
+                    en="Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &",
+                    zh="在 tmux 或 screen 中启动，或：setsid 命令 > train.log 2>&1 < /dev/null &",
+                ),
+                Text(
+                    en="nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown",
+                    zh="对 torchrun 只用 nohup 不够，需再加 disown：nohup 命令 & disown",
+                ),
+                Text(en="Resume from the last checkpoint", zh="从最近的 checkpoint 恢复训练"),
+            ),
+            certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
+            confirm=(
+                Text(
+                    en="The time of the signal is that of a lost connection or a closed window",
+                    zh="收到信号的时间与连接断开或窗口关闭的时间一致",
+                ),
+            ),
+        )

@@ -1,0 +1,102 @@
+"""launcher-local-rank-argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+
+_REFUSED = Pattern(
+    r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
+    r"|Could not consume arg: --local[-_]rank|not used by the HfArgumentParser:.*--local[-_]rank"
+    r"|[Uu]nknown (?:command line flag|option|argument)s?:? *\[?'?(?:--)?local[-_]rank"
+    r"|ambiguous option: --local[-_]rank"
+)
+_HYPHEN = Pattern(r"local-rank")
+
+
+class LauncherLocalRankArgument(Hazard):
+    """The launcher passes --local-rank (or --local_rank) to a script that does not know it so written.
+
+    ## What happens
+    "train.py: error: unrecognized arguments: --local-rank=0" on every rank, exit code 2; or "Some specified
+    arguments are not used by the HfArgumentParser: ['--local-rank=0']". You did not write that argument.
+
+    ## Why
+    `python -m torch.distributed.launch` adds it; since torch 2.0 it is written with a hyphen, and scripts that
+    declare `--local_rank` refuse it. The deepspeed launcher adds `--local_rank=N` too.
+
+    ## Cure
+    Start with `torchrun`, which passes no argument, and read `int(os.environ["LOCAL_RANK"])`. Or let the parser take
+    both: `add_argument("--local-rank", "--local_rank", type=int, default=0)`. deepspeed: `--no_local_rank`.
+
+    ## When it is safe
+    With torchrun or accelerate launch.
+
+    ## Sources
+    - https://github.com/bigcode-project/starcoder/pull/145: the hyphen since torch 2.0
+    - https://github.com/huggingface/pytorch-image-models/issues/1728: cured by torchrun
+    """
+
+    page_zh = """启动器向脚本传入 --local-rank（或 --local_rank），而脚本不认识这种写法。
+
+    ## 现象
+    每个 rank 都报 “train.py: error: unrecognized arguments: --local-rank=0”，退出码 2；或 “Some specified arguments
+    are not used by the HfArgumentParser: ['--local-rank=0']”。这个参数并不是您写的。
+
+    ## 原因
+    `python -m torch.distributed.launch` 会加上它；从 torch 2.0 起写成连字符，声明了 `--local_rank` 的脚本就不接受。
+    deepspeed 启动器也会加 `--local_rank=N`。
+
+    ## 解决办法
+    改用 `torchrun`（不传参数），并读取 `int(os.environ["LOCAL_RANK"])`。或让解析器两种写法都接受：
+    `add_argument("--local-rank", "--local_rank", type=int, default=0)`。deepspeed 可用 `--no_local_rank`。
+
+    ## 何时安全
+    使用 torchrun 或 accelerate launch 时。
+
+    ## 来源
+    - https://github.com/bigcode-project/starcoder/pull/145：torch 2.0 起改为连字符
+    - https://github.com/huggingface/pytorch-image-models/issues/1728：改用 torchrun 后解决
+    """
+
+    name = "launcher-local-rank-argument"
+    title = Text(
+        en="The script refuses the --local-rank that the launcher passes",
+        zh="脚本不接受启动器传入的 --local-rank",
+    )
+    sources = (
+        "https://github.com/bigcode-project/starcoder/pull/145",
+        "https://github.com/huggingface/pytorch-image-models/issues/1728",
+    )
+    log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The parser's refusal of that argument."""
+        found = log.find(_REFUSED)
+        if found is None:
+            return
+        hyphen = _HYPHEN.search(found.text) is not None
+        yield self.log_finding(
+            found,
+            Text(
+                en="The launcher adds {argument} to the script's arguments, and the script's parser does not know it.",
+                zh="启动器在脚本参数中加入 {argument}，而脚本的解析器不认识它。",
+            ).format(argument="--local-rank" if hyphen else "--local_rank"),
+            cure=(
+                Text(
+                    en="Start with torchrun instead of python -m torch.distributed.launch, and read "
+                    "int(os.environ['LOCAL_RANK'])",
+                    zh="用 torchrun 代替 python -m torch.distributed.launch，并读取 int(os.environ['LOCAL_RANK'])",
+                ),
+                Text(
+                    en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "
+                    "default=0); with the deepspeed launcher: --no_local_rank",
+                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, "
+                    "default=0)；deepspeed 启动器可加 --no_local_rank",
+                ),
+            ),
+        )

@@ -1,0 +1,144 @@
+"""port-in-use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_IN_USE = Pattern(
+    r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
+    r"|launch distributed communication on port .* another process|EADDRINUSE|RuntimeError: Address already in use"
+    r"|TCPStore.*[Aa]ddress already in use|EJ0003|Port `\d+` is already in use"
+)
+_ERRNO = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
+_FRAMEWORK = Pattern(
+    r"(?i)c10d|TCPStore|rendezvous|init_process_group|torch/distributed|torchrun|master_port|deepspeed"
+    r"|DistNetworkError|accelerate"
+)
+_SERVER = Pattern(
+    r"(?i)uvicorn|gradio|flask|tensorboard|streamlit|jupyter|node:net|aiohttp|werkzeug|asyncio/base_events"
+)
+_OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
+_PORT = Pattern(r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b")
+
+
+class PortInUse(Hazard):
+    """The rendezvous port is taken: by another job on the machine, by a stale process, or by a second launcher.
+
+    ## What happens
+    "The server socket has failed to listen on any local network address. port: 29500 ... EADDRINUSE", "Address
+    already in use", before anything is loaded. Accelerate: "Tried to launch distributed communication on port
+    `29500`, but another process is utilizing it".
+
+    ## Why
+    29500 is every launcher's default. A killed run may have left processes that still hold it. Where srun (or a
+    shell loop) starts the launcher several times on one node, each tries to listen.
+
+    ## Cure
+    Another port: `--master_port 29511` (torchrun, deepspeed), `--main_process_port 29511` (accelerate),
+    `MASTER_PORT=29511` (swift, LLaMA-Factory). Or end the stale processes (`lsof -i :29500`). Slurm: one launcher a
+    node (`--ntasks-per-node=1`).
+
+    ## When it is safe
+    With a port of its own for each job on a machine; `torchrun --standalone` picks one.
+
+    ## Sources
+    - https://github.com/OptimalScale/LMFlow/issues/270: EADDRINUSE, cured by another master_port
+    - https://github.com/xdit-project/mochi-xdit/issues/22: 29500 taken by another run
+    - https://github.com/om-ai-lab/VLM-R1/issues/289: a second training on the same machine
+    """
+
+    page_zh = """汇合端口已被占用：同机的另一个任务、残留进程，或重复启动的启动器。
+
+    ## 现象
+    加载任何内容之前就报 “The server socket has failed to listen on any local network address. port: 29500 ...
+    EADDRINUSE” 或 “Address already in use”。Accelerate：“Tried to launch distributed communication on port `29500`,
+    but another process is utilizing it”。
+
+    ## 原因
+    29500 是各启动器的默认端口。被杀掉的任务可能留下仍占用端口的进程。srun（或 shell 循环）在同一节点多次启动启动器
+    时，每个都会监听。
+
+    ## 解决办法
+    换端口：`--master_port 29511`（torchrun、deepspeed）、`--main_process_port 29511`（accelerate）、
+    `MASTER_PORT=29511`（swift、LLaMA-Factory）。或结束残留进程（`lsof -i :29500`）。Slurm：每个节点只启动一个启动器
+    （`--ntasks-per-node=1`）。
+
+    ## 何时安全
+    同一台机器上每个任务使用各自的端口时；`torchrun --standalone` 会自动选择。
+
+    ## 来源
+    - https://github.com/OptimalScale/LMFlow/issues/270：EADDRINUSE，换 master_port 后解决
+    - https://github.com/xdit-project/mochi-xdit/issues/22：29500 被另一个任务占用
+    - https://github.com/om-ai-lab/VLM-R1/issues/289：同一台机器上的第二个训练
+    """
+
+    name = "port-in-use"
+    title = Text(en="The rendezvous port is already in use", zh="汇合端口已被占用")
+    sources = (
+        "https://github.com/OptimalScale/LMFlow/issues/270",
+        "https://github.com/xdit-project/mochi-xdit/issues/22",
+        "https://github.com/om-ai-lab/VLM-R1/issues/289",
+    )
+    log_words = (
+        "EADDRINUSE",
+        "ddress already in use",
+        "server socket has",
+        "launch distributed communication",
+        "EJ0003",
+        "地址已",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The store's or the launcher's words that it cannot listen, but not a web server's."""
+        found = log.find(_IN_USE)
+        certainty = Certainty.CERTAIN
+        if found is not None and _OTHER_REASON.search(found.text):
+            return
+        if found is None:
+            found = log.find(_ERRNO)
+            if found is None:
+                return
+            certainty = Certainty.LIKELY if log.find(_FRAMEWORK) else Certainty.POSSIBLE
+        elif log.find(_ERRNO) is None and not log.has("another process") and not log.has("EADDRINUSE"):
+            certainty = Certainty.LIKELY
+        if log.find(_SERVER) or outside_training(log):
+            certainty = Certainty.POSSIBLE
+        told = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
+        cure = Text(
+            en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 "
+            "(accelerate), MASTER_PORT=29511 (swift, LLaMA-Factory)",
+            zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511"
+            "（accelerate）、MASTER_PORT=29511（swift、LLaMA-Factory）",
+        )
+        once = Text(
+            en="Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",
+            zh="使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
+        )
+        yield self.log_finding(
+            found,
+            Text(
+                en="Port {port}, at which rank 0 listens for the others, is taken by another process on this machine.",
+                zh="rank 0 用来等待其他 rank 的端口 {port} 已被本机另一个进程占用。",
+            ).format(port=told or "29500 (?)"),
+            cure=(
+                *((once,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
+                cure,
+                Text(
+                    en="Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process",
+                    zh="或结束占用端口的残留任务：lsof -i :端口（或 ss -ltnp）可查到进程",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(Text(en="ss -ltnp shows who listens at that port", zh="ss -ltnp 显示谁在监听该端口"),),
+        )
+
+
+def _port(text: str) -> str | None:
+    found = _PORT.search(text)
+    return next((group for group in found.groups() if group), None) if found else None
