@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
@@ -31,6 +33,7 @@ _ONE_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$
 _VISIBLE_IN_LOG = Pattern(_VISIBLE)
 
 
+@lru_cache(maxsize=1)
 def outside_training(log: FailureLog) -> bool:
     """True for a log of another program (serving, a web UI), and where a model only generates."""
     if log.find(_OTHER_PROGRAM) is not None:
@@ -40,6 +43,7 @@ def outside_training(log: FailureLog) -> bool:
     return log.find(_TRAINS) is None and not log.setup.mentions(r"(?i)train|sft|finetun|deepspeed|torchrun")
 
 
+@lru_cache(maxsize=1)
 def under_zero3(log: FailureLog) -> bool | None:
     """True where the setup or the log speaks of ZeRO-3, False where the setup says another stage, else None."""
     stage = log.setup.zero_stage
@@ -50,11 +54,13 @@ def under_zero3(log: FailureLog) -> bool | None:
     return None
 
 
+@lru_cache(maxsize=1)
 def under_fsdp(log: FailureLog) -> bool:
     """True where the log or the setup speaks of FSDP."""
     return log.find(_FSDP) is not None or log.setup.mentions(r"(?i)fsdp|fully_?shard")
 
 
+@lru_cache(maxsize=1)
 def several_processes(log: FailureLog) -> bool | None:
     """True where several processes show in the log or the launch command, False where one is asked for, else None."""
     processes = log.setup.processes
@@ -75,6 +81,7 @@ def plain_on_several_gpus(log: FailureLog) -> bool | None:
     return several if log.setup.launcher is not None or several is False else None
 
 
+@lru_cache(maxsize=1)
 def several_gpus_visible(log: FailureLog) -> bool | None:
     """True where CUDA_VISIBLE_DEVICES lists several, False where it names one, None where it isn't told."""
     if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_IN_LOG) is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from gonogo.evidence.device_mismatch import mismatch_in_message
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
@@ -288,15 +288,18 @@ class LoggedMismatch:
         return Text(f"tensors on {' and '.join(both)}", f"位于 {' 与 '.join(both)} 的张量")
 
 
-def mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
+def mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
     """The mismatches of a training run's log: its exceptions', else a line that cites one. None of other programs."""
-    if outside_training(log):
-        return
-    yield from all_mismatches_in(log)
+    return () if outside_training(log) else all_mismatches_in(log)
 
 
-def all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
+@lru_cache(maxsize=1)
+def all_mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
     """The mismatches of a log, whatever program wrote it."""
+    return tuple(_all_mismatches_in(log))
+
+
+def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
     told = False
     for error in log.errors:
         if error.type in ("Warning", "UserWarning") or not (found := _read(error, error.message)):
