@@ -30,8 +30,19 @@ _FRAME = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
 
 
 def first(log: FailureLog, pattern: Pattern) -> Found | LoggedError | None:
-    """The first line that matches, or else the first exception whose message does, advice in the same line or not."""
-    return log.find(pattern) or next(log.errors_of(says=pattern), None)
+    """The first line that matches, or else the first exception whose message does, as it is or unwrapped.
+
+    Advice in an exception's own line doesn't count against it: PyTorch writes both into one.
+    """
+    if found := log.find(pattern):
+        return found
+    return next((error for error in log.errors if any(map(pattern.search, _ways_to_read(error.message)))), None)
+
+
+def _ways_to_read(message: str) -> tuple[str, ...]:
+    """A message as written, and as it was before a terminal broke its lines between words or within one."""
+    lines = [line.strip() for line in message.splitlines()]
+    return (message, " ".join(lines), "".join(lines)) if len(lines) > 1 else (message,)
 
 
 def text_of(evidence: Found | LoggedError) -> str:
@@ -62,6 +73,20 @@ def old_gpu(log: FailureLog) -> Found | None:
 def ampere_gpu(log: FailureLog) -> Found | None:
     """Where the log names an NVIDIA GPU of Ampere or newer."""
     return next((found for found in log.find_all(_AMPERE_GPU) if not _FRAME.search(found.text)), None)
+
+
+def has_old_gpu(log: FailureLog) -> bool:
+    """True where the log, or the setup given beside it, names an NVIDIA GPU older than Ampere."""
+    return old_gpu(log) is not None or _OLD_GPU.search(_told(log)) is not None
+
+
+def has_ampere_gpu(log: FailureLog) -> bool:
+    """True where the log, or the setup given beside it, names an NVIDIA GPU of Ampere or newer."""
+    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_told(log)) is not None
+
+
+def _told(log: FailureLog) -> str:
+    return "\n".join(log.setup.version_texts.values())
 
 
 def fails_otherwise(log: FailureLog, pattern: Pattern) -> bool:

@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
-from gonogo.hazards.environment._surroundings import ampere_gpu, first, old_gpu, outside_training
+from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
@@ -89,7 +89,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal of bf16 or TF32, unless what surrounds it says that CUDA did not start."""
         evidence = refused(log)
-        old = old_gpu(log)
+        old = has_old_gpu(log)
         if evidence is None:
             evidence = first(log, _CUBLAS)
             if evidence is not None:
@@ -107,7 +107,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         cpu_build = has_cpu_build(log)
         if old or cpu_build:
             certainty = Certainty.CERTAIN
-        elif cuda_failed(log) or ampere_gpu(log) or outside_training(log):
+        elif cuda_failed(log) or has_ampere_gpu(log) or outside_training(log):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.LIKELY
@@ -127,7 +127,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             cause,
             cure=_CURE,
             certainty=certainty,
-            also=(old,) if old else (),
+            also=(named,) if (named := old_gpu(log)) else (),
             confirm=(_CAPABILITY,),
         )
 

@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
 
 _TOO_OLD = Pattern(
@@ -121,7 +122,7 @@ class CudaDriverTooOld(Hazard):
                     "驱动与 CUDA 运行时不匹配：运行时的要求超出了该驱动。",
                 ),
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
                 confirm=(
                     Text(
                         "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'",

@@ -9,7 +9,14 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
-from gonogo.hazards.environment._surroundings import ampere_gpu, first, is_training, old_gpu, outside_training
+from gonogo.hazards.environment._surroundings import (
+    ampere_gpu,
+    first,
+    has_ampere_gpu,
+    has_old_gpu,
+    is_training,
+    outside_training,
+)
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
@@ -98,11 +105,11 @@ class CudaInitFailedMasquerade(Hazard):
         """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
         refusal, failed = refused(log), cuda_failed(log)
         if refusal is not None and not (has_cpu_build(log) and failed is None):
-            newer = ampere_gpu(log) if old_gpu(log) is None else None
-            if failed is not None or newer is not None:
-                also = tuple(one for one in (failed, newer) if one is not None)
+            old = has_old_gpu(log)
+            if failed is not None or (has_ampere_gpu(log) and not old):
+                also = tuple(one for one in (failed, ampere_gpu(log)) if one is not None)
                 yield self._found(refusal, _MASQUERADE, Certainty.CERTAIN if failed else Certainty.LIKELY, also)
-            elif old_gpu(log) is None:
+            elif not old:
                 yield self._found(refusal, _MASQUERADE, Certainty.POSSIBLE)
         elif evidence := first(log, _RAISED):
             sure = is_training(log) and not outside_training(log)

@@ -17,6 +17,7 @@ _FAMILY = (
     r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton)"
 )
 _NAME = Pattern(rf"cannot import name '(\w+)' from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
+_BASE = Pattern(r"(?:from|named) '(?:torch|numpy|pydantic|swift|triton|evaluate)\b")
 _PAIR = Pattern(
     r"cannot import name '(?:EncoderDecoderCache|HybridCache|top_k_top_p_filtering|is_torch_tpu_available"
     r"|AutoModelForCausalLMWithValueHead"
@@ -39,6 +40,7 @@ _WRAPPED = Pattern(
     r"Failed to import (transformers|trl|diffusers|peft)[\w.]* because of the following error"
     r"|Could not import module '\w+'"
 )
+_LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
 _CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
 _SETTINGS = Pattern(
@@ -152,7 +154,7 @@ class PythonPackageVersionMismatch(Hazard):
                 evidence,
                 _CAUSE,
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE if outside else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
 
@@ -170,7 +172,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type in _TYPES and _PAIR.search(message):
         return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
     if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(message):
-        if MODEL_CLASS.search(message) and not by_library:
+        if not by_library and (MODEL_CLASS.search(message) or _BASE.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):

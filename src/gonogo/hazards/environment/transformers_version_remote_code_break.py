@@ -30,9 +30,10 @@ _KNOWN = Pattern(
 )
 _KNOWN_KEYS = ("'architectures'", '"architectures"')
 _OTHERS = Pattern(
-    r"\bds_\w+|has no attribute '(?:grad|optimizer|step)'|requires the following packages|on cpu|cuda|device"
+    r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
     r"|No module named '(?:flash_attn|einops|timm|decord|tiktoken|transformers_stream_generator|xformers)"
 )
+_UNSURE = Pattern(r"\b(?:cpu|cuda|device)\b")
 _CURE = (
     Text(
         "Install the transformers that the model's code was written for (its card or config.json says "
@@ -114,9 +115,9 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         outside = outside_training(log)
         for error in log.errors_of(*_TYPES):
             certainty = _certainty(error)
-            if certainty is None:
+            if certainty is None or _OTHERS.search(error.message):
                 continue
-            if outside or (certainty is Certainty.LIKELY and _OTHERS.search(error.message)):
+            if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,

@@ -12,7 +12,7 @@ from gonogo.hazard import Hazard
 _LIBRARY = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
     r"|te_fusion|mmpa|profapi|error_manager|register|platform|exe_graph|aclnn\w*|c_sec|drvdsmi_host|dcmi|tiling_api"
-    r"|asdops|op_compile_adapter|cust_opapi|alog|unified_dlog)\.so[.\d]*: cannot open shared object"
+    r"|asdops|op_compile_adapter|cust_opapi|alog|unified_dlog)\.so[.\d]*: cannot open sh"
 )
 _SAID = Pattern(
     r"source set_env\.sh|set_env\.sh['\"]? (?:is|was|has) not|ASCEND_(?:HOME_PATH|OPP_PATH|TOOLKIT_HOME|AICPU_PATH)\S*"
