@@ -1,0 +1,120 @@
+"""checkpoint-world-size-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._said import said, told
+
+_SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
+
+
+class WorldSizeMismatch(Hazard):
+    """A ZeRO checkpoint is resumed with another number of GPUs than wrote it.
+
+    ## What happens
+    `load_checkpoint` (or `resume_from_checkpoint`) ends with "ZeRORuntimeException: The checkpoint being loaded used a
+    DP world size of 8 but the current world size is 16. Automatic adjustment of ZeRO's optimizer state partitioning …
+    is not currently supported."
+
+    ## Why
+    Each rank writes its own partition of the optimizer states (`zero_pp_rank_N…_optim_states.pt`). Another number of
+    data-parallel ranks would need other partitions. The number is of data-parallel ranks: tensor, pipeline or sequence
+    parallelism changes it at the same number of GPUs.
+
+    ## Cure
+    Resume with as many data-parallel ranks as wrote it. To change the number: convert the checkpoint with DeepSpeed's
+    `ds_to_universal.py` and set `checkpoint.load_universal: true`. Or take the weights alone: `zero_to_fp32.py`, then
+    start anew from them with a fresh optimizer.
+
+    ## When it is safe
+    Weights that were saved whole (`save_pretrained`, `save_16bit_model`) load on any number of GPUs, and so does a
+    universal checkpoint.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/3810: weights only, or the same topology, by a maintainer
+    - https://github.com/deepspeedai/DeepSpeed/issues/6441: 8 ranks to 16
+    - https://github.com/deepspeedai/DeepSpeed/issues/5405: from Trainer; universal checkpoints
+    - https://github.com/THUDM/GLM/issues/136: 256 ranks to 2, in continued pre-training
+    - https://www.deepspeed.ai/tutorials/universal-checkpointing/: the conversion
+    """
+
+    page_zh = """恢复 ZeRO 检查点时的 GPU 数与保存时不同。
+
+    ## 现象
+    `load_checkpoint`（或 `resume_from_checkpoint`）以 “ZeRORuntimeException: The checkpoint being loaded used a DP
+    world size of 8 but the current world size is 16. Automatic adjustment of ZeRO's optimizer state partitioning … is
+    not currently supported.” 结束。
+
+    ## 原因
+    每个 rank 只保存自己那份优化器状态（`zero_pp_rank_N…_optim_states.pt`）。数据并行 rank 数改变后，切分方式也要改变。
+    这里的数目是数据并行的 rank 数：GPU 数不变时，张量、流水线或序列并行也会改变它。
+
+    ## 解决办法
+    用与保存时相同的数据并行 rank 数恢复。若要改变数目：用 DeepSpeed 的 `ds_to_universal.py` 转换检查点，并设置
+    `checkpoint.load_universal: true`。或只取权重：用 `zero_to_fp32.py` 导出后以全新的优化器重新开始。
+
+    ## 何时安全
+    完整保存的权重（`save_pretrained`、`save_16bit_model`）可在任意数目的 GPU 上读取，universal checkpoint 也可以。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/3810：维护者的回答：只取权重，或保持相同拓扑
+    - https://github.com/deepspeedai/DeepSpeed/issues/6441：从 8 个 rank 到 16 个
+    - https://github.com/deepspeedai/DeepSpeed/issues/5405：来自 Trainer；universal checkpoint
+    - https://github.com/THUDM/GLM/issues/136：继续预训练时从 256 个 rank 到 2 个
+    - https://www.deepspeed.ai/tutorials/universal-checkpointing/：如何转换
+    """
+
+    name = "checkpoint-world-size-mismatch"
+    title = Text(
+        en="The ZeRO checkpoint was written by another number of ranks",
+        zh="ZeRO 检查点由不同数目的 rank 保存",
+    )
+    log_words = ("DP world size", "current world size is", "optimizer state partitioning")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/3810",
+        "https://github.com/deepspeedai/DeepSpeed/issues/6441",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5405",
+        "https://github.com/THUDM/GLM/issues/136",
+        "https://www.deepspeed.ai/tutorials/universal-checkpointing/",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """DeepSpeed's refusal, with both numbers."""
+        evidence = said(log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning")
+        if evidence is None:
+            return
+        message = told(log, evidence)
+        if "used a DP" not in message and "optimizer state partitioning" not in message:
+            return
+        sizes = _SIZES.search(message)
+        saved, now = sizes.groups() if sizes else ("another number of", "this many")
+        written, present = (saved, now) if sizes else ("不同数目的", "不同数目的")
+        yield self.log_finding(
+            evidence,
+            Text(
+                f"The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {now}.",
+                f"检查点的优化器状态切分在 {written} 个数据并行 rank 上，而本次运行有 {present} 个。",
+            ),
+            certainty=Certainty.CERTAIN,
+            cure=(
+                Text(
+                    f"Resume with {saved if sizes else 'the same number of'} data-parallel ranks",
+                    f"用 {saved} 个数据并行 rank 恢复" if sizes else "用与保存时相同数目的数据并行 rank 恢复",
+                ),
+                Text(
+                    "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, "
+                    'then {"checkpoint": {"load_universal": true}} in the DeepSpeed JSON',
+                    "或转换：python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …，"
+                    '并在 DeepSpeed JSON 中设置 {"checkpoint": {"load_universal": true}}',
+                ),
+                Text(
+                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
+                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
+                ),
+            ),
+        )
