@@ -15,15 +15,16 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 from gonogo.hazards._log_context import outside_training
 
-SPEAKS = re.compile(
-    r"talker|token2wav|code2wav|bigvgan|kaiser_sinc|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
-)
+SPEAKS = re.compile(r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE)
 """Parts of an any-to-any model that speak …"""
 PERCEIVES = re.compile(
     r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
 """… and those that hear or see."""
+
+_FILTERS = "kaiser_sinc_filter"
+"""The vocoder's function that combines both devices under ``zero.Init``."""
 
 
 class Owner(Enum):
@@ -239,7 +240,7 @@ class LoggedMismatch:
     @property
     def speaks(self) -> bool:
         """True where a frame stands in a part that speaks."""
-        return any(SPEAKS.search(_told(frame)) for frame in self.frames[-12:])
+        return any(SPEAKS.search(_told(frame)) or _FILTERS in frame.function for frame in self.frames[-12:])
 
     @property
     def perceives(self) -> bool:
