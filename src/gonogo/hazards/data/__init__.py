@@ -1,0 +1,1 @@
+"""Hazards of the data: what reaches the collator and the embedding."""

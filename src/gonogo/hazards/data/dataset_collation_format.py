@@ -1,0 +1,165 @@
+"""dataset-collation-format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._said import said, told
+
+_REFUSED = "Unable to create tensor"
+_COLUMN = re.compile(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
+_CAUSES = Pattern(
+    r"too many dimensions 'str'|expected sequence of length \d+ at dim \d+ \(got \d+\)|invalid data type 'str'"
+    r"|setting an array element with a sequence|each element in list of batch should be of equal size"
+    r"|stack expects each tensor to be equal size|default_collate: batch must contain tensors"
+    r"|that includes input_ids, but you provided|vars\(\) argument must have __dict__ attribute"
+    r"|only one element tensors can be converted|must be real number, not (?:str|NoneType)"
+)
+_COLLATES = (
+    "data_collator",
+    "collate_fn",
+    "default_collate",
+    "_utils/collate.py",
+    "_utils/fetch.py",
+    "DataCollator",
+    "torch_default_data_collator",
+)
+
+
+class DatasetCollationFormat(Hazard):
+    """A column of the dataset can't be made into a tensor when samples are put into a batch.
+
+    ## What happens
+    Before the first step, or at a later batch: "Unable to create tensor, you should probably activate truncation and/or
+    padding with 'padding=True' 'truncation=True' … Perhaps your features (`labels` in this case) have excessive
+    nesting". Above it stands the cause: "too many dimensions 'str'", or "expected sequence of length 512 at dim 1 (got
+    487)".
+
+    ## Why
+    The collator pads `input_ids` and `attention_mask` and makes tensors of all that is left. A column of text (also
+    labels that are still strings), a list of lists, or labels of another length than the inputs can't be made one.
+    Padding in the tokenizer, which the message proposes, seldom helps: `DataCollatorWithPadding` and the
+    language-modelling collator don't pad labels.
+
+    ## Cure
+    Look at one sample (`dataset[0]`): only `input_ids`, `attention_mask`, `labels`, as lists of integers, labels as
+    long as the inputs. Drop the text columns (`remove_columns=dataset.column_names` in `map`), turn labels into
+    integers, and use a collator that pads labels: `DataCollatorForSeq2Seq(tokenizer, padding=True)`. For a training framework:
+    name the columns as its format says.
+
+    ## When it is safe
+    With `remove_unused_columns=True` (the default) the Trainer drops columns that the model's forward doesn't take;
+    with a model wrapped by PEFT, or False, it may not.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/20638: labels that are strings, by a maintainer
+    - https://github.com/cckuailong/SuperAdapters/issues/2: columns named otherwise than the framework expects
+    - https://github.com/huggingface/transformers/issues/39266: labels are not padded
+    - https://github.com/huggingface/notebooks/pull/130: columns of text left in the dataset
+    """
+
+    page_zh = """组成 batch 时，数据集的某一列无法变成张量。
+
+    ## 现象
+    第一步之前或之后某个 batch：“Unable to create tensor, you should probably activate truncation and/or padding with
+    'padding=True' 'truncation=True' … Perhaps your features (`labels` in this case) have excessive nesting”。其上方是
+    原因：“too many dimensions 'str'”，或 “expected sequence of length 512 at dim 1 (got 487)”。
+
+    ## 原因
+    collator 会填充 `input_ids` 与 `attention_mask`，并把其余各列都转成张量。文本列（包括仍是字符串的标签）、嵌套列表，
+    或与输入长度不同的 labels 都无法转换。按报错提示在 tokenizer 中填充往往没有用：`DataCollatorWithPadding` 与语言模型
+    collator 不填充 labels。
+
+    ## 解决办法
+    查看一条样本（`dataset[0]`）：应只有 `input_ids`、`attention_mask`、`labels`，均为整数列表，labels 与输入等长。去掉
+    文本列（`map` 中 `remove_columns=dataset.column_names`），把标签转成整数，并使用会填充 labels 的 collator：
+    `DataCollatorForSeq2Seq(tokenizer, padding=True)`。使用训练框架时，按其格式要求命名各列。
+
+    ## 何时安全
+    `remove_unused_columns=True`（默认）时 Trainer 会去掉模型 forward 不接受的列；模型被 PEFT 包装或设为 False 时未必。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/20638：标签是字符串，维护者的回答
+    - https://github.com/cckuailong/SuperAdapters/issues/2：列名与框架要求的不同
+    - https://github.com/huggingface/transformers/issues/39266：labels 没有被填充
+    - https://github.com/huggingface/notebooks/pull/130：数据集中留有文本列
+    """
+
+    name = "dataset-collation-format"
+    title = Text(en="A column of the dataset can't be batched into a tensor", zh="数据集的某一列无法组成张量")
+    log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
+    sources = (
+        "https://github.com/huggingface/transformers/issues/20638",
+        "https://github.com/cckuailong/SuperAdapters/issues/2",
+        "https://github.com/huggingface/transformers/issues/39266",
+        "https://github.com/huggingface/notebooks/pull/130",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The tokenizer's refusal, or what the collator says of samples that don't fit together."""
+        if outside_training(log):
+            return
+        evidence = said(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
+        cause = next((error for error in log.errors_of(says=_CAUSES) if _collates(error) or evidence), None)
+        if evidence is None:
+            if cause is None:
+                return
+            certainty = Certainty.LIKELY
+        else:
+            by_user = isinstance(evidence, LoggedError) and evidence.frames and not _collates(evidence)
+            certainty = Certainty.LIKELY if by_user else Certainty.CERTAIN
+        shown = evidence or cause
+        assert shown is not None
+        column = _COLUMN.search(told(log, shown))
+        yield self.log_finding(
+            shown,
+            Text(
+                "{column} can't be made a tensor when a batch is put together{why}.",
+                "组成 batch 时{column}无法变成张量{why}。",
+            ).format(
+                column=Text(f"The column `{column.group(1)}`", f" `{column.group(1)}` 列")
+                if column
+                else Text("A column", "某一列"),
+                why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not shown else "",
+            ),
+            certainty=certainty,
+            also=(cause,) if cause is not None and cause is not shown else (),
+            cure=(
+                Text(
+                    "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of one "
+                    "length; drop text columns (remove_columns=dataset.column_names in map)",
+                    "查看 dataset[0]：只保留 input_ids、attention_mask、labels，均为等长的整数列表；"
+                    "去掉文本列（map 中 remove_columns=dataset.column_names）",
+                ),
+                Text(
+                    "Labels that are strings: turn them into integers. Labels of other lengths than the inputs: "
+                    "DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100",
+                    "标签是字符串：转成整数。标签与输入长度不同：用 DataCollatorForSeq2Seq(tokenizer, padding=True)，"
+                    "它以 -100 填充",
+                ),
+                Text(
+                    "In a training framework: name the columns as its data format says",
+                    "使用训练框架时：按其数据格式命名各列",
+                ),
+            ),
+            confirm=(
+                Text(
+                    "collator([dataset[0], dataset[1]]) raises the same, without a GPU",
+                    "在没有 GPU 的情况下 collator([dataset[0], dataset[1]]) 抛出同样的异常",
+                ),
+            ),
+        )
+
+
+def _collates(error: LoggedError) -> bool:
+    return error.passes(*_COLLATES)
+
+
+def _reason(cause: LoggedError | None) -> str:
+    return cause.message.partition("\n")[0][:120] if cause else ""

@@ -1,0 +1,173 @@
+"""vocab-index-out-of-range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
+_GATHER = Pattern(
+    r"vectorized gather kernel index out of bounds|index out of bounds.{0,3}['\"`]? ?failed"
+    r"|Assertion `?(?:-sizes\[i\] <= index|idx_dim >= 0|ind >= ?0|index >= -sizes)"
+)
+_ON_CPU = Pattern(
+    r"index out of range in self|index out of range: Tried to access index (\d+) out of table with (\d+) rows"
+)
+_ASSERTED = Pattern(
+    r"device-side assert(?:ion)?(?: triggered)?|CUDA error: (?:unspecified )?device-side assert|error \(?710\)?"
+)
+_LABELS = Pattern(r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds")
+_OTHER_ASSERT = Pattern(r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT")
+_TRAINS = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
+_POSITIONS = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positional")
+_LOOKS_UP = ("torch.embedding(", "F.embedding(", "embed_tokens(", "word_embeddings(", "wte(", "modules/sparse.py")
+_ADDED = Pattern(
+    r"(?i)add_(?:special_)?tokens|added_tokens|resize_token_embeddings|len\(tokenizer\)|vocab_size|pad_token|词表"
+)
+
+
+class VocabIndexOutOfRange(Hazard):
+    """A token id is as large as the embedding, or larger.
+
+    ## What happens
+    "Assertion `srcIndex < srcSelectDimSize` failed" from many threads, then "CUDA error: device-side assert triggered"
+    at some later line; on the CPU "IndexError: index out of range in self" in `torch.embedding`. The Python line that
+    is shown on a GPU is often not the one at fault.
+
+    ## Why
+    The tokenizer has more tokens than the embedding has rows: tokens were added (`[PAD]`, chat markers) without
+    `resize_token_embeddings`, the tokenizer is another model's, a LoRA run continues from a base without its added
+    tokens, or ids were computed by hand (an image token, -100 left in `input_ids`). The same assert comes from a
+    position embedding where the sequence is longer than the model allows.
+
+    ## Cure
+    After adding tokens: `model.resize_token_embeddings(len(tokenizer))`; with LoRA also train and save them
+    (`modules_to_save=["embed_tokens", "lm_head"]`). Use `pad_token = eos_token` instead of a new pad token. Otherwise
+    find the ids: `max(max(sample["input_ids"]) for sample in dataset)` against `model.config.vocab_size`. For the right
+    line: run on the CPU, or with `CUDA_LAUNCH_BLOCKING=1`.
+
+    ## When it is safe
+    Where `len(tokenizer) <= model.get_input_embeddings().num_embeddings`. Embeddings are often padded to be larger.
+
+    ## Sources
+    - https://github.com/shibing624/MedicalGPT/issues/275: tokens added in pre-training, missing in fine-tuning
+    - https://github.com/huggingface/transformers/issues/1848: device-side assert from ids beyond the vocabulary
+    - https://github.com/meta-llama/llama-cookbook/issues/189: a pad token with id 32000, and 32000 rows
+    - https://github.com/huggingface/transformers/issues/11008: added tokens, and the assert
+    """
+
+    page_zh = """某个 token id 不小于嵌入层的行数。
+
+    ## 现象
+    许多线程报 “Assertion `srcIndex < srcSelectDimSize` failed”，随后在之后某一行出现 “CUDA error: device-side assert
+    triggered”；在 CPU 上则是 `torch.embedding` 中的 “IndexError: index out of range in self”。GPU 上显示的 Python 行
+    往往不是出错的那一行。
+
+    ## 原因
+    tokenizer 的 token 数多于嵌入层的行数：增加了 token（`[PAD]`、对话标记）却没有 `resize_token_embeddings`；
+    tokenizer 来自另一个模型；LoRA 从缺少新增 token 的基座继续；或手工计算的 id（图像 token、残留的 -100）。
+    序列超过模型允许的长度时，位置嵌入也会触发同样的断言。
+
+    ## 解决办法
+    增加 token 之后：`model.resize_token_embeddings(len(tokenizer))`；使用 LoRA 时还要训练并保存它们（
+    `modules_to_save=["embed_tokens", "lm_head"]`）。用 `pad_token = eos_token` 代替新的 pad token。否则找出这些 id：
+    比较 `max(max(sample["input_ids"]) for sample in dataset)` 与 `model.config.vocab_size`。要得到正确的出错行：在
+    CPU 上运行，或设 `CUDA_LAUNCH_BLOCKING=1`。
+
+    ## 何时安全
+    `len(tokenizer) <= model.get_input_embeddings().num_embeddings` 时。嵌入层常被补齐得更大。
+
+    ## 来源
+    - https://github.com/shibing624/MedicalGPT/issues/275：预训练时增加的 token 在微调时缺失
+    - https://github.com/huggingface/transformers/issues/1848：超出词表的 id 引发 device-side assert
+    - https://github.com/meta-llama/llama-cookbook/issues/189：pad token 的 id 为 32000，而嵌入只有 32000 行
+    - https://github.com/huggingface/transformers/issues/11008：增加 token 后出现该断言
+    """
+
+    name = "vocab-index-out-of-range"
+    title = Text(en="A token id is beyond the embedding", zh="token id 超出嵌入层范围")
+    log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds")
+    sources = (
+        "https://github.com/shibing624/MedicalGPT/issues/275",
+        "https://github.com/huggingface/transformers/issues/1848",
+        "https://github.com/meta-llama/llama-cookbook/issues/189",
+        "https://github.com/huggingface/transformers/issues/11008",
+    )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The embedding's assert, an index error in an embedding, or a device-side assert that says no more."""
+        if outside_training(log):
+            return
+        seen = _evidence(log)
+        if seen is None:
+            return
+        evidence, certainty = seen
+        positions = any(error.passes(*_POSITIONS) for error in log.errors)
+        if positions:
+            certainty = Certainty.POSSIBLE
+        yield self.log_finding(
+            evidence,
+            Text(
+                "A label is beyond the loss's classes: of a language model, a token id that lm_head doesn't have; of a "
+                "classifier, a label not below num_labels.",
+                "标签超出了损失函数的类别数：对语言模型是 lm_head 中没有的 token id；"
+                "对分类器是不小于 num_labels 的标签。",
+            )
+            if log.find(_LABELS) is not None and log.find(_EMBEDDING) is None
+            else Text(
+                "An index is beyond the rows of a table; in a language model's training it is nearly always a token id "
+                "that the embedding doesn't have{added}.",
+                "索引超出了表的行数；在语言模型训练中，几乎总是嵌入层中没有的 token id{added}。",
+            ).format(
+                added=Text(", and the log speaks of added tokens", "，而且日志提到了新增的 token")
+                if log.find(_ADDED) is not None
+                else Text(" (or a position, where the sequence is too long)", "（序列过长时则是位置）"),
+            ),
+            certainty=certainty,
+            cure=(
+                Text(
+                    "After adding tokens: model.resize_token_embeddings(len(tokenizer)); with LoRA also "
+                    'modules_to_save=["embed_tokens", "lm_head"]',
+                    "增加 token 之后：model.resize_token_embeddings(len(tokenizer))；使用 LoRA 时另加 "
+                    'modules_to_save=["embed_tokens", "lm_head"]',
+                ),
+                Text(
+                    "Load the tokenizer from the same folder as the model; no new pad token (pad_token = eos_token)",
+                    "从与模型相同的目录加载 tokenizer；不要新增 pad token（pad_token = eos_token）",
+                ),
+                Text(
+                    "Find the sample: max(input_ids) against model.config.vocab_size, and its length against "
+                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or the CPU shows the right line",
+                    "找出样本：比较 max(input_ids) 与 model.config.vocab_size，以及长度与 max_position_embeddings；"
+                    "CUDA_LAUNCH_BLOCKING=1 或在 CPU 上运行可看到正确的行",
+                ),
+            ),
+            confirm=(
+                Text(
+                    "len(tokenizer) is larger than model.get_input_embeddings().num_embeddings",
+                    "len(tokenizer) 大于 model.get_input_embeddings().num_embeddings",
+                ),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+    """What tells of it, and how surely."""
+    if found := log.find(_EMBEDDING):
+        return found, Certainty.CERTAIN
+    in_embedding = any(error.passes(*_LOOKS_UP) for error in log.errors)
+    for error in log.errors_of("IndexError", "RuntimeError", says=_ON_CPU):
+        return error, Certainty.CERTAIN if error.passes(*_LOOKS_UP) else Certainty.LIKELY
+    if found := log.find(_LABELS):
+        return found, Certainty.POSSIBLE
+    if found := log.find(_GATHER):
+        return found, Certainty.LIKELY if in_embedding or "vectorized" in found.text else Certainty.POSSIBLE
+    if (found := log.find(_ASSERTED)) and log.find(_OTHER_ASSERT) is None:
+        sure = in_embedding or log.find(_ADDED) is not None
+        return found, Certainty.LIKELY if sure and log.find(_TRAINS) is not None else Certainty.POSSIBLE
+    return None
