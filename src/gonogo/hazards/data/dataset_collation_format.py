@@ -50,8 +50,8 @@ class DatasetCollationFormat(Hazard):
     ## Cure
     Look at one sample (`dataset[0]`): only `input_ids`, `attention_mask`, `labels`, as lists of integers, labels as
     long as the inputs. Drop the text columns (`remove_columns=dataset.column_names` in `map`), turn labels into
-    integers, and use a collator that pads labels: `DataCollatorForSeq2Seq(tokenizer, padding=True)`. For a training framework:
-    name the columns as its format says.
+    integers, and use a collator that pads labels: `DataCollatorForSeq2Seq(tokenizer, padding=True)`. For a training
+    framework: name the columns as its format says.
 
     ## When it is safe
     With `remove_unused_columns=True` (the default) the Trainer drops columns that the model's forward doesn't take;

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
@@ -16,13 +19,59 @@ from gonogo.hazards._rehearsed import (
     shorten,
 )
 
+# What to look at next, by the exception's type and words; the first that fits.
+_NEXT = (
+    (
+        Pattern(r"^(?:ModuleNotFoundError|ImportError)\b"),
+        Text(
+            "Install the module into the environment that the launcher uses, on every node: python -m pip install …; "
+            "python -c 'import …' there shows the same error",
+            "把该模块安装到启动器实际使用的环境中（每个节点）：python -m pip install …；"
+            "在那里运行 python -c 'import …' 可重现同样的错误",
+        ),
+    ),
+    (
+        Pattern(
+            r"(?i)ConnectionError|HTTPError|MaxRetryError|SSLError|LocalEntryNotFound|couldn't connect|GatedRepo"
+            r"|huggingface\.co"
+        ),
+        Text(
+            "A download failed: fetch the model or data set beforehand and give its folder (HF_HUB_OFFLINE=1), or set "
+            "HF_ENDPOINT to a mirror",
+            "下载失败：提前下载模型或数据集并给出本地目录（HF_HUB_OFFLINE=1），或将 HF_ENDPOINT 设为镜像",
+        ),
+    ),
+    (
+        Pattern(r"^(?:FileNotFoundError|NotADirectoryError|IsADirectoryError|PermissionError|OSError)\b"),
+        Text(
+            "Check the path that the message names, as the process sees it: in the container, on every node",
+            "检查消息中的路径在该进程看来是否存在：容器内、每个节点上",
+        ),
+    ),
+    (
+        Pattern(r"CUDA error|AcceleratorError"),
+        Text(
+            "CUDA reports errors late: run once with CUDA_LAUNCH_BLOCKING=1 for the line at fault",
+            "CUDA 的报错是滞后的：设 CUDA_LAUNCH_BLOCKING=1 再运行一次以得到真正出错的行",
+        ),
+    ),
+    (
+        Pattern(r"^(?:TypeError|AttributeError)\b"),
+        Text(
+            "Compare the library's version with the one that the code was written for: an argument or attribute that "
+            "it doesn't know is often renamed or new",
+            "比较库的版本与代码编写时的版本：不认识的参数或属性往往是改了名或新增的",
+        ),
+    ),
+)
+
 
 class ProgramRaises(Hazard):
     """The program raises an exception that no narrower hazard explains.
 
     ## What happens
     The rehearsal ran the real script and the real libraries, and they raised. On real GPUs the same line would be
-    reached with the same types, shapes and devices.
+    reached with the same types, shapes and devices. In a log: an exception ended the run, and no known hazard fits it.
 
     ## Why
     The exception's own message is all that is known: an error in the script, a wrong path, an argument that this
@@ -43,7 +92,8 @@ class ProgramRaises(Hazard):
     page_zh = """程序抛出异常，且没有更具体的条目能够解释。
 
     ## 现象
-    排练运行的是真实的脚本与真实的库，异常由它们抛出。在真实 GPU 上，同一行会以相同的类型、形状与设备执行到。
+    排练运行的是真实的脚本与真实的库，异常由它们抛出。在真实 GPU 上，同一行会以相同的类型、形状与设备执行到。在日志中：
+    运行因某个异常结束，而没有已知的条目符合。
 
     ## 原因
     所知仅限于异常本身的消息：脚本中的错误、错误的路径、当前版本的库不接受的参数。
@@ -113,3 +163,60 @@ class ProgramRaises(Hazard):
                 ranks=failed.ranks,
                 module=failure.module,
             )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The earliest exception that is no consequence of another; else the earliest of all."""
+        roots = [error for error in log.errors if error.role is Role.ROOT]
+        cascades = [error for error in log.errors if error.role is Role.CASCADE]
+        for error in (roots or cascades)[:1]:
+            users = error.users_frame
+            message = shorten(f"{error.type}: {error.message.partition(chr(10))[0]}").removesuffix(": ")
+            yield self.log_finding(
+                error,
+                Text("{message}{users}{cascade}", "{message}{users}{cascade}").format(
+                    message=message,
+                    users=Text(
+                        f" (your code: {users.path}:{users.line} in {users.function or '?'})",
+                        f"（您的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
+                    )
+                    if users
+                    else "",
+                    cascade=""
+                    if roots
+                    else Text(
+                        ". It is what another process's end leaves behind: the cause is in that one's log",
+                        "。这是另一个进程退出后的后果：原因在那个进程的日志中",
+                    ),
+                ),
+                title=Text(en="The program raises {type}", zh="程序抛出 {type}").format(type=error.type),
+                certainty=Certainty.POSSIBLE,
+                cure=tuple(_next_steps(error, alone=bool(roots))),
+            )
+
+
+def _next_steps(error: LoggedError, *, alone: bool) -> Iterator[Text]:
+    if not alone:
+        yield Text(
+            "Look into the logs of the other ranks, the one that stopped first before all: gonogo diagnose FOLDER",
+            "请查看其他 rank 的日志，尤其是最先停止的那个：gonogo diagnose 目录",
+        )
+        return
+    for pattern, text in _NEXT:
+        if pattern.search(f"{error.type}: {error.message}"):
+            yield text
+            break
+    if error.users_frame is not None:
+        yield Text(
+            "Start at the line of your own code that is named; then read the library's line below it",
+            "先看所指的您自己代码中的那一行，再看其下库中的一行",
+        )
+    elif not error.frames:
+        yield Text(
+            "The log has no traceback for it: look above it, or run again with all output kept (2>&1 | tee run.log)",
+            "日志中没有它的调用栈：请看其上方，或重新运行并保留完整输出（2>&1 | tee run.log）",
+        )
+    else:
+        yield Text(
+            "All frames are a library's: look for the message in that library's issues, with its version",
+            "所有栈帧都在库中：请带上版本号，在该库的 issue 中查找这条消息",
+        )
