@@ -66,8 +66,10 @@ class TestPlain:
         (error,) = raised(TRACEBACK + "2024-05-01 10:00:00,123 next step\n")
         assert error.message == "the loss is no scalar"
 
-    def test_a_traceback_without_an_end_is_no_exception(self) -> None:
-        assert raised(TRACEBACK.rpartition("RuntimeError")[0]) == []
+    def test_a_traceback_without_an_end_has_frames_and_no_type(self) -> None:
+        (cut,) = raised(TRACEBACK.rpartition("RuntimeError")[0])
+        assert (cut.type, cut.message) == ("", "")
+        assert len(cut.frames) == 2
 
     def test_frames_without_a_header(self) -> None:
         (error,) = raised(TRACEBACK.partition("\n")[2])

@@ -129,6 +129,18 @@ class FailureLog:
     @cached_property
     def errors(self) -> tuple[LoggedError, ...]:
         """All exceptions in the order of the logs; the same one on many ranks, or many times, is one."""
+        return tuple(error for error in self._raised if error.type)
+
+    @cached_property
+    def cut(self) -> tuple[LoggedError, ...]:
+        """Tracebacks that end with the log, before the line that names the exception: type and message are empty.
+
+        So logs are pasted often. Where the innermost frames are those of one failure only, they tell it all the same.
+        """
+        return tuple(error for error in self._raised if not error.type)
+
+    @cached_property
+    def _raised(self) -> tuple[LoggedError, ...]:
         return tuple(_merged(self.lines))
 
     def errors_of(self, *types: str, says: Pattern | None = None) -> Iterator[LoggedError]:
@@ -175,8 +187,8 @@ class FailureLog:
         return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
 
     def passes(self, *fragments: str) -> bool:
-        """True where any exception's frames have one of the fragments in path, function or code."""
-        return any(error.passes(*fragments) for error in self.errors)
+        """True where any traceback's frames have one of the fragments in path, function or code."""
+        return any(error.passes(*fragments) for error in self._raised)
 
     @cached_property
     def _text(self) -> bytes:
@@ -262,4 +274,4 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 def _identity(raised: Raised) -> tuple[object, ...]:
     """The same for one exception on several ranks: addresses, devices and sizes may differ."""
     message = _NUMBERS.sub("#", raised.message.partition("\n")[0])[:300]
-    return raised.qualified, message
+    return raised.qualified, message or (raised.frames[-1:] if not raised.qualified else "")

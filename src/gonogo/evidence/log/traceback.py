@@ -21,7 +21,10 @@ class LogFrame:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines."""
+    """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines.
+
+    Of a traceback that was cut before that line, ``qualified`` and ``message`` are empty and ``at`` is its last line.
+    """
 
     qualified: str
     message: str
@@ -79,6 +82,8 @@ class _Open:
     """A traceback whose last line has not come yet."""
 
     frames: list[LogFrame] = field(default_factory=list)
+    at: LogLine | None = None
+    """The last line of it so far."""
     strange: int = 0
     merged: bool = False
     """True where the frames of several tracebacks, of ranks without a prefix, run into each other."""
@@ -121,11 +126,15 @@ class _Reader:
             self._read_on_one_line(text[header.end() :], line)
         elif not self._is_frame(text):
             self._look_for_end(text, line)
+        elif self._open is not None:
+            self._open.at = line
 
     def finish(self) -> Iterator[Raised]:
-        """What stands open when the log ends. A traceback without its last line tells of no exception."""
+        """What stands open when the log ends: a message, or a traceback that was cut before its last line."""
         if self._message is not None:
             yield self._built()
+        elif self._open is not None and self._open.frames and self._open.at is not None:
+            yield Raised("", "", tuple(self._open.frames), self._open.at, self._last if self._chained else None)
 
     def _begin_frames(self) -> None:
         """Another traceback begins; one that is under way and has no end yet is another rank's, and goes on."""
