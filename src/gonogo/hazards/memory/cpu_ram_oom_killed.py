@@ -5,13 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
+from gonogo.hazards.collective._exit_summary import exits, first_failure
+from gonogo.hazards.collective._stall import stall_of
 
 _HEADROOM = 0.9
 """A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
+
+_KERNEL = Pattern(
+    r"Out of memory: Kill(?:ed)? process|oom-kill(?:er|:)|oom_reaper|oom-kill event|OOM[- ]?Killed|OOM [Kk]illed"
+    r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
+    r"|exceeded memory limit|node running low on memory"
+)
+_KILLED = Pattern(
+    r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b|进程被(?:系统)?(?:杀"
+    r"|kill)"
+)
+_ALLOCATOR = Pattern(
+    r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
+    r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
+)
+_SAYS_RAM = Pattern(
+    r"(?i)(?:cpu|host|system|主机)[ -]?(?:memory|ram|内存).{0,40}(?:full|exhaust|run(?:s)? out|100 ?%|占满|爆|不足"
+    r"|耗尽|溢出)|内存(?:占满|爆满|爆了|不足|不够|耗尽|溢出)"
+)
+_LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
 
 class CpuRamOomKilled(Hazard):
@@ -68,6 +93,8 @@ class CpuRamOomKilled(Hazard):
 
     name = "cpu-ram-oom-killed"
     explains_failure = False
+    consequence = True
+    log_words = ("oom", "OOM", "Kill", "kill", "DefaultCPUAllocator", "not enough memory", "llocate", "内存", "杀")
     title = Text(
         en="The node's host memory runs out, and the kernel kills the run", zh="节点主机内存耗尽，进程被内核杀死"
     )
@@ -120,6 +147,90 @@ class CpuRamOomKilled(Hazard):
             cure=_cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
+        evidence, certainty = _logged(log)
+        if evidence is None:
+            return
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        said = certainty is Certainty.CERTAIN or (isinstance(evidence, LoggedError))
+        offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
+        yield self.log_finding(
+            evidence,
+            Text(en="{what}{offload}{loading}", zh="{what}{offload}{loading}").format(
+                what=_SHORT if said else _SIGNAL_9,
+                offload=_OFFLOADS if offloads else Text("", ""),
+                loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
+            ),
+            cure=_LOG_CURES,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a "
+                    "run) shows it",
+                    zh="dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
+                ),
+            ),
+        )
+
+
+_SHORT = Text(
+    en="The host's memory (RAM, or the container's share of it) ran out.",
+    zh="主机内存（RAM，或容器分到的部分）耗尽。",
+)
+_SIGNAL_9 = Text(
+    en="A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host "
+    "memory runs "
+    "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
+    zh="进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超"
+    "时后发出的。",
+)
+_OFFLOADS = Text(
+    en=" The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
+    zh="配置中有 CPU 卸载：优化器每参数占 16 字节，按一个节点所有 rank 合计。",
+)
+_WHILE_LOADING = Text(
+    en=" Every rank that reads the weights by itself holds a copy of the model.",
+    zh="每个自行读取权重的 rank 都会占用一份模型。",
+)
+_LOG_CURES = (
+    Text(
+        en="Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train "
+        "LoRA, "
+        "or take a machine with more memory",
+        zh="减少卸载（参数或优化器留在 GPU）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的机器",
+    ),
+    Text(
+        en="If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
+        "from_pretrained, so that the ranks do not each load the whole model",
+        zh="若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 "
+        "from_pretrained，避免每个 rank 各载入整个模型",
+    ),
+    Text(
+        en="Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes",
+        zh="提高容器或作业的内存上限；减少数据 worker 与预处理进程",
+    ),
+)
+
+
+def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+    if kernel := log.find(_KERNEL):
+        return kernel, Certainty.CERTAIN
+    short = next((error for error in log.errors_of(says=_ALLOCATOR)), None) or log.find(_ALLOCATOR)
+    if short is not None:
+        return short, Certainty.LIKELY
+    first = first_failure(log)
+    killed: Found | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
+    if killed is None:
+        return log.find(_SAYS_RAM), Certainty.POSSIBLE
+    # Launchers kill those that outlive a failure; then another rank has the error.
+    other = first is not None and first.exit_code not in (None, -9)
+    own = any(error.role is Role.ROOT for error in log.errors)
+    stall = stall_of(log)
+    waited = stall is not None and bool(stall.time_outs)
+    return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY
 
 
 def _certainty(node: NodeHostMemory, limit: int) -> Certainty:

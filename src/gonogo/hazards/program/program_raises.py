@@ -165,15 +165,13 @@ class ProgramRaises(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """The earliest exception that is no consequence of another; else the earliest of all."""
-        roots = [error for error in log.errors if error.role is Role.ROOT]
-        cascades = [error for error in log.errors if error.role is Role.CASCADE]
-        for error in (roots or cascades)[:1]:
+        """The earliest exception that is no consequence of another's; those are ``failure-elsewhere``."""
+        for error in [error for error in log.errors if error.role is Role.ROOT][:1]:
             users = error.users_frame
             message = shorten(f"{error.type}: {error.message.partition(chr(10))[0]}").removesuffix(": ")
             yield self.log_finding(
                 error,
-                Text("{message}{users}{cascade}", "{message}{users}{cascade}").format(
+                Text("{message}{users}", "{message}{users}").format(
                     message=message,
                     users=Text(
                         f" (your code: {users.path}:{users.line} in {users.function or '?'})",
@@ -181,26 +179,14 @@ class ProgramRaises(Hazard):
                     )
                     if users
                     else "",
-                    cascade=""
-                    if roots
-                    else Text(
-                        ". It is what another process's end leaves behind: the cause is in that one's log",
-                        "。这是另一个进程退出后的后果：原因在那个进程的日志中",
-                    ),
                 ),
                 title=Text(en="The program raises {type}", zh="程序抛出 {type}").format(type=error.type),
                 certainty=Certainty.POSSIBLE,
-                cure=tuple(_next_steps(error, alone=bool(roots))),
+                cure=tuple(_next_steps(error)),
             )
 
 
-def _next_steps(error: LoggedError, *, alone: bool) -> Iterator[Text]:
-    if not alone:
-        yield Text(
-            "Look into the logs of the other ranks, the one that stopped first before all: gonogo diagnose FOLDER",
-            "请查看其他 rank 的日志，尤其是最先停止的那个：gonogo diagnose 目录",
-        )
-        return
+def _next_steps(error: LoggedError) -> Iterator[Text]:
     for pattern, text in _NEXT:
         if pattern.search(f"{error.type}: {error.message}"):
             yield text

@@ -1,0 +1,151 @@
+"""checkpoint-write-disk-full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+
+_WRITER = Pattern(
+    r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
+    r"|Error while serializing: (?:IoError|I/O error)|StorageFull|basic_ios::clear: iostream error"
+    r"|write\(\): (?:Input/output error|No space left|Disk quota)"
+)
+_NO_SPACE = Pattern(
+    r"\[Errno (?:28|122)\]|No space left on device|[Dd]isk quota exceeded|磁盘空间不足|os error (?:28|122)\b"
+    r"|\[Errno 5\] Input/output error"
+)
+_QUOTA = Pattern(r"[Dd]isk quota exceeded|\[Errno 122\]")
+_SAVES = (
+    "torch/serialization.py", "save_checkpoint", "save_pretrained", "safetensors/torch.py", "save_file",
+    "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
+    "save_weights",
+)  # fmt: skip
+_LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", "in map")
+_SAYS_IT_SAVES = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
+_OTHER_PLACE = Pattern(r"/dev/shm|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump")
+
+
+class CheckpointWriteDiskFull(Hazard):
+    """A checkpoint cannot be written to its end: the volume is full, or the quota is used up.
+
+    ## What happens
+    While saving: "PytorchStreamWriter failed writing file data/228: file write failed", "unexpected pos 1024 vs
+    918", "SafetensorError: ... No space left on device", "OSError: [Errno 122] Disk quota exceeded". The last
+    checkpoint is incomplete.
+
+    ## Why
+    A full checkpoint of mixed-precision Adam takes 14 bytes a parameter (98 GB for 7B) and `save_total_limit`
+    deletes the old one only after the new one is written. A quota, or the container's own layer, may be full while
+    `df` of another volume shows room.
+
+    ## Cure
+    Free the output volume or write to another (`--output_dir`); `save_total_limit`; `save_only_model: true` leaves
+    the optimizer out; delete the incomplete checkpoint before resuming.
+
+    ## When it is safe
+    With room for one checkpoint more than save_total_limit.
+
+    ## Sources
+    - https://github.com/h2oai/h2o-llmstudio/issues/214: PytorchStreamWriter, the output volume was full
+    - https://github.com/OpenMOSS/MOSS/issues/270: the same in DeepSpeed's save_checkpoint
+    - https://github.com/hiyouga/LlamaFactory/issues/5155: safetensors' words for a full disk
+    """
+
+    page_zh = """checkpoint 无法写完：存储卷已满，或配额用尽。
+
+    ## 现象
+    保存时：“PytorchStreamWriter failed writing file data/228: file write failed”、“unexpected pos 1024 vs 918”、
+    “SafetensorError: ... No space left on device”、“OSError: [Errno 122] Disk quota exceeded”。最后一个 checkpoint 不
+    完整。
+
+    ## 原因
+    混合精度 Adam 的完整 checkpoint 每参数占 14 字节（7B 为 98 GB），而 `save_total_limit` 要等新的写完才删旧的。配额
+    或容器自身的存储层可能已满，尽管 `df` 显示其他卷有空间。
+
+    ## 解决办法
+    清理输出卷或换一个（`--output_dir`）；设置 `save_total_limit`；`save_only_model: true` 不保存优化器；恢复前删除不
+    完整的 checkpoint。
+
+    ## 何时安全
+    空间足够容纳 save_total_limit 之外再多一个 checkpoint 时。
+
+    ## 来源
+    - https://github.com/h2oai/h2o-llmstudio/issues/214：PytorchStreamWriter，输出卷已满
+    - https://github.com/OpenMOSS/MOSS/issues/270：DeepSpeed 的 save_checkpoint 中的同一问题
+    - https://github.com/hiyouga/LlamaFactory/issues/5155：safetensors 报告磁盘已满
+    """
+
+    name = "checkpoint-write-disk-full"
+    title = Text(
+        en="The volume is full, or the quota used up, while a checkpoint is written",
+        zh="写 checkpoint 时存储卷已满或配额用尽",
+    )
+    sources = (
+        "https://github.com/h2oai/h2o-llmstudio/issues/214",
+        "https://github.com/OpenMOSS/MOSS/issues/270",
+        "https://github.com/hiyouga/LlamaFactory/issues/5155",
+    )
+    log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The writers' own words, or no space where a checkpoint is saved; not /dev/shm, a cache or a download."""
+        evidence, certainty = _evidence(log)
+        if evidence is None:
+            return
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        quota = log.find(_QUOTA) is not None
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The checkpoint could not be written to its end: {what}. What stands in the folder is incomplete.",
+                zh="checkpoint 没有写完：{what}。目录中的内容不完整。",
+            ).format(
+                what=Text("the quota on the output volume is used up", "输出卷的配额已用尽")
+                if quota
+                else Text(
+                    en="the output volume is full (or its quota, or the network storage failed)",
+                    zh="输出卷已满（或配额用尽、网络存储出错）",
+                )
+            ),
+            cure=(
+                Text(
+                    en="Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)",
+                    zh="清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
+                ),
+                Text(
+                    en="Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no "
+                    "optimizer states)",
+                    zh="少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
+                ),
+                Text(en="Delete the incomplete checkpoint before resuming", zh="恢复训练前删除不完整的 checkpoint"),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
+                    zh="输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
+                ),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+    if written := next(log.errors_of(says=_WRITER), None) or log.find(_WRITER):
+        return written, Certainty.CERTAIN
+    if log.find(_OTHER_PLACE) is not None:
+        return None, Certainty.POSSIBLE
+    for error in log.errors_of(says=_NO_SPACE):
+        if error.passes(*_LOADS):
+            return None, Certainty.POSSIBLE
+        if error.passes(*_SAVES):
+            return error, Certainty.CERTAIN
+    found = next(log.errors_of(says=_NO_SPACE), None) or log.find(_NO_SPACE)
+    if found is None:
+        return None, Certainty.POSSIBLE
+    return found, Certainty.LIKELY if log.find(_SAYS_IT_SAVES) else Certainty.POSSIBLE

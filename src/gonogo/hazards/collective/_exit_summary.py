@@ -1,0 +1,57 @@
+"""How the processes of a run ended, by the launchers' words: exit codes, signals, and torchrun's first failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+
+_ROOT = Pattern(r"Root Cause(?: \(first observed failure\))?:?")
+_FIELD = Pattern(r"^\s*(host|rank|exitcode|error_file|traceback)\s*:\s*(\S.*?)\s*$")
+_EXIT = Pattern(
+    r"exits with return code = (-?\d{1,3})\b|failed \(exitcode: (-?\d{1,3})\)|\bexitcode\s*: (-?\d{1,3})\b"
+    r"|returned non-zero exit status (-?\d{1,3})\b|(?:terminated with|killed by|died with"
+    r"|received) (?:<?Signals\.)?signal (\w+)"
+    r"|\bSignal (\d{1,2}) \(SIG\w+\)|died with <Signals\.(SIG\w+)|exit(?:ed with)? code:? (\d{1,3})\b"
+)
+_NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM": -15, "SIGHUP": -1}
+
+
+@dataclass(frozen=True)
+class FirstFailure:
+    """torchrun's block of the failure that it saw first. What it doesn't tell is None."""
+
+    found: Found
+    rank: int | None
+    exit_code: int | None
+    host: str | None
+
+
+def first_failure(log: FailureLog) -> FirstFailure | None:
+    """The block below torchrun's "Root Cause (first observed failure)", or None."""
+    found = log.find(_ROOT)
+    if found is None:
+        return None
+    told: dict[str, str] = {}
+    for line in log.lines_after(found.line, 9):
+        if field := _FIELD.search(line.text):
+            told.setdefault(field.group(1), field.group(2))
+    return FirstFailure(found, _number(told.get("rank")), _number(told.get("exitcode")), told.get("host"))
+
+
+def exits(log: FailureLog) -> Iterator[tuple[Found, int]]:
+    """The lines that tell a process's exit code; that of a signal is negative (137, of a shell, is -9)."""
+    for found in log.find_all(_EXIT):
+        told = next((group for group in found.match.groups() if group), "")
+        code = _NAMES.get(told, _number(told))
+        if code is not None:
+            if "Signal " in found.match.group(0) and code > 0:
+                code = -code
+            yield found, 128 - code if 129 <= code <= 159 else code
+
+
+def _number(text: str | None) -> int | None:
+    number = (text or "").split(" ")[0]
+    return int(number) if number.lstrip("-").isdigit() else None

@@ -1,0 +1,182 @@
+"""failure-elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._exit_summary import exits, first_failure
+from gonogo.hazards.collective._stall import STALL_WORDS, is_time_out, stall_of
+
+_CONSEQUENCE = Pattern(
+    r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
+    r"|NCCL communicator was aborted|remote process exited|closing signal SIGTERM|got signal: 15\b"
+    r"|Received (?:Signals\.SIGTERM|15) death signal|exits with return code|ProcessExitedException"
+    r"|failed \(exitcode|recvValue failed|failed to recv, got 0 bytes|Some NCCL operations have failed"
+)
+_TERMINATED = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
+_MEANINGS = {
+    -9: Text("killed (SIGKILL): mostly host memory", "被杀死（SIGKILL）：多为主机内存不足"),
+    -11: Text("a segmentation fault", "段错误"),
+    -7: Text("a bus error: mostly /dev/shm", "总线错误：多为 /dev/shm 不足"),
+    -6: Text("aborted: its own last lines say why, or it gave up waiting", "主动中止：原因在它最后几行，或等待超时"),
+    -15: Text("ended by the launcher or the scheduler (SIGTERM)", "被启动器或调度器结束（SIGTERM）"),
+    1: Text("a Python error", "Python 异常"),
+    2: Text("refused arguments", "参数不被接受"),
+}
+
+
+class FailureElsewhere(Hazard):
+    """The log shows what a failure leaves behind in the other processes; the failure itself is in another rank's log.
+
+    ## What happens
+    ChildFailedError, "exits with return code = 1", "Connection closed by peer", "Broken pipe", SIGTERM, or a
+    collective's time-out, and no error before them.
+
+    ## Why
+    When a rank dies, the launcher ends the others with SIGTERM, their connections close, and collectives that the
+    dead rank has not joined time out. None of these is a cause.
+
+    ## Cure
+    Find the rank that died first: torchrun's block "Root Cause (first observed failure)" names rank, host and exit
+    code, the earliest time in all logs does too. Give all logs at once: `gonogo diagnose FOLDER`. Get each rank's
+    own log with `torchrun --log-dir logs --redirects 3`, `deepspeed --enable_each_rank_log logs`; a Python error
+    with `@record` from torch.distributed.elastic. For a time-out, TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and
+    TORCH_NCCL_DUMP_ON_TIMEOUT=1, or `py-spy dump` on all ranks while they wait.
+
+    ## When it is safe
+    Never: a run that prints these has lost a rank.
+
+    ## Sources
+    - https://pytorch.org/docs/stable/elastic/errors.html: how torchrun reports the first failure, and @record
+    - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell the cause
+    """
+
+    page_zh = """日志中只有故障在其他进程里留下的后果，真正的故障在另一个 rank 的日志里。
+
+    ## 现象
+    ChildFailedError、“exits with return code = 1”、“Connection closed by peer”、“Broken pipe”、SIGTERM 或集合通信超
+    时，而在此之前没有报错。
+
+    ## 原因
+    某个 rank 退出后，启动器用 SIGTERM 结束其他 rank，它们的连接被关闭，已退出的 rank 未参与的集合通信会超时。这些都不
+    是原因。
+
+    ## 解决办法
+    找到最先退出的 rank：torchrun 的 “Root Cause (first observed failure)” 给出 rank、主机和退出码，所有日志中时间最早
+    的报错也能说明。把全部日志一起给出：`gonogo diagnose 目录`。用 `torchrun --log-dir logs --redirects 3`、
+    `deepspeed --enable_each_rank_log logs` 得到每个 rank 的日志；用 torch.distributed.elastic 的 `@record` 得到
+    Python 异常。对于超时，设 TORCH_NCCL_TRACE_BUFFER_SIZE=2000 与 TORCH_NCCL_DUMP_ON_TIMEOUT=1，或在等待时对所有
+    rank 执行 `py-spy dump`。
+
+    ## 何时安全
+    没有安全的情况：打印出这些的任务已经失去了某个 rank。
+
+    ## 来源
+    - https://pytorch.org/docs/stable/elastic/errors.html：torchrun 如何报告最先的失败，以及 @record
+    - https://github.com/pytorch/pytorch/issues/118369：日志说明不了原因的一次超时
+    """
+
+    name = "failure-elsewhere"
+    title = Text(
+        en="These are consequences only: the cause is in another rank's log",
+        zh="这里只有后果：原因在另一个 rank 的日志里",
+    )
+    sources = (
+        "https://pytorch.org/docs/stable/elastic/errors.html",
+        "https://github.com/pytorch/pytorch/issues/118369",
+    )
+    fallback = True
+    consequence = True
+    log_words = (*STALL_WORDS, "Root Cause", "roken pipe", "by peer", "death signal", "closing signal")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """What a dead rank leaves behind, where no error stands beside it that could be the cause."""
+        if any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors):
+            return
+        stall = stall_of(log)
+        first = first_failure(log)
+        waited = stall.time_outs[0].found if stall and stall.time_outs else None
+        left = next((error for error in log.errors if error.role is Role.CASCADE), None)
+        evidence = (first.found if first else waited) or left or log.find(_CONSEQUENCE)
+        if evidence is None:
+            return
+        code = next((code for _, code in exits(log)), None)
+        if first and first.exit_code is not None:
+            code = first.exit_code
+        yield self.log_finding(
+            evidence,
+            Text(en="{who}{code}{waits}", zh="{who}{code}{waits}").format(
+                who=_who(log, first.rank if first else None, first.host if first else None),
+                code=_meaning(code),
+                waits=_waits(waited),
+            ),
+            cure=(
+                Text(
+                    en="Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error "
+                    "in them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write "
+                    "one a rank",
+                    zh="一次给出所有 rank 的日志（gonogo diagnose 目录），或查看其中最早的报错；torchrun --log-dir "
+                    "logs --redirects 3 与 deepspeed --enable_each_rank_log logs 可为每个 rank 写一份",
+                ),
+                Text(
+                    en="For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a "
+                    "rank that is elsewhere than the others is the one",
+                    zh="超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位"
+                    "置的就是问题所在",
+                ),
+            ),
+            certainty=Certainty.POSSIBLE,
+            ranks=(first.rank,) if first and first.rank is not None else (),
+            confirm=(
+                Text(
+                    en="The log of the rank that ended first has the error",
+                    zh="最先退出的 rank 的日志中有真正的报错",
+                ),
+            ),
+        )
+
+
+def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
+    if rank is not None:
+        return Text(
+            en="torchrun saw rank {rank}{host} fail first: its log has the cause.",
+            zh="torchrun 最先看到 rank {rank}{host} 失败：原因在它的日志里。",
+        ).format(rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", ""))
+    if any(error.type == "KeyboardInterrupt" for error in log.errors):
+        return Text(
+            en="The run was interrupted (Ctrl-C, SIGINT); where it stood then tells at most what it was waiting for.",
+            zh="任务被中断（Ctrl-C，SIGINT）；当时停留的位置最多说明它在等待什么。",
+        )
+    if log.find(_TERMINATED):
+        return Text(
+            en="The launcher itself was sent SIGTERM: by a scheduler (time limit, preemption), a user, or another "
+            "node's launcher.",
+            zh="启动器自身收到了 SIGTERM：来自调度器（时间上限、被抢占）、用户，或另一个节点的启动器。",
+        )
+    return Text(
+        en="What stands here is what a rank leaves behind in the others when it dies or falls back; the log does "
+        "not name it.",
+        zh="这里只是某个 rank 退出或落后时在其他 rank 中留下的痕迹；日志没有指出是哪一个。",
+    )
+
+
+def _meaning(code: int | None) -> Text:
+    if code is None or code not in _MEANINGS:
+        return Text("", "")
+    return Text(en=" Exit code {code}: {meaning}.", zh="退出码 {code}：{meaning}。").format(
+        code=code, meaning=_MEANINGS[code]
+    )
+
+
+def _waits(waited: Found | None) -> Text:
+    if waited is None:
+        return Text("", "")
+    return Text(
+        en=" The others waited for it in a collective until the time-out.",
+        zh="其他 rank 在集合通信中等待它，直到超时。",
+    )

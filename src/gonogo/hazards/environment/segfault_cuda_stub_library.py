@@ -1,0 +1,127 @@
+"""segfault-cuda-stub-library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.collective._exit_summary import exits
+
+_STUB = Pattern(
+    r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
+    r"|libnvidia-ml\.so in GDK package|CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|lib64/stubs/lib(?:cuda|nvidia-ml)"
+)
+_IN_SETUP = r"LD_LIBRARY_PATH=\S*stubs"
+_SEGFAULT = Pattern(r"Segmentation fault|SIGSEGV|return code = -11|exitcode ?: -11")
+_AT_INIT = Pattern(r"init_distributed|Initializing TorchBackend|init_process_group|NCCL version|Bootstrap :")
+
+
+class SegfaultCudaStubLibrary(Hazard):
+    """The linker's stub of libnvidia-ml or libcuda is loaded instead of the driver's library.
+
+    ## What happens
+    "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver ... stub
+    library", or "CUDA driver is a stub library"; then the processes die where NCCL starts: "exits with return code =
+    -11".
+
+    ## Why
+    LD_LIBRARY_PATH names `.../cuda/lib64/stubs` (set for a build) before the driver's folder. A stub has the
+    functions' names and nothing in them.
+
+    ## Cure
+    Take `.../stubs` out of LD_LIBRARY_PATH (it belongs to LIBRARY_PATH, for linking), in ~/.bashrc, the Dockerfile
+    and `.deepspeed_env`.
+
+    ## When it is safe
+    Where `ldconfig -p | grep nvidia-ml` and LD_LIBRARY_PATH lead to the driver's library only.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/542: -11 at init_distributed after the stub warning
+    - https://github.com/horovod/horovod/issues/3831: "CUDA driver is a stub library", then a segmentation fault
+    """
+
+    page_zh = """加载了链接用的 libnvidia-ml 或 libcuda 桩库（stub），而不是驱动自带的库。
+
+    ## 现象
+    “WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver ... stub
+    library” 或 “CUDA driver is a stub library”；随后进程在 NCCL 启动处退出：“exits with return code = -11”。
+
+    ## 原因
+    LD_LIBRARY_PATH 中 `.../cuda/lib64/stubs`（为编译而设）排在驱动目录之前。桩库只有函数名，没有实现。
+
+    ## 解决办法
+    从 LD_LIBRARY_PATH 中去掉 `.../stubs`（链接时应使用 LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与 `.deepspeed_env`。
+
+    ## 何时安全
+    `ldconfig -p | grep nvidia-ml` 与 LD_LIBRARY_PATH 只指向驱动的库时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/542：stub 警告之后在 init_distributed 处 -11
+    - https://github.com/horovod/horovod/issues/3831：“CUDA driver is a stub library”，随后段错误
+    """
+
+    name = "segfault-cuda-stub-library"
+    title = Text(
+        en="A stub of the NVIDIA driver's library is loaded instead of the library",
+        zh="加载了 NVIDIA 驱动库的桩库（stub）而不是真正的库",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/542",
+        "https://github.com/horovod/horovod/issues/3831",
+    )
+    log_words = ("libnvidia-ml", "stub library", "lib64/stubs", "return code", "exitcode")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """NVML's warning of the stub; a segmentation fault where the backend starts, less surely."""
+        evidence, certainty = _evidence(log)
+        if evidence is None:
+            return
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when "
+                "NCCL calls it.",
+                zh="进程使用了仅供链接的 libnvidia-ml 或 libcuda 桩库，NCCL 调用它时崩溃。",
+            )
+            if certainty is not Certainty.POSSIBLE
+            else Text(
+                en="A process crashed (segmentation fault) where the backend starts. A stub of the driver's library "
+                "in LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc.",
+                zh="进程在通信后端启动处崩溃（段错误）。LD_LIBRARY_PATH 中的驱动桩库会导致这种情况；NCCL、CUDA 或 "
+                "glibc 不匹配也会。",
+            ),
+            cure=(
+                Text(
+                    en="Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
+                    "Dockerfile and .deepspeed_env",
+                    zh="从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、"
+                    "Dockerfile 与 .deepspeed_env",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from "
+                    "there",
+                    zh="echo $LD_LIBRARY_PATH 中有 stubs 目录；ldd 或 LD_DEBUG=libs 显示 libnvidia-ml.so 来自那里",
+                ),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[Found | None, Certainty]:
+    stub = log.find(_STUB)
+    crashed = log.find(_SEGFAULT) or next((found for found, code in exits(log) if code == -11), None)
+    if stub is not None:
+        return stub, Certainty.CERTAIN if crashed else Certainty.LIKELY
+    if crashed is None:
+        return None, Certainty.POSSIBLE
+    if log.setup.mentions(_IN_SETUP):
+        return crashed, Certainty.LIKELY
+    last = [line.text for line in log.lines_before(crashed.line, 12)]
+    if not log.errors and any(_AT_INIT.search(text) for text in last):
+        return crashed, Certainty.POSSIBLE
+    return None, Certainty.POSSIBLE

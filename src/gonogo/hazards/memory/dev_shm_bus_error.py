@@ -1,0 +1,150 @@
+"""dev-shm-bus-error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.collective._exit_summary import exits
+
+_SAYS = Pattern(
+    r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
+    r"|out of shared memory|unable to (?:write to|resize|allocate) (?:file"
+    r"|shared memory)[^:]*</?torch_\d+.*(?:No space left|\(28\))|shared memory object </?torch_.*(?:No space left"
+    r"|\(28\))|shm_open.*No space left|/dev/shm/(?:torch_|psm_|sem\.|pym-).*No space left"
+)
+_NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
+_BUS_ERROR = Pattern(r"^Bus error\b|[: ]Bus error(?: \(core dumped\))?$|SIGBUS|signal 7 \(")
+_MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_")
+_SHARED_IN_CODE = (
+    "SemLock", "multiprocessing/synchronize.py", "multiprocessing/shared_memory.py", "_share_filename_cpu_",
+    "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "in reduce_storage",
+)  # fmt: skip
+
+
+class DevShmBusError(Hazard):
+    """The data loader's workers pass batches through /dev/shm, which is full.
+
+    ## What happens
+    "DataLoader worker (pid 56811) is killed by signal: Bus error. It is possible that dataloader's workers are out
+    of shared memory", or "OSError: [Errno 28] No space left on device" where a lock is made (SemLock); or no message
+    at all and "exits with return code = -7". The disk has room.
+
+    ## Why
+    A container gets 64 MiB of /dev/shm unless told otherwise. Each worker puts its prefetched batches there, on each
+    rank. NCCL's buffers and what killed runs have left are there too.
+
+    ## Cure
+    `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Or
+    fewer workers (`dataloader_num_workers: 0` uses none of it), a smaller prefetch_factor.
+
+    ## When it is safe
+    With /dev/shm larger than ranks * workers * prefetch_factor * batch.
+
+    ## Sources
+    - https://github.com/NVIDIA/Megatron-LM/issues/878: Errno 28 in SemLock, and the bus error
+    - https://github.com/bytedance/Protenix/issues/2: the bus error of a DataLoader worker in a container
+    - https://github.com/deepspeedai/DeepSpeed/issues/4002: return code -7 without a message; shm of 64 MiB
+    """
+
+    page_zh = """DataLoader 的 worker 通过 /dev/shm 传递 batch，而 /dev/shm 已满。
+
+    ## 现象
+    “DataLoader worker (pid 56811) is killed by signal: Bus error. It is possible that dataloader's workers are out
+    of shared memory”，或创建锁（SemLock）时 “OSError: [Errno 28] No space left on device”；也可能没有任何信息，只有
+    “exits with return code = -7”。磁盘空间是够的。
+
+    ## 原因
+    容器默认只有 64 MiB 的 /dev/shm。每个 rank 的每个 worker 都把预取的 batch 放在那里；NCCL 的缓冲区和被杀任务的残留
+    也在那里。
+
+    ## 解决办法
+    `docker run --shm-size=16g` 或 `--ipc=host`；Kubernetes：在 /dev/shm 挂载 `medium: Memory` 的 `emptyDir`。或减少
+    worker（`dataloader_num_workers: 0` 完全不用共享内存）、减小 prefetch_factor。
+
+    ## 何时安全
+    /dev/shm 大于 rank 数 * worker 数 * prefetch_factor * batch 大小时。
+
+    ## 来源
+    - https://github.com/NVIDIA/Megatron-LM/issues/878：SemLock 中的 Errno 28 与 bus error
+    - https://github.com/bytedance/Protenix/issues/2：容器中 DataLoader worker 的 bus error
+    - https://github.com/deepspeedai/DeepSpeed/issues/4002：没有信息的返回码 -7；shm 只有 64 MiB
+    """
+
+    name = "dev-shm-bus-error"
+    title = Text(
+        en="/dev/shm is full: the data loader's workers cannot pass their batches",
+        zh="/dev/shm 已满：DataLoader 无法传递 batch",
+    )
+    sources = (
+        "https://github.com/NVIDIA/Megatron-LM/issues/878",
+        "https://github.com/bytedance/Protenix/issues/2",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4002",
+    )
+    yields_to = ("nccl-shm-no-space",)
+    log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "torch_", "return code", "exitcode")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""
+        evidence, certainty = _evidence(log)
+        if evidence is None:
+            return
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, "
+                "through files there. It is neither the disk nor the GPU.",
+                zh="共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存"
+                "都无关。",
+            ),
+            cure=(
+                Text(
+                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir "
+                    "with medium: Memory mounted at /dev/shm",
+                    zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
+                    "medium: Memory 的 emptyDir",
+                ),
+                Text(
+                    en="Or use fewer workers: dataloader_num_workers: 0 needs no shared memory",
+                    zh="或减少 worker：dataloader_num_workers: 0 不需要共享内存",
+                ),
+                Text(
+                    en="Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have "
+                    "left in it",
+                    zh="若没有任务运行而 df -h /dev/shm 显示已满，请清理残留文件",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0",
+                    zh="df -h /dev/shm 显示 64 MiB 或 100 %；设 dataloader_num_workers: 0 后能通过",
+                ),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+    if says := next(log.errors_of(says=_SAYS), None) or log.find(_SAYS):
+        return says, Certainty.CERTAIN
+    bare = None
+    for error in log.errors_of(says=_NO_SPACE):
+        if error.passes(*_SHARED_IN_CODE):
+            return error, Certainty.CERTAIN
+        if not error.frames and error.type == "OSError":
+            bare = error
+    root = any(error.role is Role.ROOT for error in log.errors)
+    if bus := log.find(_BUS_ERROR) or next((found for found, code in exits(log) if code == -7), None):
+        return bus, Certainty.POSSIBLE if root else Certainty.LIKELY
+    if mapped := log.find(_MMAP):
+        return mapped, Certainty.POSSIBLE
+    if bare is not None and not log.passes("save", "write", "download"):
+        return bare, Certainty.POSSIBLE
+    return None, Certainty.POSSIBLE
