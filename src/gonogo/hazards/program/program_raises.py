@@ -171,7 +171,7 @@ class ProgramRaises(Hazard):
             message = shorten(f"{error.type}: {error.message.partition(chr(10))[0]}").removesuffix(": ")
             yield self.log_finding(
                 error,
-                Text("{message}{users}", "{message}{users}").format(
+                Text("{message}{users}", "异常：{message}{users}").format(
                     message=message,
                     users=Text(
                         f" (your code: {users.path}:{users.line} in {users.function or '?'})",
