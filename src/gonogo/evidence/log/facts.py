@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 
 _VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.?(?:post|dev|rc|a|b)\d{1,8})?(?:\+[\w.]{1,40})?)"
@@ -20,37 +20,38 @@ _KNOWN = (
     r"|lightning|pytorch[-_]lightning|torchvision|torchaudio|auto[-_]gptq|autoawq|optimum|ninja|mpi4py"
 )
 _BANNERS = (
-    re.compile(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
-    re.compile(
+    Pattern(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
+    Pattern(
         rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_KNOWN})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
         rf"[`'\"]?{_VERSION}"
     ),
     # As a reporter lists them: "torch 2.1.0, deepspeed 0.14.2"
-    re.compile(
-        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_KNOWN})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?=$|[,;、，；(])"
+    Pattern(
+        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_KNOWN})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
     ),
-    re.compile(rf"(?i)\byou have ({_KNOWN}) {_VERSION}"),  # pip, of a conflict
-    re.compile(rf"(?i)site-packages/({_KNOWN})-{_VERSION}(?:\.dist-info|-py)"),
-    re.compile(rf"(?i)^\s*({_KNOWN}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
-    re.compile(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
-    re.compile(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_KNOWN})=={_VERSION}"),
-    re.compile(rf"\b(NCCL) version {_VERSION}"),
-    re.compile(rf"(?i)^\s*({_KNOWN})\s{{2,}}{_VERSION}\s*$"),
+    Pattern(rf"(?i)\byou have ({_KNOWN}) {_VERSION}"),  # pip, of a conflict
+    Pattern(rf"(?i)site-packages/({_KNOWN})-{_VERSION}(?:\.dist-info|-py)"),
+    Pattern(rf"(?i)^\s*({_KNOWN}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
+    Pattern(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
+    Pattern(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_KNOWN})=={_VERSION}"),
+    Pattern(rf"\b(NCCL) version {_VERSION}"),
+    Pattern(rf"(?i)^\s*({_KNOWN})\s{{2,}}{_VERSION}\s*$"),
 )
-_NUMBERED = re.compile(r"\d\.\d")
+_NUMBERED = Pattern(r"\d\.\d")
 _ALIASES = {"pytorch": "torch"}
-_COMMAND = re.compile(
+_COMMAND = Pattern(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|"
-    r"llamafactory-cli train|python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).{0,2000})"
+    r"llamafactory-cli train|python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).*)"
 )
-_LAUNCHER_SAYS = re.compile(
+_LAUNCHER_SAYS = Pattern(
     r"\[launch\.py:\d+|deepspeed/launcher/|\bcmd = \[?'?.{0,80}deepspeed|torch/distributed/(?:run|launch)\.py"
     r"|accelerate/commands/launch\.py"
 )
-_JSON_STARTS = re.compile(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
-_STAGE = re.compile(r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b")
-_JSON_LINE = re.compile(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
+_JSON_STARTS = Pattern(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
+_STAGE = Pattern(r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b")
+_JSON_LINE = Pattern(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
 _LONGEST_CONFIG = 400
+_LONGEST_COMMAND = 2000
 
 
 def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
@@ -62,11 +63,13 @@ def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
     for line in lines:
         text = line.text
         for banner in _BANNERS if _NUMBERED.search(text) else ():
-            for told in banner.finditer(text):
+            position = 0
+            while told := banner.search(text, position):
                 name = told.group(1).lower()
                 versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), told.group(2))
+                position = told.end(2)
         if len(launches) < 20 and ((found := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text)):
-            launches.append(found.group(1) if found else text)
+            launches.append((found.group(1) if found else text)[:_LONGEST_COMMAND])
         elif len(launches) < 20 and (found := _STAGE.search(text)):
             launches.append(f"zero_stage: {found.group(1)}")
         if dump is not None:
