@@ -55,6 +55,10 @@ def test_encodings_with_and_without_a_mark(data: bytes) -> None:
     assert text_of(data) == TRACEBACK.encode()
 
 
+def test_a_file_with_a_hole_in_it_is_not_utf16() -> None:
+    assert text_of(bytes(8192) + TRACEBACK.encode()).endswith(TRACEBACK.encode())
+
+
 def test_a_utf16_file_cut_inside_a_character() -> None:
     assert TRACEBACK.encode().startswith(text_of(codecs.BOM_UTF16_LE + TRACEBACK.encode("utf-16-le")[:-1]))
 

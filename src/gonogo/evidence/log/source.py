@@ -211,7 +211,8 @@ def _utf16(first: bytes) -> str | None:
     if first.startswith(codecs.BOM_UTF16_BE):
         return "utf-16-be"
     sample = first[:4096]
-    if len(sample) > 8 and sample.count(0) > len(sample) // 3:
-        odd = sample[1::2].count(0)
-        return "utf-16-le" if odd > sample[::2].count(0) else "utf-16-be"
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    # Of Latin letters every other byte is zero; a file with a hole in it is zero all over.
+    if len(sample) > 8 and max(even, odd) > len(sample) // 3 and min(even, odd) < len(sample) // 20:
+        return "utf-16-le" if odd > even else "utf-16-be"
     return None
