@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -37,7 +38,7 @@ _BANNERS = (
     Pattern(rf"\b(NCCL) version {_VERSION}"),
     Pattern(rf"(?i)^\s*({_KNOWN})\s{{2,}}{_VERSION}\s*$"),
 )
-_NUMBERED = Pattern(r"\d\.\d")
+_NUMBERED = Pattern(rf"(?i)(?:{_KNOWN})[^\n]*\d\.\d|==")
 _ALIASES = {"pytorch": "torch"}
 _COMMAND = Pattern(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|"
@@ -50,44 +51,58 @@ _LAUNCHER_SAYS = Pattern(
 _JSON_STARTS = Pattern(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
 _STAGE = Pattern(r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b")
 _JSON_LINE = Pattern(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
+_LAUNCHES = Pattern("|".join(f"(?:{one.text})" for one in (_COMMAND, _LAUNCHER_SAYS, _STAGE)))
+_CONFIG_STARTS = Pattern(rf"^\{{$|{_JSON_STARTS.text}")
+# Bounds for logs that repeat themselves.
+_MOST_LINES = 4000
+_MOST_CONFIGS = 50
+_MOST_LAUNCHES = 20
 _LONGEST_CONFIG = 400
 _LONGEST_COMMAND = 2000
 
 
-def setup_of_log(lines: Iterable[LogLine], given: Setup) -> Setup:
-    """The setup as given, with what the log adds. What was given stands."""
+def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Iterator[int]], given: Setup) -> Setup:
+    """The setup as given, with what the log adds. What was given stands.
+
+    ``candidates`` gives the places of the lines that a pattern may match: of a long log few lines tell anything.
+    """
     versions: dict[str, str] = {}
-    launches: list[str] = []
-    dump: list[str] | None = None
-    config: Mapping[str, Any] | None = None
-    for line in lines:
-        text = line.text
-        for banner in _BANNERS if _NUMBERED.search(text) else ():
+    for index in islice(candidates(_NUMBERED), _MOST_LINES):
+        for banner in _BANNERS:
             position = 0
-            while told := banner.search(text, position):
+            while told := banner.search(lines[index].text, position):
                 name = told.group(1).lower()
                 versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), told.group(2))
                 position = told.end(2)
-        if len(launches) < 20 and ((found := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text)):
-            launches.append((found.group(1) if found else text)[:_LONGEST_COMMAND])
-        elif len(launches) < 20 and (found := _STAGE.search(text)):
-            launches.append(f"zero_stage: {found.group(1)}")
-        if dump is not None:
-            dump.append(text)
-            if text.rstrip() == "}" or len(dump) > _LONGEST_CONFIG:
-                config, dump = config or _parsed(dump), None
-        elif config is None and (found := _JSON_STARTS.search(text)):
-            dump = [found.group(1)]
-            if text.rstrip().endswith("}"):
-                config, dump = _parsed(dump), None
-        elif config is None and text == "{":
-            dump = [text]
+    launches = [told for index in islice(candidates(_LAUNCHES), _MOST_LINES) if (told := _launch(lines[index].text))]
+    configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MOST_CONFIGS))
+    config = next((config for config in configs if config is not None), None)
     return replace(
         given,
         version_texts={**versions, **given.version_texts},
         deepspeed_config=given.deepspeed_config or (config if not given.deepspeed_config_text else None),
-        launch="\n".join([given.launch, *launches]).strip("\n"),
+        launch="\n".join([given.launch, *launches[:_MOST_LAUNCHES]]).strip("\n"),
     )
+
+
+def _launch(text: str) -> str | None:
+    """The launch command in a line, or what the line says of the launch."""
+    if (command := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text):
+        return str(command.group(1) if command else text)[:_LONGEST_COMMAND]
+    stage = _STAGE.search(text)
+    return f"zero_stage: {stage.group(1)}" if stage else None
+
+
+def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None:
+    """The DeepSpeed config whose dump begins on a line, or None."""
+    start = _JSON_STARTS.search(lines[index].text)
+    dump = [str(start.group(1)) if start else lines[index].text]
+    if not dump[0].rstrip().endswith("}"):
+        for line in lines[index + 1 : index + _LONGEST_CONFIG]:
+            dump.append(line.text)
+            if line.text.rstrip() == "}":
+                break
+    return _parsed(dump)
 
 
 def _parsed(lines: list[str]) -> Mapping[str, Any] | None:

@@ -121,7 +121,7 @@ class FailureLog:
     @cached_property
     def setup(self) -> Setup:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
-        told = setup_of_log(self.lines, self._given)
+        told = setup_of_log(self.lines, self._candidates, self._given)
         if told.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
             return replace(told, launch=f"{told.launch}\nzero_stage: 3".strip())
         return told
@@ -155,18 +155,19 @@ class FailureLog:
 
     def find_all(self, pattern: Pattern) -> Iterator[Found]:
         """The lines that match and aren't mere advice, in order."""
-        position = 0
-        last = -1
-        while match := pattern.search_bytes(self._text, position):
-            index = bisect_right(self._starts, match.start()) - 1
-            position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
+        for index in self._candidates(pattern):
             line = self.lines[index]
             here = pattern.search(line.text)
-            if index != last and here is not None and not is_advice(line.text, here.start()):
+            if here is not None and not is_advice(line.text, here.start()):
                 yield Found(line, here)
-            last = index
-            if position >= len(self._text):
-                return
+
+    def _candidates(self, pattern: Pattern) -> Iterator[int]:
+        """The lines at which a match starts in the whole text, where blanks may match a line's end."""
+        position = 0
+        while position < len(self._text) and (match := pattern.search_bytes(self._text, position)):
+            index = bisect_right(self._starts, match.start()) - 1
+            position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
+            yield index
 
     def has(self, text: str) -> bool:
         """True where some line has the literal, advice or not."""
