@@ -7,11 +7,15 @@ from functools import lru_cache
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
-_OTHER_PROGRAM = Pattern(
-    r"(?i)comfyui|[/\\]comfy[/\\]|stable-diffusion-webui|text-generation-webui|koboldai|llama\.cpp|tritonserver|\bollama\b"
+OTHER_PROGRAM = Pattern(
+    r"(?i)comfyui|[/\\]comfy[/\\]|custom_nodes|\bKSampler|Prompt executed in \d|\*\*Node (?:ID|Type):\*\*"
+    r"|Exception during processing !!!|stable-diffusion-webui|\btxt2img\b|\bfooocus\b|invokeai|text-generation-webui"
+    r"|koboldai|llama\.cpp|tritonserver|\bollama\b|\bEngineCore(?:_\w+)?\b|\bVllmWorker"
+    r"|\bvLLM (?:is using nccl|API server)"
     r"|[/\\](?:vllm|sglang|lmdeploy|gradio|streamlit|uvicorn|starlette|fastapi)[/\\]|multiproc_executor|AsyncLLMEngine"
-    r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server|EngineCore)\b"
+    r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server)\b"
 )
+"""What only a server, an image generator or another program that does not train writes."""
 _TRAINS = Pattern(
     r"trainer\.py|training_step|_training_loop|trainer\.train|\.backward\(|in backward$|in train$"
     r"|deepspeed/runtime|微调|训练|accelerate launch"
@@ -25,6 +29,10 @@ _ZERO3 = Pattern(
     r"(?i)zero/stage3\.py|zero/partition_parameters\.py|partitioned_param|zero/parameter_offload\.py"
     r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3\b|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
 )
+_SAID_ZERO3 = Pattern(
+    r"(?i)\b(?:with|under|using|use|uses|enable|to) (?:deepspeed )?zero[-_ ]?(?:stage[-_ ]?)?3\b"
+    r"|(?:使用|用|采用|开启|改为|换成|改成) ?(?:deepspeed ?)?zero[-_ ]?3"
+)
 _FSDP = Pattern(r"(?i)fsdp|fully_shard")
 REPLICA = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
 """What torch.nn.DataParallel says of an exception that one of its copies raised."""
@@ -36,7 +44,7 @@ _VISIBLE_IN_LOG = Pattern(_VISIBLE)
 @lru_cache(maxsize=1)
 def outside_training(log: FailureLog) -> bool:
     """True for a log of another program (serving, a web UI), and where a model only generates."""
-    if log.find(_OTHER_PROGRAM) is not None:
+    if log.find(OTHER_PROGRAM) is not None:
         return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
     if log.find(_INFERS) is None:
         return False
@@ -48,7 +56,8 @@ def under_zero3(log: FailureLog) -> bool | None:
     """True where the setup or the log speaks of ZeRO-3, False where the setup says another stage, else None."""
     stage = log.setup.zero_stage
     if stage is not None:
-        return stage == 3
+        # A reporter tells of the command that was changed: "zero2 in the script, with zero3 it fails".
+        return stage == 3 or log.find(_SAID_ZERO3) is not None
     if log.find(_ZERO3) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
         return True
     return None
@@ -68,6 +77,8 @@ def several_processes(log: FailureLog) -> bool | None:
         return True
     if len({line.rank for line in log.lines if line.rank is not None}) > 1:
         return True
+    if processes is None and log.setup.launcher == "deepspeed" and several_gpus_visible(log):
+        return True  # it starts a process for each GPU
     if processes == 1 or log.setup.launcher == "python":
         return False
     return None

@@ -94,7 +94,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 "本次训练没有要求 FSDP，模型却被 FSDP 包装：是以前项目留下的 accelerate 默认配置打开的。",
             ),
             cure=_CURE,
-            certainty=Certainty.LIKELY if named or asked is False else Certainty.POSSIBLE,
+            certainty=_certainty(asked, named is not None),
             also=(named,) if named else (),
             confirm=(
                 Text(
@@ -103,3 +103,10 @@ class StaleAccelerateDefaultConfig(Hazard):
                 ),
             ),
         )
+
+
+def _certainty(asked: bool | None, named: bool) -> Certainty:
+    """How sure it is: a run that doesn't ask for FSDP, in whose log the default file is named, leaves no doubt."""
+    if named and not asked:
+        return Certainty.CERTAIN
+    return Certainty.LIKELY if named or asked is False else Certainty.POSSIBLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.evidence.patterns import Pattern
 
-_FAMILIES = (
+FAMILIES = (
     r"qwen|llama|mllama|mistral|mixtral|ministral|pixtral|voxtral|gemma|paligemma|t5gemma|phi|chatglm|glm"
     r"|internlm|internvl"
     r"|baichuan|deepseek|minicpm|minimax|olmo|cohere|aya_vision|starcoder|stablelm|falcon|mamba|jamba|bamba|zamba|llava"
@@ -14,7 +14,8 @@ _FAMILIES = (
     r"|emu3|molmo|ovis"
     r"|florence|whisper|moonshine|bloom|opt|mpt|codegen|yi|aquila|xverse|telechat|apertus|lfm|longcat|step3"
 )
-MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
+"""The families' names, as a pattern."""
+MODEL_TYPE = Pattern(rf"^'?((?:{FAMILIES})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
 MODEL_CLASS = Pattern(
     r"'([A-Z]\w*(?:For(?:CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification|Vision2Seq)"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
+from gonogo.hazards._log_context import OTHER_PROGRAM
 
-_NO_TRAINING = Pattern(
-    r"(?i)comfyui|custom_nodes|stable-diffusion-webui|text-generation-webui|fooocus|invokeai|llama\.cpp"
-    r"|vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|vllm serve|vllm\.entrypoints|sglang[/\\]srt"
-    r"|lmdeploy serve"
-)
+_NO_TRAINING = Pattern(r"(?i)vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|sglang[/\\]srt")
 _TRAINING = Pattern(
     r"(?i)trainer\.py|training_step|[/\\ ](?:pre)?train[\w-]*\.(?:py|sh)|fine-?tun|[/\\ ]sft|deepspeed|torchrun"
     r"|accelerate[ /]launch|llamafactory-cli train|swift sft|[/\\]trl[/\\]|微调|训练"
@@ -52,7 +51,8 @@ def text_of(evidence: Found | LoggedError) -> str:
 
 def outside_training(log: FailureLog) -> bool:
     """True where a server or an image-generation interface ran, and nothing speaks of training."""
-    return log.find(_NO_TRAINING) is not None and not is_training(log)
+    other = log.find(OTHER_PROGRAM) is not None or log.find(_NO_TRAINING) is not None
+    return other and not is_training(log)
 
 
 def is_training(log: FailureLog) -> bool:
@@ -92,3 +92,16 @@ def _told(log: FailureLog) -> str:
 def fails_otherwise(log: FailureLog, pattern: Pattern) -> bool:
     """True where an exception that is no mere consequence says something else than the pattern."""
     return any(error.role is Role.ROOT and not pattern.search(error.message) for error in log.errors)
+
+
+def cut_off(log: FailureLog) -> Iterator[tuple[LoggedError, str]]:
+    """Tracebacks that end before the exception's name, with the innermost frame's code, where no exception tells more.
+
+    Python's own importer is no innermost frame: it stands for the import above it.
+    """
+    if any(error.role is Role.ROOT for error in log.errors):
+        return
+    for error in log.cut:
+        frames = [frame for frame in error.frames if "importlib" not in frame.path and "<frozen" not in frame.path]
+        if frames:
+            yield error, frames[-1].code

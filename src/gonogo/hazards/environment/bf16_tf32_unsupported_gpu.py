@@ -83,7 +83,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         "https://github.com/OptimalScale/LMFlow/issues/251",
         "https://github.com/lm-sys/FastChat/issues/1191",
     )
-    log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "CUDA_R_16BF", "不支持")
+    log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "bfloat16", "CUDA_R_16BF", "不支持")
     yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

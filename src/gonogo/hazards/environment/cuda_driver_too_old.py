@@ -12,7 +12,7 @@ from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
 
 _TOO_OLD = Pattern(
-    r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime"
+    r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
     r"|cudaErrorInsufficientDriver"
     r"|unsatisfied condition: cuda>=|GPU driver version is too old|(?:显卡|NVIDIA|CUDA"
     r"|英伟达) ?驱动(?:版本)?(?:太老|太旧|过旧|过低|太低)"
@@ -93,7 +93,7 @@ class CudaDriverTooOld(Hazard):
         "https://github.com/zai-org/ChatGLM3/issues/100",
         "https://docs.nvidia.com/deploy/cuda-compatibility/",
     )
-    log_words = ("too old", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
+    log_words = ("too old", "too OLD", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""

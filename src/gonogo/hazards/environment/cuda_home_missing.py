@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._surroundings import first, text_of
+from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 
 _DEEPSPEED = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
@@ -18,6 +18,8 @@ _TORCH = Pattern(
     r"|No such file or directory: '\S*bin/nvcc'|bin/nvcc: (?:not found|No such file)|nvcc: (?:command )?not found"
     r"|nvcc was not found"
 )
+_ASKS_NVCC = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
+"""Where DeepSpeed's builder looks for the toolkit; it fails there only without one."""
 _USED = Pattern(
     r"deepspeed|op_builder|DeepSpeed|flash[-_]attn|cpu_adam|fused_adam|apex|TORCH_EXTENSION_NAME"
     r"|torch_extensions|bitsandbytes"
@@ -98,9 +100,13 @@ class CudaHomeMissing(Hazard):
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = first(log, _TORCH)
-            if evidence is None:
-                return
-            certainty = Certainty.LIKELY if log.find(_USED) or _USED.search(text_of(evidence)) else Certainty.POSSIBLE
+            used = evidence is not None and (log.find(_USED) is not None or _USED.search(text_of(evidence)) is not None)
+            certainty = Certainty.LIKELY if used else Certainty.POSSIBLE
+        if evidence is None:
+            evidence = next((error for error, code in cut_off(log) if _ASKS_NVCC.search(code)), None)
+            certainty = Certainty.LIKELY
+        if evidence is None:
+            return
         yield self.log_finding(
             evidence,
             Text(

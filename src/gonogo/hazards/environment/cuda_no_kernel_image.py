@@ -11,7 +11,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
 
 _NO_IMAGE = Pattern(
-    r"no kernel image is available for execution|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
+    r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
     r"|named symbol not found at .*\.cu"
 )
 _WARNED = Pattern(
@@ -95,7 +95,7 @@ class CudaNoKernelImage(Hazard):
         "https://github.com/thomasbrandon/mish-cuda/issues/10",
         "https://github.com/pytorch/pytorch/issues/31285",
     )
-    log_words = ("no kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
+    log_words = ("kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """CUDA's error, or PyTorch's warning where nothing else explains the failure."""

@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._surroundings import first, outside_training
+from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
@@ -24,6 +24,16 @@ _LEFT_TORCH = Pattern(
     r"'_\w*(?:hooks?|step\w*|zero_grad\w*|patch\w*)'"
 )
 _DEEPSPEED = Pattern(r"deepspeed[/\\]")
+_GONE = Pattern(
+    r"from torch\._six import"
+    r"|from torch\.distributed\.elastic\.agent\.server\.api import (?:log\b|.*_get_socket_with_port)"
+)
+"""Imports in DeepSpeed's source that newer versions of PyTorch refuse."""
+_TITLE = Pattern(
+    r"cannot import name ['\"`]*log['\"`]*(?:$|\W.{0,20}elastic)|torch\._six\b.{0,60}(?:removed|not exist|deprecat|缺)"
+)
+_OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
+_OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
 _CURE = (
     Text(
         "Upgrade DeepSpeed: pip install -U deepspeed (0.14.2 or newer for torch 2.4, 0.9 or newer for torch 2.0)",
@@ -91,7 +101,13 @@ class DeepspeedTorchApiMismatch(Hazard):
         "https://github.com/huggingface/alignment-handbook/issues/180",
         "https://github.com/project-baize/baize-chatbot/issues/24",
     )
-    log_words = ("torch._six", "cannot import name", "has no attribute", "does not support _")
+    log_words = (
+        "torch._six",
+        "cannot import name",
+        "has no attribute",
+        "does not support _",
+        "torch.distributed.elastic",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
@@ -101,23 +117,41 @@ class DeepspeedTorchApiMismatch(Hazard):
                 return
         if evidence := first(log, _KNOWN):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
+            if _by_another(next(log.errors_of(says=_KNOWN), None)):
+                certainty = Certainty.POSSIBLE  # timm, apex and others imported torch._six too
             yield self.log_finding(
                 evidence,
                 _CAUSE,
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
-                confirm=(Text("The import's innermost frame is DeepSpeed's", "import 的最内层帧属于 DeepSpeed"),),
+                confirm=_CONFIRM,
             )
+            return
+        cut = next((error for error, code in cut_off(log) if _GONE.search(code)), None)
+        told = cut or first(log, _GONE) or first(log, _TITLE)
+        if told is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
+            yield self.log_finding(told, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
+
+
+def _by_another(error: LoggedError | None) -> bool:
+    """True where a traceback shows another package's line, or the user's, as the one that raised it."""
+    return error is not None and bool(error.frames) and not _by_deepspeed(error)
 
 
 def _by_deepspeed(error: LoggedError) -> bool:
-    """True where DeepSpeed's own line raised it: the innermost frame outside of torch, numpy and Python's importer."""
+    """True where DeepSpeed's own line raised it: the innermost frame outside of torch, numpy and Python's importer.
+
+    Of an error without frames, where its words name DeepSpeed's own optimizer.
+    """
+    if not error.frames:
+        return _OWN_OPTIMIZER.search(error.message) is not None
     for frame in reversed(error.frames):
         if not any(part in frame.path for part in ("/torch/", "/numpy/", "importlib", "<frozen")):
             return _DEEPSPEED.search(frame.path) is not None
     return False
 
 
+_CONFIRM = (Text("The import's innermost frame is DeepSpeed's", "import 的最内层帧属于 DeepSpeed"),)
 _CAUSE = Text(
     "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are of different times.",
     "DeepSpeed 使用了已安装的 PyTorch 中不存在的名字：两者版本不匹配。",

@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._surroundings import first, outside_training
+from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
@@ -20,7 +20,9 @@ _UNDEFINED = Pattern(
 _BARE = Pattern(
     r"undefined symbol:? ?_?Z?\w+|libcudart\.so[.\d]*: cannot open shared object|No module named 'flash_attn_2_cuda'"
 )
-_FLASH = Pattern(r"flash[-_]attn|flash[-_]attention|FlashAttention")
+_FLASH = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
+_IMPORTS = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
+_IMPORT_FAILS = Pattern(r"(?i)import flash_attn(?:_2)?_cuda\b.{0,60}(?:fail|error|报错|失败)")
 _NO_FLASH = Pattern(
     r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda|nvJitLink|_vllm_|mmcv"
 )
@@ -107,7 +109,8 @@ class FlashAttnUndefinedSymbol(Hazard):
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
             return
-        bare = first(log, _BARE)
+        cut = next((error for error, code in cut_off(log) if _IMPORTS.search(code)), None)
+        bare = first(log, _BARE) or cut or first(log, _IMPORT_FAILS)
         if bare is None or log.find(_FLASH) is None or first(log, _NO_FLASH):
             return
         yield self.log_finding(

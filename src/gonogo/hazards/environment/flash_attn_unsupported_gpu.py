@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
@@ -16,6 +17,11 @@ _REFUSED = Pattern(
     r"|turing|v100|t4)"
     r"|FlashAttention backward for head dim > \d+ requires A100 or H100"
 )
+_DO_WITHOUT = Pattern(
+    r"(?i)(?:disable|without|turn(?:ing)? off|does(?:n't| not) support|关闭|禁用|不用|不使用|不支持)"
+    r".{0,40}flash[-_ ]?att"
+)
+"""How reporters ask for a way around it, without the message."""
 _CURE = (
     Text(
         'Turn it off: attn_implementation="sdpa" (or "eager"); flash_attn: disabled / sdpa (LLaMA-Factory), '
@@ -86,9 +92,12 @@ class FlashAttnUnsupportedGpu(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """flash-attn's own words, which have one cause."""
         evidence = first(log, _REFUSED)
+        old = old_gpu(log)
+        certain = evidence is not None and not outside_training(log)
+        if evidence is None and old is not None and not any(error.role is Role.ROOT for error in log.errors):
+            evidence = first(log, _DO_WITHOUT)
         if evidence is None:
             return
-        old = old_gpu(log)
         yield self.log_finding(
             evidence,
             Text(
@@ -96,6 +105,12 @@ class FlashAttnUnsupportedGpu(Hazard):
                 "在早于 Ampere 的 GPU 上使用了 flash-attn，它没有相应的 kernel。",
             ),
             cure=_CURE,
-            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
+            certainty=Certainty.CERTAIN if certain else Certainty.POSSIBLE,
             also=(old,) if old else (),
+            confirm=(
+                Text(
+                    'The run ends with "FlashAttention only supports Ampere GPUs or newer"',
+                    "运行以 “FlashAttention only supports Ampere GPUs or newer” 结束",
+                ),
+            ),
         )

@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._model_names import MODEL_CLASS
-from gonogo.hazards.environment._surroundings import first, outside_training
+from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -38,9 +38,15 @@ _PAIR = Pattern(
 )
 _WRAPPED = Pattern(
     r"Failed to import (transformers|trl|diffusers|peft)[\w.]* because of the following error"
+    r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
     r"|Could not import module '\w+'"
 )
 _LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
+_NO_PACKAGE = Pattern(r"No module named '\w+'")
+_IMPORT = Pattern(
+    r"^\s*(?:from (?:\.|transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers)\S* import"
+    r"|import (?:transformers|peft|accelerate|trl|diffusers)\b)"
+)
 _ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
 _CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
 _SETTINGS = Pattern(
@@ -149,12 +155,14 @@ class PythonPackageVersionMismatch(Hazard):
             sure = _PAIR.search(line.text) is not None and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+        if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
+            yield self._found(cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if evidence := first(log, _WRAPPED):
             yield self.log_finding(
                 evidence,
                 _CAUSE,
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) or _absent(log) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
 
@@ -182,6 +190,16 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and by_library:
         return Certainty.LIKELY
     return None
+
+
+def _absent(log: FailureLog) -> bool:
+    """True where a whole package is missing, which is no matter of versions."""
+    return log.find(_NO_PACKAGE) is not None
+
+
+def _stack_imports(error: LoggedError, code: str) -> bool:
+    """True where a traceback was cut while one training library imported from itself or from another."""
+    return _IMPORT.search(code) is not None and _between_libraries(error) and error.frame("deepspeed/") is None
 
 
 def _between_libraries(error: LoggedError) -> bool:

@@ -8,8 +8,8 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE
-from gonogo.hazards.environment._surroundings import first, outside_training, text_of
+from gonogo.hazards.environment._model_names import FAMILIES, MODEL_CLASS, MODEL_TYPE
+from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
@@ -18,6 +18,12 @@ _NO_CLASS = Pattern(
     r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
     r"|module '?transformers'? has no attribute '\w+'"
 )
+_TOLD = Pattern(
+    rf"(?i)transformers?\b ?(?:版本|version)?.{{0,20}}"
+    r"(?:不支持|不识别|无法识别|does(?:n't| not) (?:support|recogni[sz]e)).{0,20}?"
+    rf"(?:{FAMILIES})"
+)
+_LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
 _CURE = (
     Text(
@@ -107,7 +113,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             if certainty is not None:
                 yield self.log_finding(
                     error,
-                    _cause(error.message.strip().strip("'\"")),
+                    _cause(_key(error)),
                     cure=_CURE,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=(
@@ -118,6 +124,12 @@ class TransformersVersionModelTypeUnknown(Hazard):
                     ),
                 )
                 return
+        cut = next((error for error, code in cut_off(log) if _looks_up_type(error, code)), None)
+        evidence = cut or first(log, _TOLD)
+        if evidence is not None:
+            certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
+            yield self.log_finding(evidence, _cause(""), cure=_CURE, certainty=certainty)
+            return
         evidence = first(log, _TOKENIZER) or first(log, _NO_CLASS)
         if evidence is None:
             return
@@ -138,9 +150,17 @@ class TransformersVersionModelTypeUnknown(Hazard):
             )
 
 
+def _key(error: LoggedError) -> str:
+    """The key, without the words that a reporter wrote after it."""
+    line = error.message.partition("\n")[0].strip()
+    if line[:1] in ("'", '"') and (end := line.find(line[0], 1)) > 0:
+        line = line[:end]
+    return line.strip("'\"")
+
+
 def _of_key(error: LoggedError) -> Certainty | None:
     """How surely the KeyError's key is a model type that transformers looked up."""
-    key = error.message.partition("\n")[0].strip().strip("'\"")
+    key = _key(error)
     last = error.innermost
     if last is None:
         return Certainty.LIKELY if MODEL_TYPE.search(key) else None
@@ -152,6 +172,12 @@ def _of_key(error: LoggedError) -> Certainty | None:
         return Certainty.LIKELY
     of_transformers = "/transformers/" in last.path or not last.function
     return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None
+
+
+def _looks_up_type(error: LoggedError, code: str) -> bool:
+    """True where the traceback was cut in transformers' look-up of the model's type."""
+    last = error.innermost
+    return last is not None and "configuration_auto" in last.path and _LOOKED_UP.search(code) is not None
 
 
 def _cause(name: str) -> Text:

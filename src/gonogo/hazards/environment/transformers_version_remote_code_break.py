@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._surroundings import outside_training
+from gonogo.hazards.environment._surroundings import cut_off, outside_training
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
 _MODULES = "transformers_modules"
@@ -119,21 +119,36 @@ class TransformersVersionRemoteCodeBreak(Hazard):
                 continue
             if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
                 certainty = Certainty.POSSIBLE
-            yield self.log_finding(
-                error,
+            yield self._found(error, certainty)
+            return
+        cut = next((error for error, code in cut_off(log) if _while_loading(error)), None)
+        evidence = cut or log.find(_KNOWN)
+        if evidence is not None:
+            yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                "The model's own code and the installed transformers were not written for each other.",
+                "模型自带的代码与已安装的 transformers 版本不匹配。",
+            ),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
                 Text(
-                    "The model's own code and the installed transformers were not written for each other.",
-                    "模型自带的代码与已安装的 transformers 版本不匹配。",
+                    "config.json's transformers_version differs from the installed one",
+                    "config.json 的 transformers_version 与已安装的不同",
                 ),
-                cure=_CURE,
-                certainty=certainty,
-                confirm=(
-                    Text(
-                        "config.json's transformers_version differs from the installed one",
-                        "config.json 的 transformers_version 与已安装的不同",
-                    ),
-                ),
-            )
+            ),
+        )
+
+
+def _while_loading(error: LoggedError) -> bool:
+    """True where a cut traceback ends in the model's tokenizer or configuration, which transformers was making."""
+    last = error.innermost
+    made = last is not None and _MODULES in last.path and ("tokenization" in last.path or "configuration" in last.path)
+    return made and error.passes("from_pretrained", "_from_pretrained", "tokenization_utils")
 
 
 def _certainty(error: LoggedError) -> Certainty | None:

@@ -20,6 +20,7 @@ _MISSING = Pattern(
 )
 _SEVERAL_NODES = Pattern(
     r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
+    r"|(?i:multiple nodes|multi-?nodes?\b|(?:two|2) (?:nodes|machines)|多机|多节点|两台)"
     r"|cmd = (?:pdsh|mpirun|srun)"
 )
 _IN_SETUP = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"

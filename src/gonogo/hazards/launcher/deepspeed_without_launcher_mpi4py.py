@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, is_library
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
+_MPI_FAILS = Pattern(
+    r"MPI_Init|MPI_ERRORS_ARE_FATAL|orte_init failed|ompi_mpi_init|PMIx?\w* .{0,40}(?:failed|unable)|pmix_\w+: unable"
+    r"|It looks like (?:orte|MPI|opal)_\w+ failed|OPAL ERROR|PMI_Init"
+)
+_TOLD = Pattern(r"(?i)(?:缺少|没有|找不到|未安装|missing|requires?|needs?) ?(?:模块|module|package)? ?mpi4py")
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
 
 
@@ -68,23 +73,34 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         "https://github.com/axolotl-ai-cloud/axolotl/issues/1211",
         "https://github.com/locuslab/open-unlearning/issues/8",
     )
-    log_words = ("mpi4py", "MPI environment", "libmpi")
+    log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """mpi4py missing, inside DeepSpeed's discovery of MPI; alone, less surely; never in the user's own import."""
         error = next(log.errors_of(says=_MPI4PY), None)
         line = log.find(_MPI4PY)
         found = error or line
+        discovers = log.find(_DISCOVERS) is not None or log.passes("mpi_discovery", "deepspeed/comm")
         if found is None or line is None:
+            yield from self._without_message(log)
             return
         library = "mpi4py" not in line.match.group(0)
-        discovers = log.find(_DISCOVERS) is not None or log.passes("mpi_discovery", "deepspeed/comm")
         innermost = error.innermost if error else None
         own = innermost is not None and not is_library(innermost.path) and "deepspeed" not in innermost.path
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
-        yield self.log_finding(
+        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY)
+
+    def _without_message(self, log: FailureLog) -> Iterator[Finding]:
+        """MPI that fails itself, a traceback cut at the import, or the reporter's own words for the missing module."""
+        cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
+        broken = log.find(_MPI_FAILS) if log.find(_DISCOVERS) and not log.has("Discovered MPI settings") else None
+        if evidence := cut or broken or log.find(_TOLD):
+            yield self._found(evidence, Certainty.LIKELY)
+
+    def _found(self, found: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
             found,
             Text(
                 en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for "
@@ -104,7 +120,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                     zh="或在单进程时不使用 DeepSpeed",
                 ),
             ),
-            certainty=Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY,
+            certainty=certainty,
             confirm=(
                 Text(
                     en="The traceback passes deepspeed/comm/comm.py, in mpi_discovery",

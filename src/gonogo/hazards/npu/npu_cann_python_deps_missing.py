@@ -20,7 +20,11 @@ _BY_CANN = Pattern(
     r"|[/\\](?:te|tbe|impl)[/\\]\S*\.py|te_fusion|auto_tune|op_impl|ascend-toolkit|cann"
 )
 _COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
-_NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b|hccl")
+_NPU = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
+_TOLD = Pattern(
+    rf"(?i:缺少|没有安装|未安装|missing|not installed|without)"
+    rf".{{0,20}}\b(?:{_PACKAGES})\b.{{0,12}}(?:依赖|包|package|librar|module|dependenc)"
+)
 _INIT = Pattern(
     r"\[Init\]\[Env\] ?init env failed|GEInitialize failed|InitTbe\w*|[Tt]be ?[Ii]nit\w* fail"
     r"|Failed to init(?:ialize)? (?:tbe|TeFusion)"
@@ -100,7 +104,7 @@ class NpuCannPythonDepsMissing(Hazard):
         "https://github.com/hiyouga/LlamaFactory/pull/3930",
         "https://github.com/hiyouga/LlamaFactory/issues/10333",
     )
-    log_words = ("No module named", "init env failed", "GEInitialize", "50000", "AclSetCompileopt", "EC0010")
+    log_words = ("No module named", "init env failed", "GEInitialize", "50000", "AclSetCompileopt", "EC0010", "缺少")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A package that CANN imports in vain, or its compiler's failure to begin."""
@@ -110,7 +114,7 @@ class NpuCannPythonDepsMissing(Hazard):
             yield self._found(found, Certainty.CERTAIN)
         elif on_npu and (found := log.find(_MODULE)):
             yield self._found(found, Certainty.CERTAIN if log.find(_BY_CANN) else Certainty.LIKELY)
-        elif found := log.find(_INIT):
+        elif found := (log.find(_TOLD) if on_npu else None) or log.find(_INIT):
             yield self._found(found, Certainty.LIKELY)
 
     def _found(self, found: Found, certainty: Certainty) -> Finding:
