@@ -160,6 +160,16 @@ RuntimeError: the loss is no scalar
         (error,) = raised(text)
         assert error.frames[0].code == "trainer.train()"
 
+    def test_a_notebook_copied_as_markdown(self) -> None:
+        text = """ValueError                                Traceback (most recent call last)
+Cell In[10], [line 10](vscode-notebook-cell:?execution_count=10&line=10)
+      [1](vscode-notebook-cell:?execution_count=10&line=1) x = 1
+---> [10](vscode-notebook-cell:?execution_count=10&line=10) trainer.train()
+ValueError: no
+"""
+        assert places(text) == [("Cell In[10]", 10, "<module>")]
+        assert raised(text)[0].frames[0].code == "trainer.train()"
+
     def test_ipython_of_old(self) -> None:
         text = "<ipython-input-3-3435b262f1ae> in <module>\n----> 1 train()\n\nValueError: no"
         assert places(text) == [("<ipython-input-3-3435b262f1ae>", 0, "<module>")]

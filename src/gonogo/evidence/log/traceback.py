@@ -52,6 +52,8 @@ _BOX_FRAME = re.compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
 _BOX_CODE = re.compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
 _BOX_END = re.compile(r"^\s*╰─")
 _ARROW_CODE = re.compile(r"^-+> \d+ (.*)$")
+# A notebook's output as VS Code copies it: "[line 10](vscode-notebook-cell:...)"
+_LINK = re.compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
 _MARKERS = re.compile(r"^[\s~^|]+$")
 _GROUP = re.compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
@@ -110,6 +112,8 @@ class _Reader:
 
     def read(self, line: LogLine) -> Iterator[Raised]:
         text = line.text
+        if "](" in text:
+            text = _LINK.sub(r"\1", text)
         if grouped := _GROUP.match(text):
             text = text[grouped.end() :]
         if self._message is not None:
