@@ -49,6 +49,7 @@ _CASCADE = Pattern(
     r"|Some NCCL operations have failed or timed out|collective operation timeout|[Ss]ocket [Tt]imeout"
     r"|remote process exited or there was a network error|[Pp]roduced by a peer"
     r"|To avoid data inconsistency, we are taking the entire process down"
+    r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|[Ww]ait timeout after \d+ ?ms"
     r"|failed to recv, got 0 bytes|recvValue failed|unhandled system error"
 )
 

@@ -35,6 +35,7 @@ _SAYS_IT_STALLS = Pattern(
     r"|progress))\b"
     r"|卡住|卡死|卡在|挂起|死锁|无响应|没有反应|不动了|一直不动|卡主"
 )
+_TRACE_CACHE = Pattern(r"Invalidate trace cache")
 _DEVICE_FAULT = Pattern(
     r"terminated with exception: (?:\[.*?\] )?CUDA error|CUDA error: (?:an illegal|device-side|unspecified"
     r"|uncorrectable|misal)"
@@ -87,10 +88,16 @@ def stall_of(log: FailureLog) -> Stall | None:
     """The stall that a training log tells of, or None."""
     time_outs = tuple(_time_outs(log))
     by_store = log.find(_STORE_TIME_OUT)
-    evidence = time_outs[0].found if time_outs else by_store or log.find(_SAYS_IT_STALLS)
+    evidence = time_outs[0].found if time_outs else by_store or log.find(_SAYS_IT_STALLS) or _ends_on_trace(log)
     if evidence is None or outside_training(log):
         return None
     return Stall(evidence, time_outs, by_store, _another_failure(log))
+
+
+def _ends_on_trace(log: FailureLog) -> Found | None:
+    """ZeRO-3's notice of another order of modules, where nothing comes after it: by itself it is harmless."""
+    last = next(iter([*log.find_all(_TRACE_CACHE)][-1:]), None)
+    return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None
 
 
 def says_it_stalls(log: FailureLog) -> Found | None:

@@ -213,6 +213,8 @@ def _zero3(log: FailureLog, ranking: _Ranking, known: bool | None) -> None:
         ranking.add(MODALITIES, sure if cache or stall.diverged else Certainty.POSSIBLE, _line(modality), cache)
     if not modality and not expert and stall.in_operation(*_GATHERS) and (known or stall.diverged):
         ranking.add(EXPERTS, Certainty.POSSIBLE)
+    elif not modality and not expert and cache is not None:
+        ranking.add(MODALITIES, Certainty.POSSIBLE, cache)
 
 
 def _uneven(log: FailureLog, ranking: _Ranking) -> None:

@@ -102,7 +102,7 @@ class FailureElsewhere(Hazard):
         first = first_failure(log)
         waited = stall.time_outs[0].found if stall and stall.time_outs else None
         left = next((error for error in log.errors if error.role is Role.CASCADE), None)
-        evidence = (first.found if first else waited) or left or log.find(_CONSEQUENCE)
+        evidence = (first.found if first else waited) or left or (stall and stall.by_store) or log.find(_CONSEQUENCE)
         if evidence is None:
             return
         code = next((code for _, code in exits(log)), None)

@@ -220,14 +220,16 @@ def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
         return kernel, Certainty.CERTAIN
     short = next((error for error in log.errors_of(says=_ALLOCATOR)), None) or log.find(_ALLOCATOR)
     if short is not None:
-        return short, Certainty.LIKELY
+        # A wrong size asks for too much as well; loading and offloading are what fills a host.
+        fills = log.passes("from_pretrained", "load_state_dict", "deepspeed/") or log.setup.offloads("optimizer")
+        return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
     first = first_failure(log)
     killed: Found | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
     if killed is None:
         return log.find(_SAYS_RAM), Certainty.POSSIBLE
     # Launchers kill those that outlive a failure; then another rank has the error.
     other = first is not None and first.exit_code not in (None, -9)
-    own = any(error.role is Role.ROOT for error in log.errors)
+    own = any(error.role is Role.ROOT and not _KILLED.search(error.message) for error in log.errors)
     stall = stall_of(log)
     waited = stall is not None and bool(stall.time_outs)
     return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY

@@ -20,7 +20,7 @@ _SAYS = Pattern(
 )
 _NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
 _BUS_ERROR = Pattern(r"^Bus error\b|[: ]Bus error(?: \(core dumped\))?$|SIGBUS|signal 7 \(")
-_MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_")
+_MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_|DataLoader worker \(pid\(s\) .*\) exited unexpectedly")
 _SHARED_IN_CODE = (
     "SemLock", "multiprocessing/synchronize.py", "multiprocessing/shared_memory.py", "_share_filename_cpu_",
     "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "in reduce_storage",
