@@ -41,7 +41,8 @@ _BANNERS = (
 _NUMBERED = Pattern(rf"(?i)(?:{_KNOWN})[^\n]*\d\.\d|==")
 _ALIASES = {"pytorch": "torch"}
 _COMMAND = Pattern(
-    r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed |torchrun |accelerate launch |swift (?:sft|pt|rlhf)\b|"
+    r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed +(?:[-$\\]|\S+\.py\b)|torchrun |accelerate launch |"
+    r"swift (?:sft|pt|rlhf)\b|"
     r"llamafactory-cli train|python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).*)"
 )
 _LAUNCHER_SAYS = Pattern(
