@@ -15,6 +15,7 @@ EMPTY_WORDS = (
     "must be 2-D", "Padding_idx must be", "expected to be 2-dimensional", "size mismatch, got", "got weight of shape",
     "must match the size of tensor", "must match the existing size", "is invalid for input of size",
     "at least three dimensions", "mat2 must be a matrix", "cannot be multiplied", "weight of size [",
+    "torch.embedding(", "F.embedding(", "padding_idx", "size mismatch",
 )  # fmt: skip
 """Literals of the lines in which an operator refuses an empty parameter."""
 
@@ -30,6 +31,7 @@ _EMBEDDING = Pattern(
 _NO_ELEMENTS = Pattern(
     r"vec \([01]\)|got weight of shape \[[01]\]|weight of size \[[01]\]|\b1-dimensional weight \[[01]\]"
     r"|existing size \(0\)|weight should have at least three dimensions|mat2 must be a matrix, got 1-D tensor"
+    r"|output with shape \[[01]\] doesn't match the broadcast shape"
     r"|m2: \[1 x 1\]|\{\[[01]\]\}"
 )
 _NOUGHT = Pattern(
@@ -81,6 +83,12 @@ _DIRECT_CODE = Pattern(
     r"\bF\.(?:linear|embedding|conv\w*|layer_norm|normalize)\(|functional\.(?:linear|embedding)\(|\w\.\w+\.weight\b"
     r"|(?:^|[^\w.])[a-rt-zA-Z_]\w*\.weight\b|lm_head_weight|delta_weight|(?:matmul|einsum)\(.{0,80}weight|merge\w*\("
 )
+_SIZES = Pattern(r"^size mismatch(?:,| when| got| error|$)")
+_LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
+_METRIC_IN_WORDS = Pattern(
+    r"(?i)(?:padding_idx|2-?D\b|empty).{0,80}(?:bert[-_]?score|bleurt|\bcomet\b|metric)"
+    r"|(?:bert[-_]?score|bleurt|\bcomet\b|metric).{0,80}(?:padding_idx|2-?D\b|empty)"
+)
 
 
 class Use(Enum):
@@ -117,6 +125,9 @@ def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
     for error in log.errors_of("RuntimeError", "AssertionError", "ValueError", "IndexError"):
         embedding = _EMBEDDING.search(error.message) is not None
         if not embedding:
+            if on and not error.frames and _SIZES.search(error.message):
+                seen = True
+                yield EmptyUse(error, {Use.DIRECT: Certainty.POSSIBLE, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE})
             shape = _NO_ELEMENTS.search(error.message) or _NOUGHT.search(error.message)
             if shape is None or not (on or _in_engine(error) or "(0)" in shape.group(0) or "[0]" in shape.group(0)):
                 continue
@@ -125,7 +136,30 @@ def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
         seen = True
         yield EmptyUse(error, _causes(log, error, embedding, on is True))
     if not seen and (found := log.find(_EMBEDDING)):
+        seen = True
         yield EmptyUse(found, _without_frames(log, True, on is True))
+    if not seen and not log.errors:
+        if on and (found := log.find(_METRIC_IN_WORDS)):
+            yield EmptyUse(found, {Use.AUXILIARY: Certainty.LIKELY})
+        for cut in log.cut:
+            if causes := _causes_of_cut(log, cut, on is True):
+                yield EmptyUse(cut, causes)
+
+
+def _causes_of_cut(log: FailureLog, cut: LoggedError, on: bool) -> Mapping[Use, Certainty]:
+    """Of a traceback without its last line: it tells where, not what; so ZeRO-3 has to be known to be sure."""
+    last = cut.frames[-1]
+    sure = Certainty.LIKELY if on else Certainty.POSSIBLE
+    if _LOOKS_UP.search(last.code) or last.function == "embedding":
+        if "padding_idx <" in last.code:
+            sure = Certainty.LIKELY
+        causes = _causes(log, cut, True, on)
+        return {use: sure if index == 0 else Certainty.POSSIBLE for index, use in enumerate(causes)}
+    if any(_OTHER_MODELS.search(frame.code) for frame in cut.frames[-2:]) and cut.passes(*_TRAINING):
+        return {Use.OUTSIDE_ENGINE: sure}
+    if _in_engine(cut) and _caller(cut) is Caller.USER:
+        return {Use.DIRECT: sure}
+    return {}
 
 
 def _causes(log: FailureLog, error: LoggedError, embedding: bool, on: bool) -> Mapping[Use, Certainty]:

@@ -8,18 +8,19 @@ from enum import Enum
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
-from gonogo.hazards.zero3._partitioned import told_by
+from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
 INFLIGHT_WORDS = ("inflight params", "Invalidate trace cache", "param_coordinator", "INFLIGHT")
 
 _INFLIGHT = Pattern(r"still have inflight params")
+_MAY_RAISE = Pattern(r"^$|raise RuntimeError|inflight")
 _STUCK = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
 _TRACE = Pattern(r"Invalidate trace cache @ step")
 _EVALUATING = Pattern(r"get_param_coordinator\(training=False\)")
 _TRAINING = Pattern(r"get_param_coordinator\(training=True\)")
 _AFTER_EVALUATION = Pattern(
     r"(?i)evaluation_loop|\bevaluat(?:e|ion)\b|predict(?:ion)?_step|\.generate\(|generate_experience|_generate_sequence"
-    r"|\bstep ?3\b|\bRLHF\b|\bPPO\b|train-eval|评估|验证|生成"
+    r"|\bvalidat\w*|\bval_loop|\bstep ?3\b|\bRLHF\b|\bPPO\b|train-eval|评估|验证|生成"
 )
 _CONDITIONAL = Pattern(
     r"(?i)conditional|some batches|if[ -]else|vision|image|multi-?modal|router|expert|selected based|dynamic|条件|图像"
@@ -36,7 +37,9 @@ class Cause(Enum):
 
 def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certainty]] | None:
     """The error of parameters in flight and how sure each cause of it is, or None."""
-    evidence = told_by(log, _INFLIGHT, "RuntimeError")
+    evidence = told_by(log, _INFLIGHT, "RuntimeError") or cut_at(
+        log, "partitioned_param_coordinator.py", "reset_step", code=_MAY_RAISE
+    )
     if evidence is None:
         stuck = next(log.errors_of("AssertionError", says=_STUCK), None)
         if stuck is None or not log.find(_AFTER_EVALUATION):

@@ -12,7 +12,7 @@ ZERO3_WORDS = (
 """Literals of lines that say that ZeRO-3 is on."""
 
 _ZERO3 = Pattern(
-    r"(?i)zero[-_ ]?(?:stage|optimization_stage)?[-_ .=:]{0,30}3(?:[^\d.]|$)|\bds_z(?:ero)?_?3|zero\.init\b"
+    r"(?i)zero[-_ ]?(?:stage|optimization_stage)?[-_ .=:]{0,30}3(?:[^\d.]|\.?$|\.\s)|\bds_z(?:ero)?_?3|zero\.init\b"
     r"|partition_parameters\.py|partitioned_param_coordinator|zero/parameter_offload\.py|zero/stage3\.py"
     r"|(?:deepspeed|ds)[-_ ]?stage[-_ ]?3|\bzero_config \.+ stage=3|[\"']stage[\"']: ?3\b|\bstage ?3\b"
 )
@@ -23,10 +23,13 @@ _LAUNCHED = Pattern(
     r"(?:gpus?\b|cards|(?:NVIDIA )?[AHVL]\d{2,3}\b|RTX)|多卡|[2-9]卡|distributed training"
 )
 _ONE_PROCESS = Pattern(
-    r"(?i)\bpython3? (?:-u )?[\w./-]+\.py\b|llamafactory-cli train|\bswift (?:sft|pt)\b|\bsingle[- ](?:gpu|card"
+    r"(?i)\bpython3? (?:-u )?[\w./-]+\.py\b|\bjupyter\b"
+    r"|\b(?:ipython|colab|kaggle)? ?notebook\b|llamafactory-cli train|\bswift (?:sft|pt)\b|\bsingle[- ](?:gpu|card"
     r"|machine)|\bone gpu\b"
     r"|单卡|单张|CUDA_VISIBLE_DEVICES=['\"]?\d['\"]?(?:[\s\\]|$)"
 )
+
+_MOST_PROSE = 120  # lines; what a reporter writes is short
 
 
 def zero3(log: FailureLog) -> bool | None:
@@ -61,3 +64,27 @@ def started_singly(log: FailureLog) -> bool | None:
 def told_by(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Found | None:
     """The first exception (of any of the types) that says it, or else the first line that does."""
     return next(log.errors_of(*types, says=says), None) or log.find(says)
+
+
+def cut_at(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
+    """A traceback that lost its last line and whose innermost frame is in a file, in a function, and says ``code``."""
+    for error in log.cut:
+        last = error.innermost
+        if last is None or path not in last.path or (functions and last.function.strip("_") not in functions):
+            continue
+        if code is None or code.search(last.code):
+            return error
+    return None
+
+
+def written(log: FailureLog, says: Pattern) -> Found | None:
+    """Words of a reporter, which may go on over a line's end: a pattern found in three lines taken together."""
+    if found := log.find(says):
+        return found
+    lines = log.lines[:_MOST_PROSE]
+    for index, line in enumerate(lines):
+        together = " ".join(other.text.strip() for other in lines[index : index + 3] if other.path == line.path)
+        match = says.search(together)
+        if match is not None and match.start() <= len(line.text.strip()):
+            return Found(line, match)
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
@@ -22,6 +22,7 @@ _LOGGED = Pattern(
     r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
     r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
 )
+_TITLE = Pattern(r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4}\W*$")
 _CURE = (
     Text(
         en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
@@ -141,6 +142,8 @@ class DirectParamUseInvalidGradient(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
         evidence = told_by(log, _LOGGED, "RuntimeError")
+        if evidence is None and zero3(log) and (title := told_by(log, _TITLE, "RuntimeError")):
+            yield self._log_finding(title, "Autograd", Certainty.LIKELY)
         if evidence is None:
             return
         found = _LOGGED.search(evidence.message if isinstance(evidence, LoggedError) else evidence.text)
@@ -150,7 +153,10 @@ class DirectParamUseInvalidGradient(Hazard):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.CERTAIN if stage3 or function.startswith("Sum") else Certainty.LIKELY
-        yield self.log_finding(
+        yield self._log_finding(evidence, function, certainty)
+
+    def _log_finding(self, evidence: LoggedError | Found, function: str, certainty: Certainty) -> Finding:
+        return self.log_finding(
             evidence,
             Text(
                 en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term "

@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._partitioned import cut_at, written
 
 _ASSERTED = Pattern(
     r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
@@ -15,6 +16,10 @@ _ASSERTED = Pattern(
     r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
 )
 _NAMED = Pattern(r"params_in_ipg_bucket")
+_SAID = Pattern(
+    r"(?i)AssertionError.{0,120}backward.{0,120}(?:zero|stage).{0,8}3.{0,120}gradient[_ ]checkpointing"
+    r"|(?:zero|stage)[- ]?(?:stage)? ?3.{0,160}gradient[_ ]checkpointing.{0,60}AssertionError"
+)
 _REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
@@ -85,6 +90,10 @@ class GradientCheckpointDoubleBackward(Hazard):
                 evidence = error
             elif last and "stage3.py" in last.path and not error.message and error.passes(*_REDUCING):
                 evidence, certainty = error, Certainty.LIKELY
+        if evidence is None and (cut := cut_at(log, "zero/stage3.py", code=_NAMED)):
+            evidence, certainty = cut, Certainty.LIKELY
+        if evidence is None and not log.errors and (said := written(log, _SAID)):
+            evidence, certainty = said, Certainty.POSSIBLE
         if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
         if evidence is None:

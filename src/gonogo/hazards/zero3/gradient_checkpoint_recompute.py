@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, written, zero3
 
 _DIFFERS = Pattern(
     r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
@@ -16,7 +16,17 @@ _DIFFERS = Pattern(
 _NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
 _EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
 _FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
+_RECOMPUTING = Pattern(
+    r"(?i)re-?comput\w*.{0,60}(?:tensors?|values?|shapes?|metadata).{0,40}(?:not match|mismatch|differ|empty)"
+    r"|(?:tensors?|values?|shapes?|metadata).{0,30}(?:mismatch|differ|not match).{0,80}re-?comput"
+    r"|(?:重计算|重算).{0,30}(?:不一致|不匹配|不同)"
+)
+_FAILING = Pattern(
+    r"(?i)(?:gradient |activation )?checkpointing\b.{0,30}(?:fail|crash|error|break|broken)"
+    r"|CheckpointError|梯度检查点.{0,20}(?:报错|失败)"
+)
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
+_FSDP_SAID = Pattern(r"(?i)\bfsdp")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 
 
@@ -81,7 +91,15 @@ class GradientCheckpointRecompute(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/pull/8148",
         "https://github.com/OpenRLHF/OpenRLHF/issues/569",
     )
-    log_words = (*ZERO3_WORDS, "have different metadata", "recomputed metadata", "CheckpointError", "vs recomputed")
+    log_words = (
+        *ZERO3_WORDS,
+        "have different metadata",
+        "ecomput",
+        "heckpointing",
+        "recomputed metadata",
+        "CheckpointError",
+        "vs recomputed",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""
@@ -90,8 +108,7 @@ class GradientCheckpointRecompute(Hazard):
         evidence = evidence or empty
         on = zero3(log)
         if evidence is None:
-            if on and (evidence := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
-                yield self._found(evidence, Certainty.POSSIBLE)
+            yield from self._without_message(log, on)
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
@@ -100,6 +117,21 @@ class GradientCheckpointRecompute(Hazard):
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
         yield self._found(evidence, certainty)
+
+    def _without_message(self, log: FailureLog, on: bool | None) -> Iterator[Finding]:
+        """A message that names no shapes, a traceback that was cut, or a reporter's words."""
+        if on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+            yield self._found(error, Certainty.POSSIBLE)
+        elif (cut := cut_at(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")) and on is not False:
+            if not log.passes(*_FSDP):
+                yield self._found(cut, Certainty.LIKELY if on else Certainty.POSSIBLE)
+        elif log.errors or on is False or log.find(_FSDP_SAID):
+            return
+        elif said := written(log, _RECOMPUTING):
+            if on or log.has("deepspeed") or log.has("DeepSpeed"):
+                yield self._found(said, Certainty.LIKELY)
+        elif on and log.find(_LORA) and (said := log.find(_FAILING)):
+            yield self._found(said, Certainty.POSSIBLE)
 
     def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
         return self.log_finding(

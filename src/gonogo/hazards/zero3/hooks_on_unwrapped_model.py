@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _NO_OPTIMIZER = Pattern(
     r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
@@ -18,6 +18,7 @@ _NO_OPTIMIZER = Pattern(
 _ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
 _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
+_READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 
 
@@ -116,6 +117,8 @@ class HooksOnUnwrappedModel(Hazard):
                 told = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if told and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
+        elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
+            yield self.log_finding(cut, cause, cure=cure, certainty=Certainty.LIKELY, confirm=confirm)
         elif evidence := told_by(log, _RENAMED, "AttributeError"):
             yield self.log_finding(
                 evidence,

@@ -9,7 +9,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _EACH_RANK = Pattern(
@@ -19,7 +19,20 @@ _EACH_RANK = Pattern(
     r"|(?:full|whole|entire) (?:model|checkpoint) (?:is |gets )?(?:loaded )?(?:in|into|on|per|for) "
     r"(?:host|cpu|ram|each|every|all)|zero\.Init\(?\)?.{0,60}(?:never|not|n't).{0,20}(?:activ|call|us|enabl)"
     r"|model created out(?:side)? of .?zero\.Init"
+    r"|(?:每个|各个?)(?:进程|rank|卡)?.{0,12}(?:把|将)?(?:整个)?模型.{0,6}(?:完整|全部|都)?.{0,3}(?:加载|载入|读)"
     r"|(?:每个|各个?)(?:进程|rank|卡).{0,12}(?:都)?(?:加载|载入).{0,10}(?:完整|整个|全部)"
+)
+# What each rank holds is the whole model: its load is told, and the host's memory, not the card's.
+_EACH_HOLDS = Pattern(
+    r"(?i)\b(?:every|each|all|per)[- ](?:\w+ )?(?:rank|process|worker)\b.{0,120}"
+    r"\d\s?[GT]i?B\b.{0,40}\b(?:RSS|host|RAM|CPU)\b"
+    r"|\b(?:every|each)(?: \w+)? rank\b.{0,20}\bload.{0,80}\b(?:RSS|host|RAM|CPU)\b"
+)
+_ORDER = Pattern(
+    r"(?i)(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig|deepspeed config)\b.{0,60}"
+    r"\b(?:before|prior to|not registered|earlier than)\b.{0,40}(?:from_pretrain|model load|load\w* (?:the )?model)"
+    r"|(?:from_pretrain\w*|model (?:is )?load\w*).{0,60}\bbefore\b.{0,40}"
+    r"(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig)"
 )
 _LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
 _KILLED = Pattern(
@@ -29,6 +42,7 @@ _KILLED = Pattern(
     r"|out of host memory"
     r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
 )
+_GIVES_OUT = Pattern(r"\bOOM\b|(?i)\bkilled\b|out of memory")
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ACTIVE = Pattern(r"(?i)activating zero\.init")
 
@@ -107,9 +121,19 @@ class InitNotActiveLoadOom(Hazard):
         if evidence := told_by(log, _REFUSED, "ValueError"):
             yield self._found(evidence, Certainty.LIKELY)
             return
-        if not zero3(log) or log.find(_ACTIVE):
+        if log.find(_ACTIVE):
             return
-        each = log.find(_EACH_RANK)
+        stage3 = zero3(log)
+        holds = None if stage3 is False or log.errors else written(log, _EACH_HOLDS)
+        if holds and log.find(_LOADING) and (log.find(_KILLED) or log.find(_GIVES_OUT)):
+            yield self._found(holds, Certainty.LIKELY)
+            return
+        if not log.errors and stage3 is not False and (order := written(log, _ORDER)):
+            yield self._found(order, Certainty.LIKELY)
+            return
+        if not stage3:
+            return
+        each = written(log, _EACH_RANK)
         killed = log.find(_KILLED)
         if each and (killed or re.search(r"(?i)\b(?:oom|ram|memory)\b|内存", each.text)):
             yield self._found(killed or each, Certainty.LIKELY)

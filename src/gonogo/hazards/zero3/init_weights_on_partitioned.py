@@ -9,13 +9,14 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _REFUSED = Pattern(
     r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
+_ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
 _SAID = Pattern(r"padding_idx\]?\.?|_init_weights|initialize_weights|init_weights")
 
 
@@ -93,8 +94,13 @@ class InitWeightsOnPartitioned(Hazard):
             if not error.passes(*INITIALIZING) or error.passes(*RESIZING, *AUXILIARY):
                 continue
             if _REFUSED.search(error.message):
-                likely = Certainty.LIKELY if _NO_ROW.search(error.message) else Certainty.POSSIBLE
+                # torch's own constructor refuses a vocabulary of 0 in the same words, whatever made it 0
+                of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
+                likely = Certainty.LIKELY if _NO_ROW.search(error.message) and not of_torch else Certainty.POSSIBLE
                 yield self._found(error, Certainty.CERTAIN if on else likely)
+        cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
+        if cut and not log.errors:
+            yield self._found(cut, Certainty.LIKELY)
         bare = told_by(log, _NO_ROW, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and bare.frames):
             return

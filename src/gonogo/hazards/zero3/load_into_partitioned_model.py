@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+
+_SAID = Pattern(
+    r"(?i)(?:fail\w*|can(?:'?t|not)|error|unable|mismatch)\b.{0,60}\bload\w*\b.{0,100}"
+    r"(?:(?:after|into|in|under|when|with)\b.{0,30}(?:zero[-_ ]?(?:stage[ -]?)?3|zero\.init|partitioned)"
+    r"|weights?\b.{0,60}\b(?:is|are|be|becomes?) empty)"
+    r"|zero-?3.{0,30}加载.{0,30}(?:失败|报错|不匹配)"
+)
 
 
 class LoadIntoPartitionedModel(Hazard):
@@ -80,26 +88,31 @@ class LoadIntoPartitionedModel(Hazard):
         found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
         if not found and len(ones) > 1:
             found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
+        if not mismatches and not log.errors and zero3(log) and (said := written(log, _SAID)):
+            yield self._found(said, "", "0", Certainty.POSSIBLE)
         for mismatch, certainty in found:
-            yield self.log_finding(
-                mismatch.evidence,
+            yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
+
+    def _found(self, evidence: LoggedError | Found, saved: str, current: str, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned "
+                "by ZeRO-3 and its parameters are empty ([{current}]).",
+                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的"
+                "（[{current}]）。",
+            ).format(saved=saved or "…", current=current),
+            cure=(
                 Text(
-                    en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned "
-                    "by ZeRO-3 and its parameters are empty ([{current}]).",
-                    zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的"
-                    "（[{current}]）。",
-                ).format(saved=mismatch.saved, current=mismatch.current),
-                cure=(
-                    Text(
-                        "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
-                        "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
-                    ),
-                    Text(
-                        "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
-                        "modifier_rank=0), or load before ZeRO-3 is set up",
-                        "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在"
-                        "启用 ZeRO-3 之前加载",
-                    ),
+                    "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
+                    "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
                 ),
-                certainty=certainty,
-            )
+                Text(
+                    "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
+                    "modifier_rank=0), or load before ZeRO-3 is set up",
+                    "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在"
+                    "启用 ZeRO-3 之前加载",
+                ),
+            ),
+            certainty=certainty,
+        )

@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
-from gonogo.hazards.zero3._partitioned import told_by
+from gonogo.hazards.zero3._partitioned import told_by, written
 
-_REFUSED = Pattern(r"(?i)DeepSpeed Zero-?3 is not compatible with .{0,60}(?:low_cpu_mem_usage|device_map)")
+_REFUSED = Pattern(
+    r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
+)
+_OPTION = r"\b(?:device_map|low_cpu_mem_usage)\b"
+_CONFLICT = r"(?:conflict|in-?compatib|not compatible|(?:can'?t|cannot) (?:be )?(?:use|work)|冲突|不兼容|不支持|不能)"
+_SAID = Pattern(
+    rf"(?i)zero[-_ ]?(?:stage)?[-_ ]?3.{{0,60}}{_CONFLICT}.{{0,60}}{_OPTION}"
+    rf"|{_OPTION}.{{0,60}}{_CONFLICT}.{{0,60}}zero[-_ ]?(?:stage)?[-_ ]?3"
+    rf"|(?:zero[-_ ]?3.{{0,40}}{_OPTION}|{_OPTION}.{{0,40}}zero[-_ ]?3).{{0,30}}{_CONFLICT}"
+)
 _CURE = (
     Text(
         en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
@@ -88,7 +97,7 @@ class LowCpuMemDeviceMap(Hazard):
         "https://github.com/shibing624/MedicalGPT/issues/477",
     )
 
-    log_words = ("is not compatible with",)
+    log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """transformers' refusal, in its old words and its new ones."""
@@ -111,8 +120,9 @@ class LowCpuMemDeviceMap(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """transformers' refusal, which only this brings about."""
-        if evidence := told_by(log, _REFUSED, "ValueError"):
+        """transformers' refusal, which only this brings about, or a reporter's words for it."""
+        refused = told_by(log, _REFUSED, "ValueError")
+        if evidence := refused or (None if log.errors else written(log, _SAID)):
             yield self.log_finding(
                 evidence,
                 Text(
@@ -124,4 +134,5 @@ class LowCpuMemDeviceMap(Hazard):
                     "而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
                 ),
                 cure=_CURE,
+                certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import told_by
+from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
 _LOST = Pattern(
     r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
@@ -17,6 +17,8 @@ _LOST = Pattern(
 _MODULE_LOST = Pattern(
     r"'(\w{1,60})' object has no attribute '(ds_grads_remaining|ds_id|applied_pre_backward_ref_cnt)'"
 )
+# Reading one of DeepSpeed's attributes can fail in one way only; an assertion of it in two.
+_READS = Pattern(r"^(?:if|for|return|while|elif)\b.*\.(ds_(?:status|id|persist|active_sub_modules|secondary\w+))\b")
 _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 
@@ -100,6 +102,12 @@ class ParamRecreatedLosesDsAttrs(Hazard):
         if evidence is None:
             evidence, on_module = told_by(log, _MODULE_LOST, "AttributeError"), True
         if evidence is None:
+            evidence, on_module = cut_at(log, "deepspeed/", code=_READS), False
+        if evidence is None:
+            return
+        if isinstance(evidence, LoggedError) and not evidence.type and evidence.innermost:
+            read = _READS.search(evidence.innermost.code)
+            yield self._found(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
             return
         text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
         found = (_MODULE_LOST if on_module else _LOST).search(text)
@@ -110,7 +118,10 @@ class ParamRecreatedLosesDsAttrs(Hazard):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
-        yield self.log_finding(
+        yield self._found(evidence, holder, attribute, certainty)
+
+    def _found(self, evidence: LoggedError | Found, holder: str, attribute: str, certainty: Certainty) -> Finding:
+        return self.log_finding(
             evidence,
             Text(
                 en="A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "

@@ -8,9 +8,10 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _EMPTY = Pattern(r"pop from an empty deque")
+_POPS = Pattern(r"\.popleft\(\)")
 _RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_module_fetched_for", "reset_step")
 _RECORDING_SAID = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
@@ -81,7 +82,7 @@ class ParamTraceEmptyDeque(Hazard):
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The empty deque; sure where the frames are those of the coordinator."""
-        evidence = told_by(log, _EMPTY, "IndexError")
+        evidence = told_by(log, _EMPTY, "IndexError") or cut_at(log, "partitioned_param_coordinator.py", code=_POPS)
         if evidence is None:
             return
         framed = isinstance(evidence, LoggedError) and evidence.passes(*_RECORDING)

@@ -8,14 +8,20 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, written, zero3
 
 _REFUSED = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
     r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
     r"|PTQ-quantized models"
 )
-_NOT_ONE = Pattern(r"expected there to be only one unique element in <generator object")
+_NOT_ONE = Pattern(r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)")
+_SAID = Pattern(
+    r"(?i)(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持|不兼容|不能|无法|报错).{0,60}"
+    r"(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,60}zero-?(?: ?stage ?)?-? ?3"
+    r"|zero-?(?: ?stage ?)?-? ?3.{0,60}(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持"
+    r"|不兼容|不能|无法|报错).{0,60}(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化)"
+)
 _INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
 _NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _COLLECTIVE = Pattern(
@@ -114,7 +120,13 @@ class QuantizedModel(Hazard):
         if evidence := told_by(log, _NOT_ONE, "RuntimeError"):
             yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
+        if cut := cut_at(log, "deepspeed/runtime/", "get_only_unique_item"):
+            yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            return
         if on is False:
+            return
+        if not any(error.frames for error in log.errors) and (said := written(log, _SAID)):
+            yield self._found(said, Certainty.POSSIBLE)
             return
         for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
             evidence = told_by(log, says, "RuntimeError", "ValueError", "TypeError")

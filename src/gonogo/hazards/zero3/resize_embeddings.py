@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 
 _EMPTY = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
@@ -18,9 +18,14 @@ _EMPTY = Pattern(
 )
 _NO_VOCABULARY = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
 _SAID = Pattern(
-    r"(?i)(?:embedding_?size|embeddings?\(?\)?\.weight\.shape\[0\]|vocab_size|embedding size)(?: (?:of|is|becomes|to"
-    r"|set to)"
-    r"|为|变为|变成|等于|[ =:])* ?0(?:[^.\d]|$)|sets? (?:the )?(?:lm[_ ]head|vocab_size|embedding).{0,20} to 0\b"
+    r"(?i)(?:embedding_?size|embeddings?\(?\)?\.weight\.shape\[0\]|vocab_size|embedding size)[`'\"]?(?: (?:of|is|as"
+    r"|becomes|to|set to)"
+    r"|为|变为|变成|等于|[ =:])* ?0(?:[^.\d]|\.?$|\.\s)"
+    r"|sets? (?:the )?(?:lm[_ ]head|vocab_size|embedding).{0,20} to 0\b"
+)
+_FAILS = Pattern(
+    r"(?i)\w*resiz\w*.{0,80}(?:fail|error|empty|\b0\b).{0,120}zero-?3"
+    r"|zero-?3.{0,120}resiz\w*.{0,80}(?:fail|error|empty|\b0\b)"
 )
 _RESIZES = Pattern(
     r"(?i)resize_token_embeddings|resiz\w+ (?:the )?(?:token )?embedding|resize_embedding|扩充词表|扩展词表|扩词表"
@@ -147,5 +152,7 @@ class ResizeEmbeddings(Hazard):
         """A reporter's line that says that the size became 0."""
         resizes = log.find(_RESIZES)
         if (line := log.find(_SAID)) and (on or resizes):
+            return line
+        if on and not log.errors and (line := written(log, _FAILS)):
             return line
         return resizes if on and not log.errors and log.has("torch.Size([0])") else None

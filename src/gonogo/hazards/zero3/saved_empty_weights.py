@@ -9,7 +9,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
 _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
@@ -18,8 +18,18 @@ _OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved
 _SMALL = Pattern(
     r"(?i)(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,60}(?:\bonly\b|仅|只有"
     r"|才)\s?\S{0,12}\s?"
-    r"\d+(?:\.\d+)? ?(?:b|bytes|kb|k|m|mb)\b"
+    r"\d+(?:\.\d+)? ?(?:b\b|bytes|kb\b|k\b|m\b|mb\b|字节)"
+    r"|zero-?3.{0,60}(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,20}"
+    r"\b\d+(?:\.\d+)? ?(?:k|kb|bytes)\b"
 )
+_SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoint|保存|训练)"
+_EMPTY_SAID = Pattern(
+    rf"(?i){_SAVED}.{{0,100}}(?:\bempty\b|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
+    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|是空|为空)"
+    r"|\bempty (?:lora |adapter |model )?(?:weights?|parameters?|tensors?|state[_ ]dict)\b.{0,40}"
+    rf"(?:\[0\]|{_SAVED})|(?:lora|模型).{{0,12}}权重.{{0,6}}(?:无法保存|是空|为空)"
+)
+_UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
 _CONFIG_LINE = Text(
     '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
     "true)",
@@ -144,6 +154,11 @@ class SavedEmptyWeights(Hazard):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         if (line := log.find(_SMALL)) and zero3(log):
             return line, Certainty.LIKELY
+        unlisted = [] if log.errors else list(log.find_all(_UNLISTED))
+        if len(unlisted) > 1:
+            return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+        if not log.errors and zero3(log) and (said := written(log, _EMPTY_SAID)):
+            return said, Certainty.LIKELY
         return None
 
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import told_by
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written
 
 _REFUSED = Pattern(
     r"(?i)no[_ ]sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_"
 )
+_CONFLICT = r"(?:in-?compatib|not compatible|conflict|forbid|assert|冲突|不兼容|不支持)"
+_SAID = Pattern(
+    rf"(?i)(?:zero|deepspeed).{{0,120}}no[_ ]?sync\b.{{0,120}}{_CONFLICT}"
+    rf"|(?:zero|deepspeed).{{0,60}}{_CONFLICT}.{{0,60}}no[_ ]?sync\b"
+    rf"|no[_ ]?sync\b.{{0,120}}{_CONFLICT}.{{0,120}}(?:zero|deepspeed)"
+    rf"|(?:zero|deepspeed)[ -]?(?:stage)?.{{0,60}}(?:gradient accumulation|梯度累[积加]).{{0,30}}{_CONFLICT}"
+)
+_ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
 
 class ZeroNoSyncIncompatible(Hazard):
@@ -75,11 +83,15 @@ class ZeroNoSyncIncompatible(Hazard):
         "https://github.com/huggingface/transformers/pull/35157",
         "https://github.com/huggingface/accelerate/issues/3481",
     )
-    log_words = ("no_sync context", "no sync context", "no_sync() context")
+    log_words = (*ZERO3_WORDS, "no_sync context", "no sync context", "no_sync() context")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """DeepSpeed's refusal, which only this brings about."""
-        if evidence := told_by(log, _REFUSED, "AssertionError"):
+        """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
+        evidence: LoggedError | Found | None = told_by(log, _REFUSED, "AssertionError")
+        certainty = Certainty.CERTAIN
+        if evidence is None:
+            evidence, certainty = _cut(log) or written(log, _SAID), Certainty.LIKELY
+        if evidence is not None:
             yield self.log_finding(
                 evidence,
                 Text(
@@ -101,4 +113,15 @@ class ZeroNoSyncIncompatible(Hazard):
                         "为 1",
                     ),
                 ),
+                certainty=certainty,
             )
+
+
+def _cut(log: FailureLog) -> LoggedError | None:
+    """A traceback that ends within the entering of no_sync, which torch's own never fails at."""
+    for error in log.cut:
+        frames = [frame for frame in error.frames if "contextlib" not in frame.path]
+        last = frames[-1] if frames else None
+        if last and last.function == "no_sync" and any(path in last.path for path in _ENTERED):
+            return error
+    return None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._partitioned import told_by
+from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
 _TWICE = Pattern(
     r"[Tt]he parameter \S{0,200} ?has already been reduced|Gradient computed twice for this partition"
-    r"|Multiple gradient reduction is currently not supported"
+    r"|Multiple gradient reduction is currently not supported|assert self\.params_already_reduced\["
 )
 
 
@@ -74,11 +74,21 @@ class ZeroParamAlreadyReduced(Hazard):
         "https://github.com/OpenSenseNova/piccolo-embedding/issues/8",
         "https://github.com/xfactlab/orpo/issues/9",
     )
-    log_words = ("has already been reduced", "Gradient computed twice", "Multiple gradient reduction")
+    log_words = (
+        "params_already_reduced",
+        "has already been reduced",
+        "Gradient computed twice",
+        "Multiple gradient reduction",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        if evidence := told_by(log, _TWICE, "AssertionError"):
+        evidence: LoggedError | Found | None = told_by(log, _TWICE, "AssertionError")
+        certainty = Certainty.CERTAIN
+        if evidence is None:
+            evidence = cut_at(log, "zero/stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads")
+            certainty = Certainty.LIKELY
+        if evidence is not None:
             yield self.log_finding(
                 evidence,
                 Text(
@@ -98,4 +108,5 @@ class ZeroParamAlreadyReduced(Hazard):
                         "把输入拼接后只调用一次该模块；或改用 ZeRO-3",
                     ),
                 ),
+                certainty=certainty,
             )
