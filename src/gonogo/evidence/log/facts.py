@@ -75,7 +75,8 @@ def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Itera
                 name = told.group(1).lower()
                 versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), told.group(2))
                 position = told.end(2)
-    launches = [told for index in islice(candidates(_LAUNCHES), _MOST_LINES) if (told := _launch(lines[index].text))]
+    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MOST_LINES))
+    launches = [launch for launch in met if launch]
     configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MOST_CONFIGS))
     config = next((config for config in configs if config is not None), None)
     return replace(
