@@ -93,10 +93,12 @@ class DeepspeedEnvNotPropagated(Hazard):
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """GPUs, variables or libraries that are missing where the launcher started other nodes."""
+        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
+        if no_gpus is None and missing is None:
+            return
         several = log.find(_SEVERAL_NODES) is not None or log.setup.mentions(_IN_SETUP) or len(_nodes(log)) > 1
         if log.find(_NO_HOSTFILE) is not None and len(_nodes(log)) < 2 and not log.has("pdsh"):
             several = False
-        no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
         if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):
             yield self._missing(no_gpus, Certainty.LIKELY if several else Certainty.POSSIBLE)
         elif missing is not None and several and _on_remote_nodes_only(log, missing):
