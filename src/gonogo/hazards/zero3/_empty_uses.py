@@ -138,6 +138,9 @@ def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
     if not seen and (found := log.find(_EMBEDDING)):
         seen = True
         yield EmptyUse(found, _without_frames(log, True, on is True))
+    if not seen and not log.errors and on and (found := log.find(_NO_ELEMENTS) or log.find(_NOUGHT)):
+        seen = True
+        yield EmptyUse(found, _without_frames(log, False, True))
     if not seen and not log.errors:
         if on and (found := log.find(_METRIC_IN_WORDS)):
             yield EmptyUse(found, {Use.AUXILIARY: Certainty.LIKELY})
@@ -157,6 +160,8 @@ def _causes_of_cut(log: FailureLog, cut: LoggedError, on: bool) -> Mapping[Use, 
         return {use: sure if index == 0 else Certainty.POSSIBLE for index, use in enumerate(causes)}
     if any(_OTHER_MODELS.search(frame.code) for frame in cut.frames[-2:]) and cut.passes(*_TRAINING):
         return {Use.OUTSIDE_ENGINE: sure}
+    if on and last.function in ("merge", "merge_and_unload", "get_delta_weight") and "peft/" in last.path:
+        return {Use.DIRECT: sure}
     if _in_engine(cut) and _caller(cut) is Caller.USER:
         return {Use.DIRECT: sure}
     return {}

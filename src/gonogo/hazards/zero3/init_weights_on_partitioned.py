@@ -96,8 +96,9 @@ class InitWeightsOnPartitioned(Hazard):
             if _REFUSED.search(error.message):
                 # torch's own constructor refuses a vocabulary of 0 in the same words, whatever made it 0
                 of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
-                likely = Certainty.LIKELY if _NO_ROW.search(error.message) and not of_torch else Certainty.POSSIBLE
-                yield self._found(error, Certainty.CERTAIN if on else likely)
+                likely = Certainty.LIKELY if _NO_ROW.search(error.message) else Certainty.POSSIBLE
+                if on or not of_torch:
+                    yield self._found(error, Certainty.CERTAIN if on else likely)
         cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
             yield self._found(cut, Certainty.LIKELY)

@@ -19,6 +19,9 @@ _NOT_ONE = Pattern(r"expected there to be only one unique element in (?:<generat
 _SAID = Pattern(
     r"(?i)(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持|不兼容|不能|无法|报错).{0,60}"
     r"(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,60}zero-?(?: ?stage ?)?-? ?3"
+    r"|(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,40}"
+    r"(?:incompatible|not (?:support|work|compatible)|fails?\b|crash|不支持|不兼容|报错"
+    r"|不能|无法).{0,40}zero-?(?: ?stage ?)?-? ?3"
     r"|zero-?(?: ?stage ?)?-? ?3.{0,60}(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持"
     r"|不兼容|不能|无法|报错).{0,60}(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化)"
 )

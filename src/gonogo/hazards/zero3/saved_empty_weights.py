@@ -22,13 +22,16 @@ _SMALL = Pattern(
     r"|zero-?3.{0,60}(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,20}"
     r"\b\d+(?:\.\d+)? ?(?:k|kb|bytes)\b"
 )
+_DEEPSPEED = Pattern(r"(?i)deepspeed")
 _SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoint|保存|训练)"
 _EMPTY_SAID = Pattern(
     rf"(?i){_SAVED}.{{0,100}}(?:\bempty\b|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
-    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|是空|为空)"
+    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|\bincomplete\b|\bnull checkpoint|维度(?:为|是|变成) ?0|是空|为空)"
+    r"|(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,80}\bempty\b"
     r"|\bempty (?:lora |adapter |model )?(?:weights?|parameters?|tensors?|state[_ ]dict)\b.{0,40}"
     rf"(?:\[0\]|{_SAVED})|(?:lora|模型).{{0,12}}权重.{{0,6}}(?:无法保存|是空|为空)"
 )
+_NOT_SAVED = Pattern(r"(?:没有|未能?)保存(?:上)?(?:模型|权重|参数)|(?:模型|权重|参数)(?:没有|未能?)保存")
 _UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
 _CONFIG_LINE = Text(
     '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
@@ -152,13 +155,15 @@ class SavedEmptyWeights(Hazard):
             return evidence, Certainty.LIKELY
         if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
-        if (line := log.find(_SMALL)) and zero3(log):
-            return line, Certainty.LIKELY
+        if (line := log.find(_SMALL)) and (zero3(log) or (log.find(_DEEPSPEED) and zero3(log) is None)):
+            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         unlisted = [] if log.errors else list(log.find_all(_UNLISTED))
         if len(unlisted) > 1:
             return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         if not log.errors and zero3(log) and (said := written(log, _EMPTY_SAID)):
             return said, Certainty.LIKELY
+        if not log.errors and zero3(log) and (said := log.find(_NOT_SAVED)):
+            return said, Certainty.POSSIBLE
         return None
 
 
