@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
@@ -15,7 +15,7 @@ _KNOWN = Pattern(
     r"|No module named '?torch\._six|cannot import name '\w+' from 'torch\._six'"
     r"|cannot import name 'BUFSIZE' from 'numpy'"
     r"|[Pp]rocessGroup ?(?:NCCL|nccl) ?does not support _(?:reduce_scatter|allgather)_base"
-    r"|module 'deepspeed\.comm' has no attribute 'ProcessGroup'"
+    r"|(?i:deepspeed\.comm'? has no attribute '?ProcessGroup)"
 )
 _LEFT_TORCH = Pattern(
     r"cannot import name '\w+' from '(?:torch|numpy)\b|No module named '?(?:torch|numpy)\.[\w.]+"
@@ -32,6 +32,7 @@ _GONE = Pattern(
 _TITLE = Pattern(
     r"cannot import name ['\"`]*log['\"`]*(?:$|\W.{0,20}elastic)|torch\._six\b.{0,60}(?:removed|not exist|deprecat|缺)"
 )
+_IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
 _OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
 _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
 _CURE = (
@@ -127,10 +128,21 @@ class DeepspeedTorchApiMismatch(Hazard):
                 confirm=_CONFIRM,
             )
             return
-        cut = next((error for error, code in cut_off(log) if _GONE.search(code)), None)
-        told = cut or first(log, _GONE) or first(log, _TITLE)
+        bare: LoggedError | Found | None = next((e for e in log.errors_of(says=_LEFT_TORCH) if not e.frames), None)
+        if bare is None and not log.errors:
+            bare = log.find(_LEFT_TORCH)
+        cut = next((error for error, code in cut_off(log) if _GONE.search(code) or _imports_itself(error, code)), None)
+        told = bare or cut or first(log, _GONE) or first(log, _TITLE)
         if told is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
             yield self.log_finding(told, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
+
+
+def _imports_itself(error: LoggedError, code: str) -> bool:
+    """True where a traceback was cut while DeepSpeed imported its own parts, but for those that look for nvcc."""
+    last = error.innermost
+    if last is None or _DEEPSPEED.search(last.path) is None or _IMPORT.search(code) is None:
+        return False
+    return error.frame("git_version_info", "op_builder") is None
 
 
 def _by_another(error: LoggedError | None) -> bool:

@@ -87,7 +87,7 @@ class FlashAttnUnsupportedGpu(Hazard):
         "https://github.com/swc-17/SparseDrive/issues/44",
         "https://github.com/hiyouga/LlamaFactory/issues/3508",
     )
-    log_words = ("only support", "FlashAttention", "Ampere")
+    log_words = ("only support", "FlashAttention", "lash attention", "lash-att", "lash_att", "Ampere")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """flash-attn's own words, which have one cause."""

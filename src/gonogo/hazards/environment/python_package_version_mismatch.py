@@ -25,6 +25,10 @@ _PAIR = Pattern(
     r"|is required for a normal functioning of this module, but found"
     r"|Using the `Trainer` with `PyTorch` requires `accelerate"
     r"|Accelerator\.__init__\(\) got an unexpected keyword argument"
+    r"|(?:\w*Trainer|\w+Config|\w*TrainingArguments)\.__init__\(\) got an unexpected keyword argument "
+    r"'(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs|model_init_kwargs"
+    r"|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen|use_mps_device"
+    r"|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias)'"
     r"|compute_loss\(\) got an unexpected keyword argument 'num_items"
     r"|unwrap_model\(\) got an unexpected keyword argument|'(?:AdamW|Adam|SGD|Adafactor"
     r"|AcceleratedOptimizer)' object has no attribute 'train'"
@@ -157,12 +161,12 @@ class PythonPackageVersionMismatch(Hazard):
             yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
             yield self._found(cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
-        if evidence := first(log, _WRAPPED):
+        if (evidence := first(log, _WRAPPED)) and not _absent(log):
             yield self.log_finding(
                 evidence,
                 _CAUSE,
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) or _absent(log) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
 
@@ -187,8 +191,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
         if by_library and _between_libraries(error):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if _SETTINGS.search(message) else None
-    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and by_library:
-        return Certainty.LIKELY
+    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
+        return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     return None
 
 
