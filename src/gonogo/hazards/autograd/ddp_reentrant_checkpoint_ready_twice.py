@@ -6,11 +6,16 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
+_PROSE = Pattern(
+    r"(?i)\bmark(?:ed|ing)? (?:a |the |as )?(?:variable|param\w*)s? (?:as )?ready (?:only once|twice)"
+    r"|标记.{0,8}(?:两次|多次).{0,4}(?:ready|就绪)"
+)
 _NAMED = re.compile(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 
@@ -75,11 +80,13 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         "https://github.com/huggingface/accelerate/issues/3536",
         "https://github.com/huggingface/trl/issues/4782",
     )
-    log_words = ("ready only once", "ready twice")
+    log_words = ("ready only once", "ready twice", "variable ready")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
         evidence = said(log, *_WORDS)
+        if evidence is None and (found := log.find(_PROSE)):
+            evidence = found.line
         if evidence is None:
             return
         named = _NAMED.search(told(log, evidence))

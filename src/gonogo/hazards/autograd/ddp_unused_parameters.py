@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import one_line, said, told
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
     "your module has parameters that were not used in producing loss",
-    "module has parameters that were not used in producing its output",
+    "module has parameters that were not used in producing",
+    "did not receive grad for rank",
 )
 _INDICES = re.compile(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
@@ -82,11 +84,24 @@ class DdpUnusedParameters(Hazard):
         "https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8",
         "https://github.com/huggingface/accelerate/issues/2017",
     )
-    log_words = ("Expected to have finished reduction", "not used in producing", "did not receive grad for rank")
+    log_words = (
+        "Expected to have finished reduction",
+        "not used in producing",
+        "did not receive grad for rank",
+        "self.reducer.",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DDP's check, with the parameters where their names or indices are printed."""
         evidence = said(log, *_WORDS)
+        certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
+        if evidence is None:  # the two calls in which DDP looks whether the step before has ended
+            evidence = cut_in(
+                log,
+                ("parallel/distributed", "self.reducer._rebuild_buckets("),
+                ("parallel/distributed", "self.reducer.prepare_for_"),
+                within=1,
+            )
         if evidence is None:
             return
         listed = said(log, "did not receive grad for rank")
@@ -98,6 +113,7 @@ class DdpUnusedParameters(Hazard):
                 en="Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
                 zh="上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
             ).format(which=Text(f" ({which})", f"（{which}）") if which else ""),
+            certainty=certainty,
             cure=(
                 Text(
                     en="Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use "

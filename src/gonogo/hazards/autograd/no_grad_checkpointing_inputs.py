@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said
@@ -18,7 +20,13 @@ _WORDS = (
 _WARNED = "None of the inputs have requires_grad=True"
 _CHECKPOINTING = re.compile(r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点")
 _CHECKPOINTING_OFF = re.compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
-_ADAPTER = re.compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora")
+_ADAPTER = re.compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
+_PROSE = Pattern(
+    r"(?i)enable_input_require_grads.{0,20}(?:missing|not called|never called|forgotten|缺|没有调用|未调用)"
+    r"|(?:lora|adapter).{0,40}(?:not train|untrained|no grad|not updat|without grad|不更新|没有梯度).{0,40}"
+    r"gradient[_ ]checkpointing"
+)
+_STEPPED = re.compile(r"['\"]loss['\"]: ?[\d.]")
 _NOTHING_TRAINS = re.compile(r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$")
 _TRAINER = (
     "transformers/trainer.py",
@@ -89,12 +97,22 @@ class NoGradCheckpointingInputs(Hazard):
         "https://github.com/datawhalechina/self-llm/issues/229",
         "https://github.com/lm-sys/FastChat/pull/1489",
     )
-    log_words = ("does not require grad", _WARNED, "checkpointing", "trainable param")
+    log_words = (
+        "does not require grad",
+        _WARNED,
+        "checkpointing",
+        "trainable param",
+        "enable_input_require_grads",
+        "in backward",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
         evidence = said(log, *_WORDS)
         warned = log.has(_WARNED)
+        without_error = evidence is None and not log.errors
+        if without_error:
+            evidence = _at_the_end(log)
         if evidence is None or any(_NOTHING_TRAINS.search(line.text) for line in log.lines):
             return
         setup = log.setup
@@ -107,6 +125,8 @@ class NoGradCheckpointingInputs(Hazard):
         # Without frames the reporter's own loop can't be told from a Trainer's.
         likely = (checkpointing and (adapter or trained)) or (adapter and trained)
         certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
+        if without_error:
+            certainty = Certainty.LIKELY
         yield self.log_finding(
             evidence,
             Text(
@@ -135,6 +155,16 @@ class NoGradCheckpointingInputs(Hazard):
                 ),
             ),
         )
+
+
+def _at_the_end(log: FailureLog) -> LogLine | None:
+    """Where no error is shown: torch's warning with no step after it, or the reporter's words."""
+    warning = next((line for line in log.lines if _WARNED in line.text), None)
+    if warning is not None:
+        stepped = any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
+        return None if stepped else warning
+    found = log.find(_PROSE)
+    return found.line if found else None
 
 
 def _tells(log: FailureLog, pattern: re.Pattern[str]) -> bool:

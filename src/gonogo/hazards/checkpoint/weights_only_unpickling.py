@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import one_line, said, told
 
@@ -15,6 +16,13 @@ _REFUSED = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
     r"|[Uu]nsupported (?:global|class|reduce)|not an allowed global"
     r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
+)
+_PROSE = Pattern(
+    r"(?i)(?:fail|error|cannot|can.t|unable|refus|broken|报错|失败|无法|不能|出错).{0,100}\bweights_only ?= ?True"
+    r"|\bweights_only ?= ?True.{0,100}(?:fail|error|cannot|can.t|unable|refus|breaks|报错|失败|无法|不能|出错)"
+    r"|weights[-_ ]only.{0,60}(?:resum|rng_state|optimizer state)|(?:resum|rng[ _]state).{0,100}weights[-_ ]only"
+    r"|(?:checkpoint|resum)\w*.{0,60}\b(?:fail|error|cannot|broken)\w*.{0,40}\b(?:py)?torch ?(?:>=?|v|since)? ?2\.[6-9]"
+    r"|safe_globals.{0,60}(?:resum|load|checkpoint)|(?:resum|load\w*|checkpoint).{0,60}safe_globals"
 )
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _FAILED = "Weights only load failed"
@@ -83,7 +91,7 @@ class WeightsOnlyUnpickling(Hazard):
         en="torch.load refuses a checkpoint that holds more than weights",
         zh="torch.load 拒绝读取不只含权重的检查点",
     )
-    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only")
+    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "weights-only", "_get_wo_message", "2.6")
     sources = (
         "https://github.com/huggingface/transformers/issues/34631",
         "https://github.com/modelscope/ms-swift/issues/5808",
@@ -94,14 +102,25 @@ class WeightsOnlyUnpickling(Hazard):
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The unpickler's refusal, with the type that it names."""
         evidence = said(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
-        if evidence is None or outside_training(log):
+        evidence = evidence or said(log, "types accepted by default with weights_only")
+        if outside_training(log):
+            return
+        told_only = False
+        if evidence is None:
+            evidence = cut_in(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
+            prose = None if log.errors or evidence else log.find(_PROSE)
+            if evidence is None and prose is not None:
+                evidence, told_only = prose.line, True
+        if evidence is None:
             return
         message = told(log, evidence)
         everything = one_line(
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )
         refused = _REFUSED.search(message) or _REFUSED.search(everything)
-        if refused is None and _BROKEN_FILE.search(message):
+        if told_only:
+            refused = None
+        elif refused is None and _BROKEN_FILE.search(message):
             return  # no pickle at all: a page of HTML, a pointer of Git LFS, a file cut short
         named = refused.group(1) if refused else None
         names = str(named).rstrip(".") if named else None

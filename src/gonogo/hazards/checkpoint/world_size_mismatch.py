@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
+
+_PROSE = Pattern(r"(?i)world[ _-]?size.{0,6}(?:不一致|不匹配|不同|mismatch|differs|is different)")
+_OTHER_NUMBER = Pattern(
+    r"(?i)(?:different|chang\w+|another|new|fewer|more) (?:the )?(?:(?:number|count|amount) of )?"
+    r"(?:gpu|node|rank|device|dp|world)s?\b"
+    r"|(?:换了?|改变|不同|增加|减少).{0,4}(?:gpu|卡|显卡|节点|机器)的?(?:数|个数)|(?:gpu|卡|显卡|节点)的?(?:个数|数量?).{0,4}(?:不同|不一致|变|改)"
+)
+_ZERO = Pattern(r"(?i)deepspeed|\bzero\b|zero[-_ ]?[123]")
+_RESUMES = Pattern(r"(?i)checkpoint|\bckpt\b|resum|load_|继续|恢复|续训|断点")
 
 
 class WorldSizeMismatch(Hazard):
@@ -74,7 +85,18 @@ class WorldSizeMismatch(Hazard):
         en="The ZeRO checkpoint was written by another number of ranks",
         zh="ZeRO 检查点由不同数目的 rank 保存",
     )
-    log_words = ("DP world size", "current world size is", "optimizer state partitioning")
+    log_words = (
+        "DP world size",
+        "current world size is",
+        "optimizer state partitioning",
+        "_load_zero_checkpoint",
+        "world size",
+        "umber of GPU",
+        "umber of gpu",
+        "GPU Number",
+        "GPU数",
+        "卡数",
+    )
     sources = (
         "https://github.com/deepspeedai/DeepSpeed/issues/3810",
         "https://github.com/deepspeedai/DeepSpeed/issues/6441",
@@ -87,20 +109,27 @@ class WorldSizeMismatch(Hazard):
         """DeepSpeed's refusal, with both numbers."""
         evidence = said(log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning")
         if evidence is None:
+            evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
+            if evidence is not None:
+                yield self._found(evidence, None, Certainty.CERTAIN)
+            elif not log.errors and (prose := _said_by_the_reporter(log)):
+                yield self._found(prose, None, Certainty.LIKELY)
             return
         message = told(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
-        sizes = _SIZES.search(message)
+        yield self._found(evidence, _SIZES.search(message), Certainty.CERTAIN)
+
+    def _found(self, evidence: LoggedError | LogLine | Found, sizes: Match | None, certainty: Certainty) -> Finding:
         saved, now = sizes.groups() if sizes else ("another number of", "this many")
         written, present = (saved, now) if sizes else ("不同数目的", "不同数目的")
-        yield self.log_finding(
+        return self.log_finding(
             evidence,
             Text(
                 f"The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {now}.",
                 f"检查点的优化器状态切分在 {written} 个数据并行 rank 上，而本次运行有 {present} 个。",
             ),
-            certainty=Certainty.CERTAIN,
+            certainty=certainty,
             cure=(
                 Text(
                     f"Resume with {saved if sizes else 'the same number of'} data-parallel ranks",
@@ -118,3 +147,14 @@ class WorldSizeMismatch(Hazard):
                 ),
             ),
         )
+
+
+def _said_by_the_reporter(log: FailureLog) -> Found | None:
+    """A line that tells of resuming, and of world sizes that differ or, under ZeRO, of another number of GPUs."""
+    for found in log.find_all(_PROSE):
+        if _RESUMES.search(found.text):
+            return found
+    for found in log.find_all(_OTHER_NUMBER):
+        if _RESUMES.search(found.text) and _ZERO.search(found.text):
+            return found
+    return None

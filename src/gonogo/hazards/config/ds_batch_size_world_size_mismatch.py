@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
 from gonogo.hazards._said import said, told
 
@@ -19,6 +21,10 @@ _LOGGED = (
     "Micro batch size per gpu: 0 has to be greater",
     "Gradient accumulation steps: 0 has to be greater",
     "Train batch size: 0 has to be greater",
+)
+_TOLD = Pattern(
+    r"(?i)train_batch_size.{0,8}(?:is not equal|is not the same|!=|≠|not match|doesn.?t (?:match|equal)"
+    r"|不等于|不一致|不匹配).{0,40}(?:micro_?batch|gradient_acc|world_?size)"
 )
 _NUMBERS = re.compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
 
@@ -117,11 +123,15 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 ranks=failed.ranks,
             )
 
-    log_words = _LOGGED
+    log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
         evidence = said(log, *_LOGGED)
+        if evidence is None and (found := log.find(_TOLD)):
+            evidence = found.line
+        if evidence is None:
+            evidence = cut_in(log, ("deepspeed/runtime/config", "_batch_assertion"))
         if evidence is None:
             return
         message = told(log, evidence)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
 
 _BOTH = (
@@ -77,7 +78,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         "https://github.com/modelscope/ms-swift/issues/1763",
         "https://github.com/hiyouga/LlamaFactory/issues/2777",
     )
-    log_words = ("in the config file and in the code", "Passing `optimizers` is not allowed")
+    log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
@@ -95,6 +96,21 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                         en="The launch uses --deepspeed, and the code or an option such as use_galore builds an "
                         "optimizer",
                         zh="启动命令使用 --deepspeed，且代码或 use_galore 之类的选项自建优化器",
+                    ),
+                ),
+            )
+        elif (cut := cut_in(log, ("accelerate/accelerator", "_prepare_deepspeed"), within=1)) and cut.frame(
+            "raise ValueError"
+        ):
+            yield self.log_finding(
+                cut,
+                _CAUSE,
+                cure=_CURE,
+                certainty=Certainty.POSSIBLE,
+                confirm=(
+                    Text(
+                        en="The line after it names an optimizer or a scheduler, not a batch size",
+                        zh="其后一行提到的是 optimizer 或 scheduler，而不是 batch size",
                     ),
                 ),
             )

@@ -94,6 +94,7 @@ class DsConfigFileNotFound(Hazard):
             return
         for error in log.errors:
             decoding = error.type == "UnicodeDecodeError" or "binascii" in error.raised.qualified
+            decoding = decoding or (error.type == "JSONDecodeError" and error.passes("json.loads(config_file_or_dict)"))
             if decoding and error.passes(*_READS_CONFIG):
                 yield self._found(error, None, Certainty.CERTAIN)
                 return

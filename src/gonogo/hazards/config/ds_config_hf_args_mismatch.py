@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+
+_PROSE = Pattern(
+    r"(?i)deepspeed[' ]?s? config\w*.{0,40}TrainingArguments.{0,40}"
+    r"(?:mismatch|disagree|conflict|differ|inconsisten|不一致|不匹配|冲突)"
+    r"|(?:mismatch|conflict|inconsisten\w+).{0,40}deepspeed config\w*.{0,30}TrainingArguments"
+    r"|\b(?:ds|deepspeed)\b.{0,40}\b(?:batch_?size|accumulation_steps|learning_rate|lr|max_grad_norm|num_steps|warmup\w*)"
+    r"\b.{0,20} vs\.? hf\b"
+)
 
 
 class DsConfigHfArgsMismatch(Hazard):
@@ -82,12 +92,23 @@ class DsConfigHfArgsMismatch(Hazard):
                 _cause(differing), cure=_cure(differing), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
-    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch")
+    log_words = (
+        " vs hf ",
+        " vs arg ",
+        "DeepSpeed config values that mismatch",
+        "trainer_config_finalize",
+        "ismatch",
+        "TrainingArguments",
+    )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""
         found = mismatches_in_log(log)
         if found is None:
+            cut = cut_in(log, ("transformers/", "trainer_config_finalize"), within=1)
+            prose = None if log.errors else log.find(_PROSE)
+            if told := cut or prose:
+                yield self.log_finding(told, _cause([]), cure=_cure([]), certainty=Certainty.LIKELY)
             return
         evidence, lines = found
         differing = [line for line in lines if not line.alike]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
 
 _REFUSED = (
@@ -70,11 +71,15 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         "https://github.com/huggingface/transformers/issues/24359",
         "https://github.com/zjunlp/KnowLM/issues/30",
     )
-    log_words = _REFUSED
+    log_words = (*_REFUSED, "deepspeed_optim_sched")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """transformers' refusal."""
-        if evidence := said(log, *_REFUSED):
+        evidence = said(log, *_REFUSED)
+        certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
+        if evidence is None:  # the other refusal of that function came later, and is of Adafactor
+            evidence = cut_in(log, ("transformers/", "deepspeed_optim_sched"), within=1)
+        if evidence:
             yield self.log_finding(
                 evidence,
                 Text(
@@ -82,6 +87,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
                     "refuses.",
                     zh="JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
                 ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
+                certainty=certainty,
                 cure=(
                     Text(
                         en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": '

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+
+_READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
+_COMPARED = Pattern(
+    r"'?[<>]=?'? ?not supported between instances of "
+    r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
+)
 
 
 class DsConfigValueStringType(Hazard):
@@ -68,7 +75,7 @@ class DsConfigValueStringType(Hazard):
                 _cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
-    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch")
+    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A line of transformers' list whose two values mean the same."""
@@ -76,6 +83,35 @@ class DsConfigValueStringType(Hazard):
         alike = [line for line in found[1] if line.alike] if found else []
         if found and alike:
             yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
+            return
+        for error in log.errors_of("TypeError", says=_COMPARED):
+            if error.innermost and any(part in _place(error) for part in _READS_NUMBERS):
+                yield self.log_finding(
+                    error,
+                    Text(
+                        en="DeepSpeed compares a setting with a number, and the setting is a string: a number in "
+                        'quotes, or "auto" where nothing fills it in.',
+                        zh='DeepSpeed 拿某项设置与数字比较，而该设置是字符串：数字带了引号，或写了 "auto" 却无人填写。',
+                    ),
+                    cure=(
+                        Text(
+                            en="Write the number without quotes in the DeepSpeed JSON: {code}",
+                            zh="在 DeepSpeed JSON 中写不带引号的数字：{code}",
+                        ).format(code=error.innermost.code.strip() or error.innermost.function),
+                        Text(
+                            en='"auto" works only where the Trainer or accelerate.prepare fills it in',
+                            zh='"auto" 仅在 Trainer 或 accelerate.prepare 会填写时可用',
+                        ),
+                    ),
+                    certainty=Certainty.LIKELY,
+                )
+                return
+
+
+def _place(error: LoggedError) -> str:
+    """The innermost frame's path and code."""
+    frame = error.innermost
+    return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
 
 
 def _cause(alike: list[Mismatch]) -> Text:

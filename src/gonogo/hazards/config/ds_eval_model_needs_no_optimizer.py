@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 
 _STAGE = re.compile(r"zero stage ([0-3]|\{\}) requires an optimizer")
@@ -73,13 +74,18 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         "https://github.com/PKU-Alignment/safe-rlhf/pull/65",
         "https://github.com/hiyouga/LlamaFactory/issues/1243",
     )
-    log_words = ("requires an optimizer", _INFERENCE)
+    log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
         evidence = said(log, *_WORDS)
         stage = _STAGE.search(told(log, evidence)) if evidence else None
-        if evidence and stage:
+        if stage is None:
+            cut = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
+            evidence = cut or evidence
+        else:
+            cut = None
+        if evidence and (stage or cut):
             yield self.log_finding(
                 evidence,
                 Text(
@@ -87,7 +93,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     "one to evaluate) under ZeRO-{stage}, which needs one.",
                     zh="DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模"
                     "型），而该阶段需要优化器。",
-                ).format(stage=stage.group(1).replace("{}", "1/2")),
+                ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
             )
         elif evidence := said(log, _INFERENCE):

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 
 _WORDS = (
     "You are using ZeRO-Offload with a client provided optimizer",
     "ZeRO-Offload with a client provided optimizer",
+    "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = re.compile(r"<class '([\w.]{1,200})'")
 
@@ -74,11 +76,15 @@ class ZeroOffloadClientOptimizer(Hazard):
         "https://github.com/OptimalScale/LMFlow/issues/693",
         "https://github.com/deepspeedai/DeepSpeed/issues/7524",
     )
-    log_words = ("ZeRO-Offload with a client",)
+    log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's refusal, with the optimizer's class where it is shown."""
-        if evidence := said(log, *_WORDS):
+        evidence = said(log, *_WORDS)
+        certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
+        if evidence is None:
+            evidence = cut_in(log, ("runtime/engine", "raise ZeRORuntimeException(msg)"), within=1)
+        if evidence:
             named = _CLASS.search(told(log, evidence))
             yield self.log_finding(
                 evidence,
@@ -87,6 +93,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                     "takes only its own CPU optimizer there.",
                     zh="配置把优化器卸载到 CPU，而代码传入 {optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
                 ).format(optimizer=named.group(1) if named else Text("an optimizer of its own", "自己的优化器")),
+                certainty=certainty,
                 cure=(
                     Text(
                         en='Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '

@@ -23,7 +23,8 @@ _QUANTIZED = (
 )  # fmt: skip
 _QUANTIZED_SAID = re.compile(
     r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
-    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit|(?:8|4)\s?位|量化"
+    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit|(?:8|4)\s?位|量化",
+    re.ASCII,
 )
 _EVALUATION = ("_maybe_log_save_evaluate", "compute_metrics")
 _EVALUATION_FUNCTIONS = frozenset(
@@ -41,10 +42,11 @@ _EVALUATION_FUNCTIONS = frozenset(
 _EVALUATION_SAID = re.compile(
     r"(?i)\b(?:during|in|at|only|when|while) (?:the |it |running )?(?:evaluat\w+|validat\w+|eval)\b"
     r"|\b(?:evaluation|validation|eval) (?:raises|fails|crashes|errors|step|loop|phase|stage)"
-    r"|(?:评估|验证|评测|eval)\s?(?:阶段|时|过程|的时候|报错|出错|失败)"
+    r"|(?:评估|验证|评测|eval)\s?(?:阶段|时|过程|的时候|报错|出错|失败)",
+    re.ASCII,
 )
 _LORA = ("peft/", "lora", "adalora")
-_LORA_SAID = re.compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter")
+_LORA_SAID = re.compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
 
 
 class HalfAndFloat:

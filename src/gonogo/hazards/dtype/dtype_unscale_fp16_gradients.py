@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
 
+_PROSE = Pattern(r"(?i)\bunscal(?:e|ing)\w{0,12}\b.{0,30}\b(?:fp ?16|float16|half)[ -]?(?:precision )?(?:grad|梯度)")
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
 
@@ -71,11 +74,17 @@ class DtypeUnscaleFp16Gradients(Hazard):
         "https://github.com/yk7333/d3po/issues/6",
         "https://github.com/haotian-liu/LLaVA/issues/363",
     )
-    log_words = ("unscale FP16",)
+    log_words = ("unscal",)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The gradient scaler's refusal."""
-        if evidence := said(log, *_WORDS):
+        evidence = said(log, *_WORDS)
+        certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
+        if evidence is None and (found := log.find(_PROSE)):
+            evidence = found.line
+        if evidence is None:
+            evidence = cut_in(log, ("amp/grad_scaler", "_unscale_grads_"), within=1)
+        if evidence:
             yield self.log_finding(
                 evidence,
                 Text(
@@ -83,6 +92,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     "to fp16, and mixed precision needs them in fp32.",
                     zh="梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
                 ),
+                certainty=certainty,
                 cure=(
                     Text(
                         en="Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; "

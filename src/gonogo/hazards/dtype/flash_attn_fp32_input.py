@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import said
 
@@ -22,6 +25,11 @@ _WORDS = (
     "only support fp16 and bf16 data type",
     "only supports fp16 and bf16 data type",
 )
+_PROSE = Pattern(
+    r"(?i)flash[-_ ]?att(?:entio)?n\w{0,10}.{0,30}(?:only|needs?|requires?|expects?|must|只|仅|需要)"
+    r".{0,60}\b(?:fp ?16|bf ?16|float16|bfloat16)\b"
+)
+_LOADED = Pattern(r"current (?:dtype|dype)")  # transformers' warning, which no failure need follow
 _ASSERTED = re.compile(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
 
@@ -81,7 +89,7 @@ class FlashAttnFp32Input(Hazard):
         "https://github.com/unslothai/unsloth/issues/827",
         "https://github.com/unslothai/unsloth/issues/933",
     )
-    log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only")
+    log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """flash-attn's refusal, or the bare assertion of its first versions."""
@@ -103,6 +111,8 @@ class FlashAttnFp32Input(Hazard):
                 None,
             )
             certainty = Certainty.LIKELY
+        if evidence is None and not log.errors:
+            evidence = _at_the_end(log)
         if evidence is None:
             return
         yield self.log_finding(
@@ -121,6 +131,16 @@ class FlashAttnFp32Input(Hazard):
             ),
             certainty=Certainty.POSSIBLE if log.has("ComfyUI") or _serves(log) else certainty,
         )
+
+
+def _at_the_end(log: FailureLog) -> LoggedError | LogLine | None:
+    """The reporter's words, or a traceback cut in the kernel's call, which checks the dtype before anything else."""
+    cut = cut_in(log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), within=1)
+    cut = cut or cut_in(
+        log, ("flash_attn_interface", "_flash_attn_forward"), ("flash_attn_interface", "_varlen_forward")
+    )
+    found = log.find(_PROSE)
+    return cut or (found.line if found and not _LOADED.search(found.text) else None)
 
 
 def _serves(log: FailureLog) -> bool:

@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
@@ -76,11 +77,14 @@ class Fp16LossScaleMinimum(Hazard):
         "https://github.com/liucongg/ChatGLM-Finetuning/issues/41",
         "https://github.com/yangjianxin1/Firefly/issues/68",
     )
-    log_words = (*_WORDS, *OVERFLOW_WORDS)
+    log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The scaler's last words; or a scale that has fallen so far that they are near."""
-        if evidence := said(log, *_WORDS):
+        evidence = said(log, *_WORDS)
+        if evidence is None:
+            evidence = cut_in(log, ("fp16/loss_scaler", "raise Exception"))
+        if evidence:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
             return
         scale = loss_scale(log)

@@ -78,6 +78,7 @@ _COMPUTING = frozenset((
     "checkpoint", "generate", "apply",
 ))
 # fmt: on
+_KEEPS = re.compile(r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()")
 _MOVES_MODEL = re.compile(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
 )
@@ -96,16 +97,18 @@ _EVALUATING = Pattern(r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:eval
 _LOADING = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
 _SAYS_EVALUATION = Pattern(
     r"(?i)\b(?:evaluat\w*|eval(?:_step|_accumulation|_batch)?s?|validat\w*|compute_metrics?|prediction_loop)\b"
-    r"|评估|验证(?:集|阶段|的时候|时)|nested_concat"
+    r"|评估|验证(?:集|阶段|的时候|时)|nested_concat|\bpreds_host"
+    r"|(?:累积|accumulat\w+|gather\w*|concat\w*) ?(?:the |all )?(?:preds?|predictions|logits)\b"
 )
 _SAYS_LATER = Pattern(
     r"(?i)after (?:a few|some|several|\d+|many|a while|training for)|in the middle of|suddenly"
     r"|(?:long|longer) (?:seq|sample|text|context|input|prompt)|max_(?:seq_)?length|cutoff_len|seq(?:uence)?[_ ]len"
-    r"|batch[_ ]size|\bmid-?(?:epoch|training)"
+    r"|batch[_ ]size|\bmid-?(?:epoch|training)|\b(?:second|2nd|third|3rd|next) epoch|第(?:[二三四五]|\d+) ?个? ?epoch"
     r"|训练(?:了)?(?:到)?(?:一半|一段时间|几)|跑(?:了)?(?:到)?.{0,8}(?:步|step|epoch|小时)|(?:步|step)(?:之)?后|序列|长文本|长度"
 )
 _SAYS_STATES = Pattern(
-    r"(?i)full[- _]?(?:param\w*|fine)|全参|全量|deepspeed\.initialize|optimizer state|load(?:ing)? (?:the )?model"
+    r"(?i)full[- _]?(?:param\w*|fine)|全参|全量|deepspeed\.initialize|_setup_for_real_optimizer"
+    r"|initialize_optimizer_states|optimizer initiali[sz]ation|optimizer state|load(?:ing)? (?:the )?model"
     r"|加载模型|模型加载|first step|at the (?:beginning|start)|一开始|刚开始"
 )
 
@@ -190,6 +193,9 @@ def _shortage_in(log: FailureLog) -> LoggedShortage | None:
     errors = list(_errors(log))
     if errors:
         return _of_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
+    for cut in log.cut:
+        if any(_keeps_outputs(frame) or _KEEPS.search(frame.code) for frame in cut.frames[-3:]):
+            return _shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_SAYS):
         return _of_line(log, found, found.text)
     if any(True for _ in log.errors):
@@ -320,6 +326,8 @@ _SETTING = re.compile(r"^\s*(?:--?[\w-]+|[\w.\"']+\s*[:=]|\{|\}|export |[A-Z_]+=
 
 def _says_something(line: str) -> bool:
     """True for a line of prose or output; options and settings name evaluation and lengths whatever failed."""
+    if _KEEPS.search(line):
+        return True  # the Trainer's own code, which reporters quote
     return bool(line.strip()) and _SETTING.match(line) is None and " --" not in line and len(line) < 1000
 
 
