@@ -21,7 +21,7 @@ _NO_CLASS = Pattern(
 _TOLD = Pattern(
     rf"(?i)transformers?\b ?(?:版本|version)?.{{0,20}}"
     r"(?:不支持|不识别|无法识别|does(?:n't| not) (?:support|recogni[sz]e)).{0,20}?"
-    rf"(?:{FAMILIES})"
+    rf"(?:{FAMILIES})[\w.-]*\s*(?:$|[,.?!;，。？！；]|model|architecture|模型|架构)"
 )
 _LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")

@@ -22,9 +22,11 @@ _BY_CANN = Pattern(
 _COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
 _NPU = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
 _TOLD = Pattern(
-    rf"(?i:缺少|没有安装|未安装|missing|not installed|without)"
-    rf".{{0,20}}\b(?:{_PACKAGES})\b.{{0,12}}(?:依赖|包|package|librar|module|dependenc)"
+    r"(?i:缺少|没有安装|未安装|missing|not installed|without).{0,20}"
+    r"\b(?:decorator|sympy|cffi|attrs|psutil|absl-py|cloudpickle|ml[-_]dtypes|tornado|pathlib2|synr)\b"
+    r".{0,12}(?:依赖|包|package|librar|module|dependenc)"
 )
+"""The reporter's own words."""
 _INIT = Pattern(
     r"\[Init\]\[Env\] ?init env failed|GEInitialize failed|InitTbe\w*|[Tt]be ?[Ii]nit\w* fail"
     r"|Failed to init(?:ialize)? (?:tbe|TeFusion)"
