@@ -86,8 +86,8 @@ _DIRECT_CODE = Pattern(
 _SIZES = Pattern(r"^size mismatch(?:,| when| got| error|$)")
 _LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
 _METRIC_IN_WORDS = Pattern(
-    r"(?i)(?:padding_idx|2-?D\b|empty).{0,80}(?:bert[-_]?score|bleurt|\bcomet\b|metric)"
-    r"|(?:bert[-_]?score|bleurt|\bcomet\b|metric).{0,80}(?:padding_idx|2-?D\b|empty)"
+    r"(?i)(?:padding_idx|2-?D\b|empty weight).{0,80}(?:bert[-_]?score|bleurt|\bcomet\b|metric)"
+    r"|(?:bert[-_]?score|bleurt|\bcomet\b|metric).{0,80}(?:padding_idx|2-?D\b|empty weight)"
 )
 
 

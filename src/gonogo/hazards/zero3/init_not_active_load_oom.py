@@ -29,11 +29,14 @@ _EACH_HOLDS = Pattern(
     r"|\b(?:every|each)(?: \w+)? rank\b.{0,20}\bload.{0,80}\b(?:RSS|host|RAM|CPU)\b"
 )
 _ORDER = Pattern(
-    r"(?i)(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig|deepspeed config)\b.{0,60}"
+    r"(?i)(?:\bnot|n't|never) (?:activat|enter|enabl|us)\w* .{0,10}zero\.init|zero3_init_flag.{0,40}\bignored"
+    r"|\bafter (?:\w+ )?full\w* load\w* .{0,10}\b(?:each|every) (?:gpu|rank|process)"
+    r"|(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig|deepspeed config)\b.{0,60}"
     r"\b(?:before|prior to|not registered|earlier than)\b.{0,40}(?:from_pretrain|model load|load\w* (?:the )?model)"
     r"|(?:from_pretrain\w*|model (?:is )?load\w*).{0,60}\bbefore\b.{0,40}"
     r"(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig)"
 )
+_FSDP = Pattern(r"(?i)\bfsdp")
 _LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
 _KILLED = Pattern(
     r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
@@ -125,10 +128,10 @@ class InitNotActiveLoadOom(Hazard):
             return
         stage3 = zero3(log)
         holds = None if stage3 is False or log.errors else written(log, _EACH_HOLDS)
-        if holds and log.find(_LOADING) and (log.find(_KILLED) or log.find(_GIVES_OUT)):
+        if holds and not log.find(_FSDP) and log.find(_LOADING) and (log.find(_KILLED) or log.find(_GIVES_OUT)):
             yield self._found(holds, Certainty.LIKELY)
             return
-        if not log.errors and stage3 is not False and (order := written(log, _ORDER)):
+        if not log.errors and (stage3 or log.has("HfDeepSpeedConfig")) and (order := written(log, _ORDER)):
             yield self._found(order, Certainty.LIKELY)
             return
         if not stage3:

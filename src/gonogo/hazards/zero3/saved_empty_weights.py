@@ -23,13 +23,16 @@ _SMALL = Pattern(
     r"\b\d+(?:\.\d+)? ?(?:k|kb|bytes)\b"
 )
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
-_SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoint|保存|训练)"
+_SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoints?|保存|导出|训练[后完])"
+_WEIGHTS = r"(?:weights?|param(?:eter)?s?|tensors?|state[_ ]?dict|adapter\w*|lora|model|权重|参数|模型)"
 _EMPTY_SAID = Pattern(
-    rf"(?i){_SAVED}.{{0,100}}(?:\bempty\b|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
-    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|\bincomplete\b|\bnull checkpoint|维度(?:为|是|变成) ?0|是空|为空)"
+    rf"(?i){_SAVED}.{{0,100}}(?:\bempty (?:\w+ )?{_WEIGHTS}|{_WEIGHTS}\S{{0,30}}.{{0,40}}(?:\bempty\b|是空|为空"
+    r"|\bincomplete\b)|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
+    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|\bnull checkpoint|维度(?:为|是|变成) ?0)"
+    rf"|\bweights? {_SAVED}.{{0,80}}\bincomplete\b"
     r"|(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,80}\bempty\b"
     r"|\bempty (?:lora |adapter |model )?(?:weights?|parameters?|tensors?|state[_ ]dict)\b.{0,40}"
-    rf"(?:\[0\]|{_SAVED})|(?:lora|模型).{{0,12}}权重.{{0,6}}(?:无法保存|是空|为空)"
+    rf"(?:\[0\]|{_SAVED})|权重.{{0,6}}无法保存"
 )
 _NOT_SAVED = Pattern(r"(?:没有|未能?)保存(?:上)?(?:模型|权重|参数)|(?:模型|权重|参数)(?:没有|未能?)保存")
 _UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")

@@ -18,7 +18,8 @@ _SAID = Pattern(
     rf"(?i)(?:zero|deepspeed).{{0,120}}no[_ ]?sync\b.{{0,120}}{_CONFLICT}"
     rf"|(?:zero|deepspeed).{{0,60}}{_CONFLICT}.{{0,60}}no[_ ]?sync\b"
     rf"|no[_ ]?sync\b.{{0,120}}{_CONFLICT}.{{0,120}}(?:zero|deepspeed)"
-    rf"|(?:zero|deepspeed)[ -]?(?:stage)?.{{0,60}}(?:gradient accumulation|梯度累[积加]).{{0,30}}{_CONFLICT}"
+    rf"|(?:zero|deepspeed)[ -]?(?:stage)?.{{0,60}}(?:gradient accumulation|梯度累[积加]).{{0,30}}"
+    r"(?:in-?compatib|conflict|冲突|不兼容)"
 )
 _ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
