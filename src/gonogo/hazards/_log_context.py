@@ -10,7 +10,8 @@ from gonogo.evidence.patterns import Pattern
 OTHER_PROGRAM = Pattern(
     r"(?i)comfyui|[/\\]comfy[/\\]|custom_nodes|\bKSampler|Prompt executed in \d|\*\*Node (?:ID|Type):\*\*"
     r"|Exception during processing !!!|stable-diffusion-webui|\btxt2img\b|\bfooocus\b|invokeai|text-generation-webui"
-    r"|koboldai|llama\.cpp|tritonserver|\bollama\b|\bEngineCore(?:_\w+)?\b|\bVllmWorker"
+    r"|koboldai|xinference|\[address=[\d.]+:\d+, pid=\d+\]"
+    r"|llama\.cpp|tritonserver|\bollama\b|\bEngineCore(?:_\w+)?\b|\bVllmWorker"
     r"|\bvLLM (?:is using nccl|API server)"
     r"|[/\\](?:vllm|sglang|lmdeploy|gradio|streamlit|uvicorn|starlette|fastapi)[/\\]|multiproc_executor|AsyncLLMEngine"
     r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server)\b"
@@ -27,7 +28,7 @@ _INFERS = Pattern(
 )
 _ZERO3 = Pattern(
     r"(?i)zero/stage3\.py|zero/partition_parameters\.py|partitioned_param|zero/parameter_offload\.py"
-    r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3\b|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
+    r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3(?:\b|_offload)|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
 )
 _SAID_ZERO3 = Pattern(
     r"(?i)\b(?:with|under|using|use|uses|enable|to) (?:deepspeed )?zero[-_ ]?(?:stage[-_ ]?)?3\b"

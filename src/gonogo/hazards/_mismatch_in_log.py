@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
 
@@ -75,6 +75,8 @@ _ENGINE = re.compile(r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/traine
 _MADE = re.compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
 _ATTRIBUTE = re.compile(r"\bself\.(?!_?\w+\()\w+")
 _ASSIGNS = re.compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
+# The innermost frame of a traceback that was shortened before the model's own.
+_CALLS_MODEL = re.compile(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
 _CALL = re.compile(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
 
 # What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
@@ -112,11 +114,15 @@ class LoggedMismatch:
     argument_device: str | None = None
     indexing: bool = False
     """True for an indexing whose message names the indexed tensor's device alone."""
+    cut: LoggedError | None = None
+    """The traceback that a reporter pasted beside the message, without its last line."""
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty where the log shows none."""
-        return self.evidence.frames if isinstance(self.evidence, LoggedError) else ()
+        """Outermost first; empty where the log shows none, or only how the training loop called the model."""
+        shown = self.evidence.frames if isinstance(self.evidence, LoggedError) else ()
+        shown = shown or (self.cut.frames if self.cut else ())
+        return () if shown and _calls_model(shown[-1]) else shown
 
     @property
     def with_host(self) -> bool:
@@ -146,7 +152,8 @@ class LoggedMismatch:
 
     def passes(self, *fragments: str) -> bool:
         """True where a frame has one of the fragments in its path, function or code."""
-        return isinstance(self.evidence, LoggedError) and self.evidence.passes(*fragments)
+        shown = self.evidence if isinstance(self.evidence, LoggedError) else None
+        return any(error is not None and error.passes(*fragments) for error in (shown, self.cut))
 
     @property
     def of_engine(self) -> bool:
@@ -199,7 +206,7 @@ class LoggedMismatch:
             return Owner.SUBMODULE
         if self.on_host != _IDS and any(_ROTARY.search(text) for text in near[:2]):
             return Owner.ROTARY
-        if self.indexing and self.devices[:1] == ("cpu",) and not self.frames:
+        if self._indexes_cache and not self.frames:
             return Owner.ROTARY
         caller = self.caller
         if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(used_in(caller)):
@@ -223,6 +230,12 @@ class LoggedMismatch:
         if not is_library(caller.path) and "transformers_modules" not in caller.path:
             return Owner.BUFFER if _ATTRIBUTE.search(caller.code) else Owner.INPUT
         return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
+
+    @property
+    def _indexes_cache(self) -> bool:
+        """True where ids on an accelerator pick from a tensor on the CPU: what is picked from so is a cache."""
+        gathers = self.operator == "gather" and self.argument == "index" and self.argument_device != "cpu"
+        return (self.indexing or gathers) and self.devices[:1] == ("cpu",)
 
     @property
     def _positions_on_host(self) -> bool:
@@ -302,16 +315,17 @@ def all_mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
 
 def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
     told = False
+    cut = log.cut[0] if len(log.cut) == 1 else None
     for error in log.errors:
         if error.type in ("Warning", "UserWarning") or not (found := _read(error, error.message)):
             continue
         told = True
-        yield found
+        yield found if found.frames else replace(found, cut=cut)
     if not told and (line := log.find(_WORDS)):
         # A terminal or a thread's page may have broken the message into lines.
         text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
         if found := _read(line, text):
-            yield found
+            yield replace(found, cut=cut)
 
 
 def _read(evidence: LoggedError | Found, message: str) -> LoggedMismatch | None:
@@ -327,6 +341,11 @@ def _read(evidence: LoggedError | Found, message: str) -> LoggedMismatch | None:
         mismatch.argument_device,
         indexing="as the indexed tensor" in message,
     )
+
+
+def _calls_model(frame: LogFrame) -> bool:
+    """True for the training loop's line that calls the model: as the innermost frame, the model's own were left out."""
+    return frame.function == "compute_loss" or _CALLS_MODEL.match(frame.code) is not None
 
 
 def _path(frame: LogFrame) -> str:

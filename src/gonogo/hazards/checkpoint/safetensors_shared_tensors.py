@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import few
 from gonogo.hazards._said import said, told
 
+_WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
+# A reporter's own words.
+_TOLD = Pattern(
+    r"(?i)\btensors?\b.{0,20}\b(?:sharing|shares?|shared) (?:the same )?memory\b"
+    r"|\b(?:safetensors|save_pretrained|sav(?:e|es|ing))\b.{0,80}\bshared tensors\b|\bshared tensors\b.{0,40}\bsave"
+    r"|共享(?:内存|张量).{0,40}safetensors"
+)
+_REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "raise RuntimeError("))
 _NAMES = re.compile(r"'([^']{1,200})'")
 
 
@@ -73,7 +84,7 @@ class SafetensorsSharedTensors(Hazard):
 
     name = "safetensors-shared-tensors"
     title = Text(en="safetensors refuses tensors that share memory", zh="safetensors 拒绝保存共享内存的张量")
-    log_words = ("share memory", "shared tensors")
+    log_words = ("share memory", "shared tensors", "sharing memory", "共享")
     sources = (
         "https://huggingface.co/docs/safetensors/torch_shared_tensors",
         "https://github.com/CarperAI/trlx/issues/591",
@@ -83,10 +94,15 @@ class SafetensorsSharedTensors(Hazard):
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal, with the names that share memory."""
-        evidence = said(log, "Some tensors share memory", "trying to be saved contained shared tensors")
+        quoted = said(log, *_WORDS)
+        evidence: LoggedError | LogLine | Found | None = quoted
+        names = _NAMES.findall(told(log, quoted).partition("[")[2]) if quoted is not None else []
+        certainty = Certainty.CERTAIN
+        if evidence is None and not log.errors:
+            evidence = cut_in(log, *_REFUSES, within=1) or log.find(_TOLD)
+            certainty = Certainty.LIKELY
         if evidence is None or outside_training(log):
             return
-        names = _NAMES.findall(told(log, evidence).partition("[")[2])
         cures = [
             Text(
                 "Save in the old format: save_safetensors=False (Trainer) or safe_serialization=False "
@@ -115,7 +131,7 @@ class SafetensorsSharedTensors(Hazard):
                 "{names} share memory, and safetensors writes no memory under two names.",
                 "{names} 共享内存，而 safetensors 不会把同一块内存写成两个名字。",
             ).format(names=few(names, 4) if names else Text("Some tensors", "有些张量")),
-            certainty=Certainty.CERTAIN,
+            certainty=certainty,
             cure=tuple(cures),
             parameter=names[0] if names else None,
         )

@@ -10,6 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import REPLICA, several_processes
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
@@ -137,6 +138,10 @@ class DeviceMapAutoDistributed(Hazard):
                 yield self._log_finding(line, devices, Certainty.CERTAIN)
         if told:
             return
+        # Of what prepare() itself refuses, the device map is the most common.
+        cut = None if log.errors else cut_in(log, ("accelerate/accelerator.py", "raise ValueError("), within=1)
+        if cut is not None and cut.frames[-1].function == "prepare":
+            yield self._log_finding(cut, (), Certainty.POSSIBLE)
         for mismatch in mismatches_in(log):
             if mismatch.between_accelerators and not _of_data_parallel(mismatch) and log.find(REPLICA) is None:
                 several = several_processes(log)

@@ -166,4 +166,5 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if asked or mismatch.passes("accelerate/hooks.py"):
         return Certainty.CERTAIN
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
-    return Certainty.POSSIBLE if mismatch.bare and plain_on_several_gpus(log) else Certainty.LIKELY
+    copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
+    return Certainty.POSSIBLE if copies else Certainty.LIKELY

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
+# A reporter's own words, and the devices as a REPL prints them: the parameter, then where it is.
+_SAID = Pattern(
+    r"(?i)\b(?:ranknum|lora_[ABE]\b).{0,80}(?:\b(?:on|to|into|onto|is|in) (?:the )?[`']?(?:cpu|cuda)\b|\.device\b)"
+    r"|(?:cpu|cuda|CPU|GPU).{0,20}(?:上|中)?.{0,10}\branknum"
+)
+_DEVICE_SHOWN = Pattern(r"^\W*(?:device\(type=)?['\"]?cpu\b|(?i:\bcpu\b)")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
@@ -71,52 +78,69 @@ class AdapterParameterOnCpu(Hazard):
         "https://github.com/huggingface/peft/pull/583",
         "https://github.com/huggingface/diffusers/issues/5897",
     )
-    log_words = ("Expected all tensors to be on the same device", "ranknum")
+    log_words = ("Expected all tensors to be on the same device", "ranknum", "lora_A", "lora_B")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
         adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTS) is not None or log.setup.mentions(r"(?i)lora|peft")
+        told = False
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, adalora, adapts)
-            if certainty is None:
-                continue
-            yield self.log_finding(
-                mismatch.evidence,
+            if certainty is not None:
+                told = True
+                yield self._finding(mismatch.evidence, mismatch, certainty, adalora=adalora)
+        if not told and not outside_training(log) and (line := _said(log)):
+            yield self._finding(line, None, Certainty.LIKELY, adalora=adalora)
+
+    def _finding(
+        self, evidence: LoggedError | Found, mismatch: LoggedMismatch | None, certainty: Certainty, *, adalora: bool
+    ) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
+                zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
+            ).format(
+                told=mismatch.told if mismatch else Text("The log tells of both devices", "日志提到了两种设备"),
+                what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
+                if adalora
+                else Text("the adapter's parameters", "适配器参数"),
+            ),
+            cure=(
                 Text(
-                    en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
-                    zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
-                ).format(
-                    told=mismatch.told,
-                    what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
-                    if adalora
-                    else Text("the adapter's parameters", "适配器参数"),
+                    en="Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
+                    zh="升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
                 ),
-                cure=(
-                    Text(
-                        en="Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
-                        zh="升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
-                    ),
-                    Text(
-                        en="Or move the adapter after it was made: for name, p in model.named_parameters(): "
-                        'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
-                        zh="或在创建适配器后移动它：for name, p in model.named_parameters(): "
-                        'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
-                    ),
+                Text(
+                    en="Or move the adapter after it was made: for name, p in model.named_parameters(): "
+                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
+                    zh="或在创建适配器后移动它：for name, p in model.named_parameters(): "
+                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
                 ),
-                certainty=certainty,
-                module=mismatch.module,
-                parameter="ranknum" if adalora else None,
-                confirm=(
-                    Text(
-                        en='Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
-                        '"ranknum" in n}',
-                        zh='打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or '
-                        '"ranknum" in n}',
-                    ),
+            ),
+            certainty=certainty,
+            module=mismatch.module if mismatch else None,
+            parameter="ranknum" if adalora else None,
+            confirm=(
+                Text(
+                    en='Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
+                    '"ranknum" in n}',
+                    zh='打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}',
                 ),
-            )
+            ),
+        )
+
+
+def _said(log: FailureLog) -> Found | None:
+    """The line that says, or asks, where an adapter's parameter is, if that or one of the next two says the CPU."""
+    for line in log.find_all(_SAID):
+        if any(_DEVICE_SHOWN.search(text) for text in (line.text, *(o.text for o in log.lines_after(line.line, 2)))):
+            return line
+        if "ranknum" in line.text and "cuda" in line.text:
+            return line
+    return None
 
 
 def _certainty(mismatch: LoggedMismatch, adalora: bool, adapts: bool) -> Certainty | None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
 
+# A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
+_SAID = Pattern(
+    r"(?i)\b(?P<name>\w*pos_?embed\w*|positional embedding\w*|buffers?)\b[^.,;]{0,24}"
+    r"\b(?:is|are|stays?|stayed|remains?|remained|left|still)\b.{0,12}\bcpu\b"
+)
 _NAME = re.compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
 _NAMED = re.compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
@@ -72,46 +79,57 @@ class BufferOnCpu(Hazard):
         "https://github.com/huggingface/transformers/pull/33871",
         "https://github.com/ChaoningZhang/MobileSAM/pull/47",
     )
-    log_words = ("Expected all tensors to be on the same device",)
+    log_words = ("Expected all tensors to be on the same device", "pos_emb", "buffer", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
+        told = False
         for mismatch in mismatches_in(log):
-            if mismatch.owner is not Owner.BUFFER:
-                continue
-            name = _name(mismatch)
-            yield self.log_finding(
-                mismatch.evidence,
+            if mismatch.owner is Owner.BUFFER:
+                told = True
+                name = _name(mismatch)
+                yield self._finding(mismatch.evidence, mismatch.told, name, _certainty(name), mismatch.module)
+        if not told and not outside_training(log) and (line := log.find(_SAID)):
+            said = str(line.match.group("name"))
+            name = None if " " in said or said.lower().startswith("buffer") else said
+            both = Text("The log tells of both devices", "日志提到了两种设备")
+            yield self._finding(line, both, name, Certainty.LIKELY, None)
+
+    def _finding(
+        self, evidence: LoggedError | Found, told: Text, name: str | None, certainty: Certainty, module: str | None
+    ) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
+                zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
+            ).format(told=told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+            cure=(
                 Text(
-                    en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
-                    zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
-                ).format(told=mismatch.told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
-                cure=(
-                    Text(
-                        en="Update the model's (remote) code: newer versions move this buffer to the input's device",
-                        zh="更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
-                    ),
-                    Text(
-                        en="Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
-                        zh="或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
-                    ).format(name=name or "buffer"),
-                    Text(
-                        en="In your own module, register it with register_buffer(..., persistent=False), so that it "
-                        "moves with the module",
-                        zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
-                    ),
+                    en="Update the model's (remote) code: newer versions move this buffer to the input's device",
+                    zh="更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
                 ),
-                certainty=_certainty(name),
-                module=mismatch.module,
-                parameter=name,
-                confirm=(
-                    Text(
-                        en="Print the device of every tensor on the line that fails",
-                        zh="打印出错行上每个张量的 device",
-                    ),
+                Text(
+                    en="Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
+                    zh="或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
+                ).format(name=name or "buffer"),
+                Text(
+                    en="In your own module, register it with register_buffer(..., persistent=False), so that it "
+                    "moves with the module",
+                    zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
                 ),
-            )
+            ),
+            certainty=certainty,
+            module=module,
+            parameter=name,
+            confirm=(
+                Text(
+                    en="Print the device of every tensor on the line that fails",
+                    zh="打印出错行上每个张量的 device",
+                ),
+            ),
+        )
 
 
 def _name(mismatch: LoggedMismatch) -> str | None:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import under_zero3
+from gonogo.hazards._cut import cut_in
+from gonogo.hazards._log_context import outside_training, under_zero3
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+
+# A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
+_SAID = Pattern(
+    r"(?i)\b(?:cos\b.{0,12}\bsin|sin\b.{0,12}\bcos|cos_cached|sin_cached|inv_freq|rotary|rope)\b.{0,80}"
+    r"\b(?:is|are|was|were|stays?|stayed|remains?|left|still|placed|on|在)\b.{0,12}\bcpu\b"
+)
+# Code of another indexing, pasted beside the message.
+_INDEXES_ELSEWHERE = Pattern(r"[\w)]\[\w*(?:label|target|mask|idx|ind)\w*\]")
 
 
 class RotaryCacheOnCpu(Hazard):
@@ -71,54 +81,72 @@ class RotaryCacheOnCpu(Hazard):
         "https://github.com/OptimalScale/LMFlow/issues/465",
         "https://github.com/hiyouga/LlamaFactory/issues/2493",
     )
-    log_words = ("Expected all tensors to be on the same device", "indices should be either on cpu")
+    log_words = (
+        "Expected all tensors to be on the same device",
+        "indices should be either on cpu",
+        "rotary",
+        "inv_freq",
+        "rope",
+    )
     yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""
+        told = False
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)
-            if certainty is None:
-                continue
-            yield self.log_finding(
-                mismatch.evidence,
+            if certainty is not None:
+                told = told or certainty is not Certainty.POSSIBLE
+                yield self._finding(mismatch.evidence, mismatch.told, certainty, mismatch.module)
+        if not log.errors and (cut := cut_in(log, ("", "apply_rot"), ("", "cos[position_ids]"), within=1)):
+            told = True
+            both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
+            yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
+        if not told and not outside_training(log) and (line := log.find(_SAID)):
+            both = Text("The log tells of both devices", "日志提到了两种设备")
+            yield self._finding(line, both, Certainty.LIKELY, None)
+
+    def _finding(self, evidence: LoggedError | Found, told: Text, certainty: Certainty, module: str | None) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="{told}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU.",
+                zh="{told}。旋转位置编码的 cos、sin（或计算它们的 inv_freq）留在了 CPU。",
+            ).format(told=told),
+            cure=(
                 Text(
-                    en="{told}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the "
-                    "CPU.",
-                    zh="{told}。旋转位置编码的 cos、sin（或计算它们的 inv_freq）留在了 CPU。",
-                ).format(told=mismatch.told),
-                cure=(
-                    Text(
-                        en="Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "
-                        "compute cos and sin on the input's device",
-                        zh="升级 transformers（pip install -U transformers）或模型的远程代码：新版本在输入所在设备上"
-                        "计算 cos 与 sin",
-                    ),
-                    Text(
-                        en="Or, in the model's code before the line that fails: "
-                        "cos, sin = cos.to(q.device), sin.to(q.device)",
-                        zh="或在模型代码出错行之前加：cos, sin = cos.to(q.device), sin.to(q.device)",
-                    ),
-                    Text(
-                        en="Do not move or offload the model, nor replace its attention, after deepspeed.initialize; "
-                        "register the cache with register_buffer",
-                        zh="deepspeed.initialize 之后不要再移动、卸载模型或替换注意力；缓存请用 register_buffer 注册",
-                    ),
+                    en="Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "
+                    "compute cos and sin on the input's device",
+                    zh="升级 transformers（pip install -U transformers）或模型的远程代码：新版本在输入所在设备上"
+                    "计算 cos 与 sin",
                 ),
-                certainty=certainty,
-                module=mismatch.module,
-                confirm=(
-                    Text(
-                        en="Print cos.device and position_ids.device before the line that fails",
-                        zh="在出错行之前打印 cos.device 与 position_ids.device",
-                    ),
+                Text(
+                    en="Or, in the model's code before the line that fails: "
+                    "cos, sin = cos.to(q.device), sin.to(q.device)",
+                    zh="或在模型代码出错行之前加：cos, sin = cos.to(q.device), sin.to(q.device)",
                 ),
-            )
+                Text(
+                    en="Do not move or offload the model, nor replace its attention, after deepspeed.initialize; "
+                    "register the cache with register_buffer",
+                    zh="deepspeed.initialize 之后不要再移动、卸载模型或替换注意力；缓存请用 register_buffer 注册",
+                ),
+            ),
+            certainty=certainty,
+            module=module,
+            confirm=(
+                Text(
+                    en="Print cos.device and position_ids.device before the line that fails",
+                    zh="在出错行之前打印 cos.device 与 position_ids.device",
+                ),
+            ),
+        )
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if mismatch.owner is Owner.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
+        if not mismatch.frames and log.find(_INDEXES_ELSEWHERE) is not None:
+            return None
         return Certainty.CERTAIN if sure else Certainty.LIKELY
     if mismatch.bare and mismatch.with_host and under_zero3(log):
         return Certainty.POSSIBLE

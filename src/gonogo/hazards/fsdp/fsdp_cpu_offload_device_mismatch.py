@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training, under_fsdp
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 
@@ -24,6 +25,12 @@ _SETTERS = Pattern(
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
 _ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
+# A reporter's own words: "FSDP CPU offloading errors out due to device placements".
+_TOLD = Pattern(
+    r"(?i)(?:fsdp|fully_?shard).{0,60}offload.{0,200}(?:device|clip_?grad|设备|non-cpu|(?:not|未).{0,12}cpu)"
+    r"|assign\w* (?:a )?(?:cuda|gpu|npu) gradients? to (?:a )?cpu (?:tensor|param)"
+    r"|offload.{0,60}(?:fsdp|fully_?shard).{0,200}(?:device|clip_?grad|设备|non-cpu|未.{0,12}cpu)"
+)
 _INSIDE = (
     "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
     "_check_flat_params_on_expected_device", "_validate_cpu_offload_params", "fsdp/_runtime_utils.py",
@@ -98,7 +105,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     )
     log_words = (
         "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
-        "to a storage on different device", "to be on CPU when", "No backend type associated",
+        "to a storage on different device", "to be on CPU when", "No backend type associated", "ffload",
     )  # fmt: skip
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -112,6 +119,12 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         for pattern in (_SAID, _SETTERS):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
                 yield self._finding(line, Certainty.CERTAIN if pattern is _SAID else Certainty.LIKELY)
+        if not log.errors and (
+            cut := cut_in(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), within=1)
+        ):
+            yield self._finding(cut, Certainty.LIKELY)
+        elif not log.errors and log.find(_SAID) is None and (line := log.find(_TOLD)):
+            yield self._finding(line, Certainty.LIKELY)
         for mismatch in mismatches_in(log):
             if mismatch.with_host and not mismatch.between_accelerators and not _SETTERS.search(_message(mismatch)):
                 if mismatch.passes(*_INSIDE):

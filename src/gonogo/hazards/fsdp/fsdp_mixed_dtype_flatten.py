@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 
 _DTYPE = (
@@ -22,6 +24,7 @@ _REQUIRES_GRAD = (
     "`FlatParameter` requires uniform `requires_grad`",
 )
 _INTEGER = "Cannot flatten integer dtype tensors"
+_TOLD = Pattern(r"(?i)must flatten .{0,20}\b(?:uniform|same) dtype|flat_?param\w* requires? uniform dtype")
 _TWO = re.compile(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
 
 
@@ -89,12 +92,13 @@ class FsdpMixedDtypeFlatten(Hazard):
         "https://github.com/eric-mitchell/direct-preference-optimization/issues/90",
         "https://github.com/huggingface/trl/issues/1723",
     )
-    log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
+    log_words = ("Must flatten tensors", "ust flatten", "requires uniform", "FSDP expects uniform", _INTEGER)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """FSDP's check of what it is to flatten, in the words of its versions."""
-        if evidence := said(log, *_DTYPE):
-            two = _TWO.search(told(log, evidence))
+        cut = None if log.errors else cut_in(log, ("flat_param.py", "_validate_tensors_to_flatten"), within=1)
+        if evidence := said(log, *_DTYPE) or log.find(_TOLD) or cut:
+            two = None if isinstance(evidence, Found) else _TWO.search(told(log, evidence))
             dtypes = " / ".join(part for part in two.groups() if part) if two else ""
             yield self.log_finding(
                 evidence,
@@ -103,6 +107,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                     zh="FSDP 包装的某个模块含有不同 dtype 的参数{dtypes}。",
                 ).format(dtypes=f" ({dtypes})" if dtypes else ""),
                 cure=_CURE_DTYPE,
+                certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )
         elif evidence := said(log, *_REQUIRES_GRAD):
             yield self.log_finding(

@@ -8,10 +8,16 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 from gonogo.hazards.fsdp._asked_for import asked_for_fsdp
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
+_CUT = (
+    ("accelerate/utils/dataclasses.py", "set_auto_wrap_policy"),
+    ("accelerate/accelerator.py", "set_auto_wrap_policy"),
+    ("peft/utils/other.py", "fsdp_auto_wrap_policy"),
+)
 _CLASS = re.compile(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{1,100})['\"]? in the model")
 _GIVEN = re.compile(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
 
@@ -82,11 +88,12 @@ class FsdpWrapClassNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
-        evidence = said(log, *_WORDS)
+        evidence = said(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
         if evidence is None:
             return
         named = _CLASS.search(told(log, evidence)) or _GIVEN.search(f"{log.setup.launch}\n{log.setup.script}")
-        asked = asked_for_fsdp(log)
+        # Of a cut traceback the last line is missing; in these functions nothing else is refused.
+        asked = asked_for_fsdp(log) if said(log, *_WORDS) else None
         yield self.log_finding(
             evidence,
             Text(

@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.hazards._mismatch_in_log import mismatches_in
 
@@ -25,6 +26,7 @@ _OFREPLICAS = Pattern(
 )
 _DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
+_SHAPELESS = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
 _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
 
@@ -128,10 +130,16 @@ class DataParallelPlainPython(Hazard):
                 return error, Certainty.LIKELY
             if plain is None and log.setup.launcher is not None and _DTYPES.search(error.message):
                 return error, Certainty.POSSIBLE
+        if not log.errors and (cut := cut_in(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))):
+            return cut, Certainty.LIKELY if plain and cut.passes("transformers/trainer.py") else Certainty.POSSIBLE
+        if plain is None and not any(error.frames for error in log.errors) and (line := log.find(_SHAPELESS)):
+            return line, Certainty.POSSIBLE
         for mismatch in mismatches_in(log):
             # Its frames would show DataParallel; device_map is told by an operator that names its argument.
             if mismatch.between_accelerators and not mismatch.frames and plain is not False and not _is_split(log):
-                return mismatch.evidence, Certainty.LIKELY if plain and mismatch.bare else Certainty.POSSIBLE
+                # ms-swift splits the model itself where one process sees several GPUs.
+                sure = plain and mismatch.bare and log.setup.launcher != "swift"
+                return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
         return None
 
     def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:

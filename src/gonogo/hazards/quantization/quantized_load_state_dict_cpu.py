@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
@@ -16,6 +17,9 @@ _LOADS = (
     "deepspeed_load_checkpoint", "resume_from_checkpoint", "undo_layout", "maybe_rearrange_weight", "_load_state",
 )  # fmt: skip
 _RUNS = ("training_step", "compute_loss", "prediction_step", "in forward", "generate", "dequantize_4bit", "matmul_4bit")
+_CUT = (("bitsandbytes/", "undo_layout"), ("bitsandbytes/", "maybe_rearrange_weight"))
+_8BIT = r"load_in_8bit|quantization_bit[ =:]*8|8-?bit|int8"
+_QUANTIZES = Pattern(_8BIT)
 _ASKS = Pattern(
     r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume|断点|续训"
     r"|(?i:\bresum(?:e|ing)\b)"
@@ -95,6 +99,9 @@ class QuantizedLoadStateDictCpu(Hazard):
             certainty = _certainty(evidence, log)
             if certainty is not None:
                 yield self._finding(evidence, certainty)
+        elif not log.errors and (cut := cut_in(log, ("trainer.py", "_load_best_model"), *_CUT, within=4)):
+            quantizes = cut.passes("bitsandbytes") or log.find(_QUANTIZES) is not None or log.setup.mentions(_8BIT)
+            yield self._finding(cut, Certainty.LIKELY if quantizes else Certainty.POSSIBLE)
 
     def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
         return self.log_finding(

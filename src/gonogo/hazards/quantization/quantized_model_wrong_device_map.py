@@ -16,6 +16,10 @@ _SAID = Pattern(
 )
 # Wrapped by a terminal, the message goes on in the next line.
 _CUT = Pattern(r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$")
+# A reporter's own words.
+_TOLD = Pattern(
+    r"(?i)[48]-?bit models? can(?:no|')t (?:be )?train\w* (?:with|on|over|across) (?:multi|several|different)"
+)
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
 
 
@@ -82,7 +86,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/9",
         "https://github.com/huggingface/accelerate/issues/2713",
     )
-    log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
+    log_words = ("can't train a model that has been loaded in", "Expected a cuda device", "bit model")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """accelerate's refusal; less sure, a quantised layer that runs on the CPU in training."""
@@ -95,6 +99,8 @@ class QuantizedModelWrongDeviceMap(Hazard):
             return
         if outside_training(log):
             return
+        if not log.errors and (line := log.find(_TOLD)):
+            yield self._finding(line, Certainty.LIKELY, offloaded=False, several=True)
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):

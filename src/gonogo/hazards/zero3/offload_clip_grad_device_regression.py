@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import under_zero3
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import failed_ranks, path_ends, places, setting
@@ -130,31 +131,50 @@ class OffloadClipGradDeviceRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; a bare one, where version or config speak for it."""
-        release = log.setup.release("deepspeed")
+        release = log.setup.release("deepspeed") or _release_told(log)
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log, release)
-            if certainty is None:
-                continue
-            yield self.log_finding(
-                mismatch.evidence,
+            if certainty is not None:
+                yield self._log_finding(mismatch.evidence, log, certainty)
+        if not log.errors and (cut := cut_in(log, ("stage3.py", "unscale_and_clip_grads"))):
+            faulty = release is None or release[:3] in _FAULTY
+            yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
+        elif release is not None and release[:3] in _FAULTY and not log.errors and (line := log.find(_OFFLOAD_FAILS)):
+            yield self._log_finding(line, log, Certainty.POSSIBLE)
+
+    def _log_finding(self, evidence: LoggedError | Found, log: FailureLog, certainty: Certainty) -> Finding:
+        version = log.setup.version_texts.get("deepspeed")
+        return self.log_finding(
+            evidence,
+            Text(
+                en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
+                "script nor the model puts a tensor on the wrong device.",
+                zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 "
+                "与 0.14.2 "
+                "自身的缺陷，脚本和模型没有放错张量。",
+            ).format(version=f" {version}" if version else ""),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
                 Text(
-                    en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
-                    "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
-                    "script nor the model puts a tensor on the wrong device.",
-                    zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 "
-                    "与 0.14.2 "
-                    "自身的缺陷，脚本和模型没有放错张量。",
-                ).format(version=f" {log.setup.version_texts['deepspeed']}" if release else ""),
-                cure=_CURE,
-                certainty=certainty,
-                confirm=(
-                    Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
-                    Text(
-                        "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py",
-                        "调用栈最内层是 deepspeed/runtime/zero/stage3.py 中的 unscale_and_clip_grads",
-                    ),
+                    "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py",
+                    "调用栈最内层是 deepspeed/runtime/zero/stage3.py 中的 unscale_and_clip_grads",
                 ),
-            )
+            ),
+        )
+
+
+_FAULTY = ((0, 14), (0, 14, 1), (0, 14, 2))
+# A reporter's own words: "deepspeed (0.14.2)", "DeepSpeed v0.14.1", "version > 0.14.0".
+_RELEASE_TOLD = Pattern(r"(?i)deepspeed\W{0,3}(?:version)?\W{0,3}v?0\.14\.(?P<patch>[12])\b|> ?0\.14\.0\b")
+_OFFLOAD_FAILS = Pattern(r"(?i)offload.{0,40}(?:fail|error|crash|broken|报错|失败)|regression.{0,40}offload")
+
+
+def _release_told(log: FailureLog) -> tuple[int, ...] | None:
+    told = log.find(_RELEASE_TOLD)
+    return (0, 14, int(told.match.group("patch") or 1)) if told else None
 
 
 _STEPS = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
@@ -164,7 +184,7 @@ _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|
 def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
     if not mismatch.with_host or mismatch.between_accelerators:
         return None
-    faulty = release is not None and release[:3] in ((0, 14), (0, 14, 1), (0, 14, 2))
+    faulty = release is not None and release[:3] in _FAULTY
     clips = any(
         "unscale_and_clip_grads" in frame.function and ("deepspeed" in frame.path or "stage" in frame.path)
         for frame in mismatch.frames

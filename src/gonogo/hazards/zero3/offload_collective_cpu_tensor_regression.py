@@ -115,8 +115,11 @@ def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | No
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO)
     elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_OTHER)
     zero3 = under_zero3(log)
-    if zero3 is False or (frames and not passes):
+    if zero3 is False:
         return None
+    if frames and not passes:
+        # NCCL's refusal comes from torch.distributed: where the frames end before it, the traceback was shortened.
+        return Certainty.POSSIBLE if _IN_A_TRAINER.search(frames[-1].path) else None
     if release is not None:
         if release[:3] in ((0, 5, 5), (0, 5)) and not elsewhere:
             return Certainty.CERTAIN
@@ -127,4 +130,5 @@ def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | No
     return Certainty.LIKELY if passes or (zero3 and offloads) else Certainty.POSSIBLE
 
 
+_IN_A_TRAINER = Pattern(r"pytorch_lightning/|lightning/pytorch/|transformers/trainer\.py|accelerate/accelerator\.py")
 _OFFLOAD = Pattern(r"(?i)offload")

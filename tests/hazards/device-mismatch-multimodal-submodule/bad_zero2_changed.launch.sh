@@ -1,0 +1,1 @@
+swift sft --model Qwen2.5-Omni-3B --deepspeed zero2
