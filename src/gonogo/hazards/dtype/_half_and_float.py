@@ -13,6 +13,7 @@ _HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|flo
 _WORDING = re.compile(
     rf"expected scalar type ({_HALF}) but found ({_HALF})"
     rf"|(?:mat1|m1) and (?:mat2|m2) to have the same dtype, but got: ({_HALF}) ?!= ?({_HALF})"
+    rf"|query\.dtype: ({_HALF}),? key\.dtype: ({_HALF}),? and value\.dtype: ({_HALF})"
     rf"|(?:mat1|self|m1) and (?:mat2|m2) must have the same dtype, but got ({_HALF}) and ({_HALF})"
 )
 LITERALS = ("expected scalar type", "to have the same dtype", "must have the same dtype")

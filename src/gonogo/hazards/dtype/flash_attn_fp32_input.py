@@ -29,6 +29,10 @@ _PROSE = Pattern(
     r"(?i)flash[-_ ]?att(?:entio)?n\w{0,10}.{0,30}(?:only|needs?|requires?|expects?|must|只|仅|需要)"
     r".{0,60}\b(?:fp ?16|bf ?16|float16|bfloat16)\b"
 )
+_FAILED = Pattern(
+    r"(?i)flash[-_ ]?att(?:entio)?n\w{0,10}.{0,60}(?:fail|error|报错|失败|出错)"
+    r".{0,40}\b(?:fp ?(?:16|32)|bf ?16|b?float(?:16|32))\b"
+)
 _LOADED = Pattern(r"current (?:dtype|dype)")  # transformers' warning, which no failure need follow
 _ASSERTED = re.compile(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
@@ -139,7 +143,7 @@ def _at_the_end(log: FailureLog) -> LoggedError | LogLine | None:
     cut = cut or cut_in(
         log, ("flash_attn_interface", "_flash_attn_forward"), ("flash_attn_interface", "_varlen_forward")
     )
-    found = log.find(_PROSE)
+    found = log.find(_PROSE) or log.find(_FAILED)
     return cut or (found.line if found and not _LOADED.search(found.text) else None)
 
 

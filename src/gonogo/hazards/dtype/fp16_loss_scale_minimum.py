@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -13,6 +14,11 @@ from gonogo.hazards._said import said
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
 
+_FALLEN = Pattern(
+    r"(?i)loss[ _]?scale\w?\s?(?:一直)?(?:下?降|减少?|变)?(?:到了?|至|为|成|reach\w*|hits"
+    r"|drop\w* to|f[ae]ll\w* to|goes to|down to)"
+    r"\s?[01](?:\.0)?(?:[^\d.e]|$)"
+)
 _WORDS = (
     "Current loss scale already at minimum",
     "loss scale already at minimum",
@@ -77,7 +83,7 @@ class Fp16LossScaleMinimum(Hazard):
         "https://github.com/liucongg/ChatGLM-Finetuning/issues/41",
         "https://github.com/yangjianxin1/Firefly/issues/68",
     )
-    log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py")
+    log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The scaler's last words; or a scale that has fallen so far that they are near."""
@@ -86,6 +92,9 @@ class Fp16LossScaleMinimum(Hazard):
             evidence = cut_in(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
+            return
+        if not log.errors and (found := log.find(_FALLEN)):
+            yield self.log_finding(found, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY)
             return
         scale = loss_scale(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):
