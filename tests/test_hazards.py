@@ -118,7 +118,7 @@ def test_hazards_import_no_torch_and_are_quick_to_find() -> None:
         for _ in range(3)
     ]
     assert {run[1] for run in runs} == {"[]"}
-    assert min(float(run[0]) for run in runs) < 0.2  # seconds for more than a hundred; the best of three
+    assert min(float(run[0]) for run in runs) < 0.4  # seconds for more than a hundred; the best of three
 
 
 class TestPlaces:

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Operand
 
 _DEVICE = r"(?:[a-z]{2,12}:\d{1,4}|[a-z]{2,12})"
 _WORDINGS = (
     # at::TensorIterator and the device checks generated for most operators
-    re.compile(rf"found at least two devices, ({_DEVICE}) and ({_DEVICE})"),
+    Pattern(rf"found at least two devices, ({_DEVICE}) and ({_DEVICE})"),
     # torch 2.8 and later name the tensor that differs
-    re.compile(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
+    Pattern(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
     # torch._subclasses.fake_tensor.FakeTensor
-    re.compile(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
+    Pattern(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
     # torch.cat, binary operators and single kernels, in older releases each in words of their own
-    re.compile(rf"tensors must be on the same device\. Received ({_DEVICE}) and ({_DEVICE})"),
-    re.compile(
+    Pattern(rf"tensors must be on the same device\. Received ({_DEVICE}) and ({_DEVICE})"),
+    Pattern(
         rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
     ),
-    re.compile(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
+    Pattern(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
     # torch.Tensor's setters of .grad and .data
-    re.compile(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
-    re.compile(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),
+    Pattern(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
+    Pattern(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),
 )
 _OLDER_ARGUMENT = (
     # torch 1.5 to 1.8
-    re.compile(r"Tensor for (?:argument #\d+ )?'(\w{1,64})' is on (?:(CPU)|\w{1,8}), but expected"),
-    re.compile(
+    Pattern(r"Tensor for (?:argument #\d+ )?'(\w{1,64})' is on (?:(CPU)|\w{1,8}), but expected"),
+    Pattern(
         r"Expected object of (?:device type|backend) \w{1,12} but got (?:device type|backend) (?i:(cpu)|\w{1,12})"
         r" for argument #\d+ '(?P<argument>\w{1,64})'"
     ),
 )
-_INDEXED = re.compile(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
-_CONVOLUTION = re.compile(
+_INDEXED = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
+_CONVOLUTION = Pattern(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
-_ARGUMENT = re.compile(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
-_METHOD = re.compile(
+_ARGUMENT = Pattern(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
+_METHOD = Pattern(
     r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )
-_WRAPPER = re.compile(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
+_WRAPPER = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
 _TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
@@ -16,7 +15,7 @@ _PROSE = Pattern(
     r"(?i)\bmark(?:ed|ing)? (?:a |the |as )?(?:variable|param\w*)s? (?:as )?ready (?:only once|twice)"
     r"|标记.{0,8}(?:两次|多次).{0,4}(?:ready|就绪)"
 )
-_NAMED = re.compile(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
+_NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 
 class DdpReentrantCheckpointReadyTwice(Hazard):

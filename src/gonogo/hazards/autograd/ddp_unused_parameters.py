@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -17,7 +17,7 @@ _WORDS = (
     "module has parameters that were not used in producing",
     "did not receive grad for rank",
 )
-_INDICES = re.compile(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
+_INDICES = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
 
 class DdpUnusedParameters(Hazard):

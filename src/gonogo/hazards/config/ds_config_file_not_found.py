@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
@@ -17,15 +16,13 @@ _REFUSED = (
     "expecting either a path to a DeepSpeed config file or a pre-populated dict",
     "DeepSpeed configuration file could not be found",
 )
-_RECEIVED = re.compile(r"Received: ?(\S[^\n]{0,300}?)(?:\s|$)")
+_RECEIVED = Pattern(r"Received: ?(\S[^\n]{0,300}?)(?:\s|$)")
 _BASE64 = Pattern(r"binascii\.Error: (?:Incorrect padding|Invalid base64-encoded string)")
 _READS_CONFIG = (
     "HfTrainerDeepSpeedConfig", "HfDeepSpeedConfig", "accelerate/utils/deepspeed.py", "transformers/deepspeed.py",
     "transformers/integrations/deepspeed.py", "deepspeed/runtime/config.py", "urlsafe_b64decode(config",
 )  # fmt: skip
-_CONFIG_NAME = re.compile(
-    r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-3]|stage[_-]?[0-3])[^/]{0,80}\.json\b"
-)
+_CONFIG_NAME = Pattern(r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-3]|stage[_-]?[0-3])[^/]{0,80}\.json\b")
 
 
 class DsConfigFileNotFound(Hazard):

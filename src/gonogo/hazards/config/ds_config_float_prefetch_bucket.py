@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
-_VALUE = re.compile(r"input_value=(\d{1,15}\.\d{1,12})")
-_PROSE = re.compile(rf"{_KEY}.{{0,60}}(?:\bint(?:eger)?\b|float|整数|浮点|小数)")
+_VALUE = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
+_PROSE = Pattern(rf"{_KEY}.{{0,60}}(?:\bint(?:eger)?\b|float|整数|浮点|小数)")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 
-_STAGE = re.compile(r"zero stage ([0-3]|\{\}) requires an optimizer")
+_STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _WORDS = ("zero stage 1 requires an optimizer", "zero stage 2 requires an optimizer", "requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
 

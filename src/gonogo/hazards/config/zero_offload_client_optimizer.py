@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -16,7 +16,7 @@ _WORDS = (
     "ZeRO-Offload with a client provided optimizer",
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
-_CLASS = re.compile(r"<class '([\w.]{1,200})'")
+_CLASS = Pattern(r"<class '([\w.]{1,200})'")
 
 
 class ZeroOffloadClientOptimizer(Hazard):

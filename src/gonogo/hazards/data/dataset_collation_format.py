@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import said, told
 
 _REFUSED = "Unable to create tensor"
-_COLUMN = re.compile(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
+_COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
 _CAUSES = Pattern(
     r"too many dimensions 'str'|expected sequence of length \d+ at dim \d+ \(got \d+\)|invalid data type 'str'"
     r"|setting an array element with a sequence|each element in list of batch should be of equal size"
@@ -30,6 +30,9 @@ _COLLATES = (
     "DataCollator",
     "torch_default_data_collator",
 )
+_TO_TENSORS = ("in as_tensor", "in convert_to_tensors")
+_TOKENIZERS = ("tokenization_utils_base.py", "tokenization_utils.py")
+_PADS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
 
 
 class DatasetCollationFormat(Hazard):
@@ -108,6 +111,7 @@ class DatasetCollationFormat(Hazard):
         evidence = said(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
         cause = next((error for error in log.errors_of(says=_CAUSES) if _collates(error) or evidence), None)
         if evidence is None:
+            cause = cause or _cut_in_padding(log)
             if cause is None:
                 return
             certainty = Certainty.LIKELY
@@ -158,7 +162,12 @@ class DatasetCollationFormat(Hazard):
 
 
 def _collates(error: LoggedError) -> bool:
-    return error.passes(*_COLLATES)
+    return error.passes(*_COLLATES, *_TO_TENSORS)
+
+
+def _cut_in_padding(log: FailureLog) -> LoggedError | None:
+    cut = cut_in(log, *((path, name) for path in _TOKENIZERS for name in _PADS), within=2)
+    return cut if cut is not None and cut.passes(*_COLLATES) else None
 
 
 def _reason(cause: LoggedError | None) -> str:

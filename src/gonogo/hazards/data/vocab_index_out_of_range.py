@@ -21,6 +21,7 @@ _ON_CPU = Pattern(
 _ASSERTED = Pattern(
     r"device-side assert(?:ion)?(?: triggered)?|CUDA error: (?:unspecified )?device-side assert|error \(?710\)?"
 )
+_SAID = Pattern(r"(?i)\btoken[_ ]?ids? \d+ (?:is |are )?(?:out of (?:range|vocab\w*)|not in vocab)")
 _LABELS = Pattern(r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds")
 _OTHER_ASSERT = Pattern(r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT")
 _TRAINS = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
@@ -91,7 +92,7 @@ class VocabIndexOutOfRange(Hazard):
 
     name = "vocab-index-out-of-range"
     title = Text(en="A token id is beyond the embedding", zh="token id 超出嵌入层范围")
-    log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds")
+    log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds", "out of range", "out of vocab")
     sources = (
         "https://github.com/shibing624/MedicalGPT/issues/275",
         "https://github.com/huggingface/transformers/issues/1848",
@@ -163,6 +164,8 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
     in_embedding = any(error.passes(*_LOOKS_UP) for error in log.errors)
     for error in log.errors_of("IndexError", "RuntimeError", says=_ON_CPU):
         return error, Certainty.CERTAIN if error.passes(*_LOOKS_UP) else Certainty.LIKELY
+    if found := log.find(_SAID):
+        return found, Certainty.LIKELY
     if found := log.find(_LABELS):
         return found, Certainty.POSSIBLE
     if found := log.find(_GATHER):

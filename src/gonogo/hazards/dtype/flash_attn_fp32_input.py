@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
@@ -34,7 +33,7 @@ _FAILED = Pattern(
     r".{0,40}\b(?:fp ?(?:16|32)|bf ?16|b?float(?:16|32))\b"
 )
 _LOADED = Pattern(r"current (?:dtype|dype)")  # transformers' warning, which no failure need follow
-_ASSERTED = re.compile(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
+_ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
 
 class FlashAttnFp32Input(Hazard):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 
-_REQUEST = re.compile(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
-_DENIED = re.compile(
+_REQUEST = Pattern(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
+_DENIED = Pattern(
     r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)"
     r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|"
     r"(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
@@ -25,7 +24,7 @@ _REQUIRES_GRAD = (
 )
 _INTEGER = "Cannot flatten integer dtype tensors"
 _TOLD = Pattern(r"(?i)must flatten .{0,20}\b(?:uniform|same) dtype|flat_?param\w* requires? uniform dtype")
-_TWO = re.compile(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
+_TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
 
 
 class FsdpMixedDtypeFlatten(Hazard):

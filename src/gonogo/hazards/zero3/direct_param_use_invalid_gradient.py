@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
@@ -13,7 +12,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, innermost, places
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
 
-_INVALID = re.compile(
+_INVALID = Pattern(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
     r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
 )
