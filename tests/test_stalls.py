@@ -56,9 +56,7 @@ def test_older_wordings_are_read() -> None:
 
 
 def test_a_fault_of_the_device_is_no_time_out() -> None:
-    line = (
-        "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"
-    )
+    line = "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"
     assert stall_of(log_of(line)) is None
     stall = stall_of(log_of(line, time_out(0, "SeqNum=4, OpType=ALLREDUCE, NumelIn=1")))
     assert stall is not None
@@ -91,3 +89,30 @@ def test_the_first_failure_of_torchruns_summary() -> None:
 )
 def test_exit_codes(line: str, code: int) -> None:
     assert [told for _, told in exits(log_of(line))] == [code]
+
+
+def test_a_log_that_ends_where_the_ranks_meet(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    meets = "[2024-07-02 08:11:40,311] [INFO] [comm.py:668:init_distributed] Initializing TorchBackend in DeepSpeed"
+    log.write_text(f"[2024-07-02 08:11:40,310] [INFO] [comm.py:637:init_distributed] cdb=None\n{meets}\n\n")
+    findings = diagnose([str(log)]).findings
+    assert [(f.hazard, f.certainty) for f in findings] == [("rendezvous-port-zero-hang", Certainty.POSSIBLE)]
+    log.write_text(f"{meets}\nLoading checkpoint shards: 100%\n")
+    assert not diagnose([str(log)]).findings
+
+
+def test_thousands_of_gathers_before_the_first_step_are_zero3s(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text(time_out(1, "SeqNum=5120, OpType=_ALLGATHER_BASE") + "\n  0%|          | 0/600 [30:05<?, ?it/s]\n")
+    findings = diagnose([str(log)]).findings
+    assert (findings[0].hazard, findings[0].certainty) == ("zero3-moe-hang", Certainty.POSSIBLE)
+
+
+@pytest.mark.parametrize(("elapsed", "found"), [("30:11", True), ("10:02", True), ("12:02", False)])
+def test_a_cut_traceback_beside_preparation_as_old_as_a_time_out(tmp_path: Path, elapsed: str, found: bool) -> None:
+    log = tmp_path / "run.log"
+    log.write_text(
+        f"Running tokenizer on dataset:  52%|##   | 52000/100000 [{elapsed}<09:01, 57.6 examples/s]\n"
+        'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    trainer.train()\n'
+    )
+    assert [f.hazard for f in diagnose([str(log)]).findings] == ["nccl-timeout-preprocessing"] * found

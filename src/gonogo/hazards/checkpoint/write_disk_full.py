@@ -8,6 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 
 _WRITER = Pattern(
@@ -25,7 +26,7 @@ _SAVES = (
     "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
     "save_weights",
 )  # fmt: skip
-_LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", "in map")
+_LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", ".map(")
 _SAYS_IT_SAVES = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
 _OTHER_PLACE = Pattern(r"/dev/shm|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump")
 
@@ -136,6 +137,8 @@ class CheckpointWriteDiskFull(Hazard):
 
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+    if cut := cut_in(log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")):
+        return cut, Certainty.LIKELY
     if written := next(log.errors_of(says=_WRITER), None) or log.find(_WRITER):
         return written, Certainty.CERTAIN
     if log.find(_OTHER_PLACE) is not None:

@@ -18,6 +18,13 @@ _DUPLICATE = Pattern(r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both
 _ANY = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
 _PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
 _GPUS = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
+_ONE_GPU = Pattern(
+    r"(?i)\bonly (?:have |has |had |got |one |a )*(?:1|one|single) (?:gpu|card)|\b(?:on|with|have) (?:a single"
+    r"|one|1) (?:gpu|card)\b"
+    r"|只有(?:一|1|单) ?(?:张|块|个)?(?:卡|gpu|显卡)"
+)
+_LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
+_ITS_DEVICE = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
 _VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
@@ -52,8 +59,20 @@ def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
         for found in log.find_all(_DUPLICATE)
     )
     processes, gpus = processes_of(log), gpus_of(log)
-    folds = len({device for *_, device in pairs}) > 1
+    if processes is None and pairs:
+        processes = 1 + max(max(first, second) for first, second, _ in pairs)
+        gpus = gpus if gpus is not None and gpus < processes else None  # there may be more ranks than those named
+    folds = len({device for *_, device in pairs}) > 1 or _wraps(log)
     return DuplicateGpu(evidence, pairs, folds if processes is None or gpus is None else processes > gpus)
+
+
+def _wraps(log: FailureLog) -> bool:
+    """True where Accelerate's state gives a process another GPU than its local number: so it counts them over."""
+    for found in log.find_all(_LOCAL_INDEX):
+        for line in log.lines_after(found.line, 2):
+            if device := _ITS_DEVICE.search(line.text):
+                return int(device.group(1)) < int(found.match.group(1))
+    return False
 
 
 def processes_of(log: FailureLog) -> int | None:
@@ -71,5 +90,7 @@ def gpus_of(log: FailureLog) -> int | None:
         return visible.group(1).count(",") + 1
     if found := log.find(_VISIBLE_IN_LOG):
         return str(found.match.group(1)).count(",") + 1
+    if log.find(_ONE_GPU) is not None:
+        return 1
     found = log.find(_GPUS)
     return int(found.match.group(1)) if found else None

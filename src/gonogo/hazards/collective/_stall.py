@@ -12,8 +12,11 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.hazards._log_context import outside_training
 
 STALL_WORDS = (
-    "stuck", " hang", "Hang", " hung", "freez", "froze", "eadlock", "卡住", "卡死", "卡在", "挂起", "死锁", "无响应",
-    "没有反应", "不动", "超时", "Timeout", "Timed out", "WorkNCCL", "WorkHCCL", "Invalidate trace cache",
+    "stuck", " hang", "Hang", " hung", "freez", "froze", "eadlock", "卡住", "卡死", "卡在", "挂起", "死锁",
+    "无响应", "没有反应", "不动", "超时", "卡主", "停住", "一直等待", "没有进展", "无法完成", "imeout after",
+    "fails after", "longer than", "exceed", "n't finish", "not finish", "n't proceed", "not proceed", "n't return",
+    "not return", "n't terminate", "not terminate", "n't continue", "not continue", "n't done", "not done",
+    "never ", "no progress", "Timeout", "Timed out", "WorkNCCL", "WorkHCCL", "Invalidate trace cache",
     "exhausted inputs", "TorchBackend",
 )  # fmt: skip
 """What a log says of a stall; ``log_words`` of the hazards that look for one."""
@@ -28,12 +31,16 @@ _RANK = Pattern(r"\[(?:Rank|rank) ?(\d{1,5})\] (?:Watchdog|Work)|Rank (\d{1,5})\
 _STORE_TIME_OUT = Pattern(
     r"via c10d key-value store by key .* got error: |[Ss]ocket [Tt]imeout|[Ww]ait timeout after \d+ ?ms"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|Timeout waiting for key: default_pg"
+    r"|(?i:\btime-?outs? after \d+ ?min|fails after \d+ ?min|\b(?:longer than|exceed(?:s|ed)?) \d+ ?(?:min"
+    r"|sec)(?:ute|ond)?s?\b)"
+    r"|gloo/.*Read timeout"
     r"|(?i:\bnccl (?:\w+ ){0,3}(?:time-?out|timed out))|(?i:nccl|通信|通讯).{0,10}超时"
 )
 _SAYS_IT_STALLS = Pattern(
     r"(?i)\b(?:hang(?:s|ing|ed)?|hung|stuck|frozen|freez(?:e|es|ing)|deadlock(?:s|ed)?|does(?:n't| not) (?:move"
-    r"|progress))\b"
-    r"|卡住|卡死|卡在|挂起|死锁|无响应|没有反应|不动了|一直不动|卡主"
+    r"|progress|finish|return|terminate|proceed|continue)|never (?:finish(?:es|ed)?|returns?|ends?|completes?)"
+    r"|is(?:n't| not) done|no progress)\b"
+    r"|卡住|卡死|卡在|挂起|死锁|无响应|没有反应|不动了|一直不动|卡主|停住|一直等待|没有进展|无法完成"
 )
 _TRACE_CACHE = Pattern(r"Invalidate trace cache")
 _DEVICE_FAULT = Pattern(

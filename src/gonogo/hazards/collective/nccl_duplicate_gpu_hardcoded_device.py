@@ -63,7 +63,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         "https://github.com/Peterande/D-FINE/issues/289",
         "https://github.com/NVIDIA/Megatron-LM/issues/661",
     )
-    log_words = ("Duplicate GPU",)
+    log_words = ("Duplicate GPU", "Local process index", "Device: ")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """NCCL's refusal of a duplicate GPU, unless the ranks are too many for the GPUs."""

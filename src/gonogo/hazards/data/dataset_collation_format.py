@@ -30,7 +30,7 @@ _COLLATES = (
     "DataCollator",
     "torch_default_data_collator",
 )
-_TO_TENSORS = ("in as_tensor", "in convert_to_tensors")
+_TO_TENSORS = ("as_tensor", "convert_to_tensors")
 _TOKENIZERS = ("tokenization_utils_base.py", "tokenization_utils.py")
 _PADS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
 

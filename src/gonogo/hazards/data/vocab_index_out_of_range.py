@@ -92,7 +92,15 @@ class VocabIndexOutOfRange(Hazard):
 
     name = "vocab-index-out-of-range"
     title = Text(en="A token id is beyond the embedding", zh="token id 超出嵌入层范围")
-    log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds", "out of range", "out of vocab")
+    log_words = (
+        "srcSelectDimSize",
+        "Assertion",
+        "assert",
+        "index out of",
+        "out of bounds",
+        "out of range",
+        "out of vocab",
+    )
     sources = (
         "https://github.com/shibing624/MedicalGPT/issues/275",
         "https://github.com/huggingface/transformers/issues/1848",

@@ -11,9 +11,16 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 
 _SIGHUP = Pattern(
-    r"got signal: 1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal|closing signal (?:Signals\.)?SIGHUP"
+    r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
+    r"|closing signal (?:Signals\.)?SIGHUP"
     r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
     r"|by) (?:signal )?SIGHUP\b"
+)
+_SIGNALLED = Pattern(r"SignalException")
+_CLOSED = Pattern(
+    r"(?i)\bnohup\b|(?:terminal|ssh|session|window|connection|vs ?code|终端|窗口|会话|连接).{0,40}(?:clos"
+    r"|disconnect|exit|lost"
+    r"|end(?:s|ed)\b|drop|关|断)|(?:关|断).{0,6}(?:终端|窗口|会话|连接)"
 )
 
 
@@ -78,11 +85,14 @@ class LauncherKilledBySighup(Hazard):
         "https://github.com/zai-org/ChatGLM2-6B/issues/262",
         "https://github.com/keyu-tian/SparK/issues/19",
     )
-    log_words = ("got signal: 1", "death signal", "SIGHUP")
+    log_words = ("got sig", "death signal", "SIGHUP", "SignalException", "nohup", "closed")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The launcher's own words that it was sent signal 1."""
         found = log.find(_SIGHUP)
+        unsaid = found is None
+        if found is None and log.find(_CLOSED) is not None:
+            found = log.find(_SIGNALLED)
         if found is None:
             return
         # Rich and logging fail too when the terminal is gone; what failed before is the workers' own.
@@ -108,7 +118,7 @@ class LauncherKilledBySighup(Hazard):
                 ),
                 Text(en="Resume from the last checkpoint", zh="从最近的 checkpoint 恢复训练"),
             ),
-            certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
+            certainty=Certainty.LIKELY if before or unsaid else Certainty.CERTAIN,
             confirm=(
                 Text(
                     en="The time of the signal is that of a lost connection or a closed window",

@@ -10,6 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training, several_processes
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.collective._duplicate_gpu import duplicate_gpu, gpus_of, processes_of
@@ -22,6 +23,11 @@ _INVALID = Pattern(
 _STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
 _OWN_DEVICE = re.compile(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
 _NAMED_DEVICE = re.compile(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
+_SETS_DEVICE = (
+    ("accelerate/state.py", "cuda.set_device("),
+    ("transformers/training_args.py", "cuda.set_device("),
+    ("torch/cuda/__init__.py", "_cuda_setDevice("),
+)
 _CURE = (
     Text(
         en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
@@ -95,7 +101,13 @@ class MoreRanksThanVisibleGpus(Hazard):
         "https://github.com/tatsu-lab/stanford_alpaca/issues/67",
     )
 
-    log_words = ("invalid device ordinal", "Invalid device", "Duplicate GPU", "your machine only has")
+    log_words = (
+        "invalid device ordinal",
+        "Invalid device",
+        "Duplicate GPU",
+        "Local process index",
+        "your machine only has",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
@@ -138,7 +150,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                 confirm=_CONFIRM,
             )
             return
-        evidence = next(log.errors_of(says=_INVALID), None) or log.find(_INVALID)
+        evidence = next(log.errors_of(says=_INVALID), None) or log.find(_INVALID) or cut_in(log, *_SETS_DEVICE)
         if evidence is None:
             return
         yield self.log_finding(
@@ -155,6 +167,8 @@ class MoreRanksThanVisibleGpus(Hazard):
 
 def _certainty_of_ordinal(log: FailureLog, evidence: LoggedError | Found, too_many: bool | None) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
+    if isinstance(evidence, LoggedError) and not evidence.type:
+        return Certainty.POSSIBLE if outside_training(log) or too_many is False else Certainty.LIKELY
     frame = evidence.users_frame or evidence.innermost if isinstance(evidence, LoggedError) else None
     code = frame.code if frame else ""
     if outside_training(log) or not _STRICT.search(text) or _NAMED_DEVICE.search(code):

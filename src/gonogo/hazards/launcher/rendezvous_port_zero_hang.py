@@ -79,7 +79,12 @@ class RendezvousPortZeroHang(Hazard):
             return
         ends = log.find(_INITIALIZES)
         port = log.find(_NAMES_PORT_ZERO)
-        if ends is None or log.errors or not (port or log.setup.mentions(_IN_SETUP)):
+        if ends is None or log.errors:
+            return
+        if not (port or log.setup.mentions(_IN_SETUP)):
+            last = [*log.find_all(_INITIALIZES)][-1]
+            if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
+                yield self._found(log, Certainty.POSSIBLE, last)
             return
         at_its_end = len(log.lines_after(ends.line, 40)) < 40
         yield self._found(log, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)

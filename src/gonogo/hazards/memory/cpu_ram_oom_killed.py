@@ -94,7 +94,20 @@ class CpuRamOomKilled(Hazard):
     name = "cpu-ram-oom-killed"
     explains_failure = False
     consequence = True
-    log_words = ("oom", "OOM", "Kill", "kill", "DefaultCPUAllocator", "not enough memory", "llocate", "内存", "杀")
+    log_words = (
+        "oom",
+        "OOM",
+        "Kill",
+        "kill",
+        "DefaultCPUAllocator",
+        "not enough memory",
+        "llocate",
+        "内存",
+        "杀",
+        "错误码",
+        "退出码",
+        "返回码",
+    )
     title = Text(
         en="The node's host memory runs out, and the kernel kills the run", zh="节点主机内存耗尽，进程被内核杀死"
     )

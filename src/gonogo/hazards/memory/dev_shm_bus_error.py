@@ -19,11 +19,12 @@ _SAYS = Pattern(
     r"|\(28\))|shm_open.*No space left|/dev/shm/(?:torch_|psm_|sem\.|pym-).*No space left"
 )
 _NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
-_BUS_ERROR = Pattern(r"^Bus error\b|[: ]Bus error(?: \(core dumped\))?$|SIGBUS|signal 7 \(")
+_BUS_ERROR = Pattern(r"(?i:\bbus error\b)|SIGBUS|signal 7 \(")
 _MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_|DataLoader worker \(pid\(s\) .*\) exited unexpectedly")
+_DISK = Pattern(r"(?i)sav(?:e|ing)|checkpoint|download|\bcache|\bdisk\b|保存|下载|磁盘")
 _SHARED_IN_CODE = (
     "SemLock", "multiprocessing/synchronize.py", "multiprocessing/shared_memory.py", "_share_filename_cpu_",
-    "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "in reduce_storage",
+    "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "reduce_storage",
 )  # fmt: skip
 
 
@@ -131,6 +132,11 @@ class DevShmBusError(Hazard):
         )
 
 
+def _small_container(log: FailureLog) -> bool:
+    """True where the launch command starts a container with Docker's default /dev/shm of 64 MiB."""
+    return log.setup.mentions(r"\bdocker run\b") and not log.setup.mentions(r"--shm-size|--ipc[= ]host|/dev/shm")
+
+
 def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
     if says := next(log.errors_of(says=_SAYS), None) or log.find(_SAYS):
         return says, Certainty.CERTAIN
@@ -146,5 +152,6 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
     if mapped := log.find(_MMAP):
         return mapped, Certainty.POSSIBLE
     if bare is not None and not log.passes("save", "write", "download"):
-        return bare, Certainty.POSSIBLE
+        small = _small_container(log) and log.find(_DISK) is None
+        return bare, Certainty.LIKELY if small else Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
