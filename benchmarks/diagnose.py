@@ -45,14 +45,14 @@ FAILURE = """\
 [rank{rank}]: Traceback (most recent call last):
 [rank{rank}]:   File "/data/run/train.py", line 212, in <module>
 [rank{rank}]:     trainer.train()
-[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py", line 2117, in unscale_and_clip_grads
+[rank{rank}]:   File "/x/site-packages/deepspeed/runtime/zero/stage3.py", line 2117, in unscale_and_clip_grads
 [rank{rank}]:     self.fp32_partitioned_groups_flat[sub_group_id].grad.mul_(1. / combined_scale)
-[rank{rank}]: RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:{local} and cpu!
-"""  # noqa: E501
+[rank{rank}]: RuntimeError: Expected all tensors to be on the same device, but found at least two devices, {gpu} and cpu
+"""
 TIMEOUT = (
-    "[rank{rank}]:[E1120 10:11:12.131415926 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600041 "
-    "milliseconds before timing out.\n"
+    "[rank{rank}]:[E1120 10:11:12.131415926 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
+    "600041 milliseconds before timing out.\n"
 )
 
 
@@ -60,15 +60,12 @@ def training_lines(generator: random.Random, count: int) -> Iterator[str]:
     """Lines that a healthy run writes."""
     for _ in range(count):
         rank, step = generator.randrange(RANKS), generator.randrange(100000)
-        kind = generator.randrange(4)
-        if kind == 0:
-            yield f"[rank{rank}]: {{'loss': {generator.random():.4f}, 'grad_norm': 0.731, 'learning_rate': 1.2e-05}}"
-        elif kind == 1:
-            yield f"[2025-02-11 17:52:18,{step % 1000:03d}] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=0"
-        elif kind == 2:
-            yield f"node{rank // 8}:{step}:{step + 1} [{rank % 8}] NCCL INFO Channel {rank:02d}/0 : {rank}[0] -> 1[1] via P2P"
-        else:
-            yield f" {step % 100}%|####      | {step}/100000 [10:11<12:13, 1.2it/s]\r {step % 100}%|####      | {step + 1}/100000"
+        yield (
+            f"[rank{rank}]: {{'loss': {generator.random():.4f}, 'grad_norm': 0.731, 'learning_rate': 1.2e-05}}",
+            f"[2025-02-11 17:52:18,{step % 1000:03d}] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=0",
+            f"node{rank // 8}:{step}:{step + 1} [{rank % 8}] NCCL INFO Channel 02/0 : {rank}[0] -> 1[1] via P2P",
+            f" {step % 100}%|###    | {step}/100000 [10:11<12:13]\r {step % 100}%|###    | {step + 1}/100000 [10:12]",
+        )[generator.randrange(4)]
 
 
 def generate(path: Path, megabytes: int) -> None:
@@ -80,7 +77,7 @@ def generate(path: Path, megabytes: int) -> None:
         for number in range(blocks):
             file.write(block)
             if number == blocks * 2 // 3:
-                file.write(FAILURE.format(rank=37, local=5).encode())
+                file.write(FAILURE.format(rank=37, gpu="cuda:5").encode())
                 file.writelines(TIMEOUT.format(rank=rank).encode() for rank in range(RANKS) if rank != 37)
 
 
@@ -172,8 +169,9 @@ def main() -> None:
         print(json.dumps(answer, indent=1))
         return
     if told := answer.get("speed"):
-        print(f"{told['megabytes']} MiB, {told['literals']} literals: {told['seconds']} s, grep -E {told['grep_seconds']} s "
-              f"({told['ratio']}x), peak RSS {told['peak_rss_bytes'] / 2**20:.0f} MiB")  # fmt: skip
+        print(f"{told['megabytes']} MiB, {told['literals']} literals: {told['seconds']} s, "
+              f"grep -E {told['grep_seconds']} s ({told['ratio']}x), "
+              f"peak RSS {told['peak_rss_bytes'] / 2**20:.0f} MiB")  # fmt: skip
     if told := answer.get("accuracy"):
         print(f"{told['cases']} cases: top-1 {told['top1']:.1%}, top-3 {told['top3']:.1%}")
 

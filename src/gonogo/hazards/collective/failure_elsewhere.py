@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._exit_summary import exits, first_failure
-from gonogo.hazards.collective._stall import STALL_WORDS, is_time_out, stall_of
+from gonogo.hazards.collective._stall import STALL_WORDS, Stall, is_time_out, stall_of
 
 _CONSEQUENCE = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
@@ -131,7 +131,7 @@ class FailureElsewhere(Hazard):
                 ),
             ),
             certainty=Certainty.POSSIBLE,
-            ranks=(first.rank,) if first and first.rank is not None else (),
+            ranks=(first.rank,) if first and first.rank is not None else _waiting(stall),
             confirm=(
                 Text(
                     en="The log of the rank that ended first has the error",
@@ -139,6 +139,12 @@ class FailureElsewhere(Hazard):
                 ),
             ),
         )
+
+
+def _waiting(stall: Stall | None) -> tuple[int, ...]:
+    """The ranks that timed out."""
+    ranks = {one.found.line.rank for one in stall.time_outs} if stall else set()
+    return tuple(sorted(rank for rank in ranks if rank is not None))
 
 
 def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
