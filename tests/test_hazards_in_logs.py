@@ -53,7 +53,11 @@ def test_a_bad_log_is_explained(path: Path) -> None:
         assert_readable(finding)
 
 
-@pytest.mark.parametrize("path", BAD, ids=case)
+# What a reporter wrote, not a program: nobody finds it in a gigabyte of training lines.
+WRITTEN = ("title", "prose")
+
+
+@pytest.mark.parametrize("path", [path for path in BAD if not any(word in path.stem for word in WRITTEN)], ids=case)
 def test_a_bad_log_is_explained_in_the_midst_of_a_long_one(path: Path, tmp_path: Path) -> None:
     long = tmp_path / "long.log"
     long.write_bytes(FILLER + path.read_bytes().rstrip(b"\n") + b"\n" + FILLER[: len(FILLER) // 2])

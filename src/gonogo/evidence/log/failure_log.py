@@ -232,7 +232,7 @@ def read_logs(
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
     from gonogo.evidence.log.error_file import lines_of_error_file
 
-    sieve = Sieve([*GENERIC_WORDS, *words])
+    sieve = Sieve(GENERIC_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []

@@ -41,23 +41,24 @@ class Kept:
 
 
 class Sieve:
-    """Searches logs for any of ``words``, which are literals, case counting. Raises ValueError where there is none."""
+    """Searches logs for any of ``words`` and ``hints``, which are literals, case counting.
 
-    def __init__(self, words: Iterable[str]) -> None:
-        import re2
+    A hint may stand in every line of a healthy log, so what only hints speak for never takes the room of what words do.
+    Raises ValueError where there is no word.
+    """
 
-        literals = sorted({word for word in words if word})
-        if not literals:
+    def __init__(self, words: Iterable[str], hints: Iterable[str] = ()) -> None:
+        strong = {word for word in words if word}
+        if not strong:
             raise ValueError("a sieve without words keeps nothing")
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1  # bytes: a log may be in any encoding, and cut anywhere
-        options.log_errors = False
-        options.never_capture = True
-        options.max_mem = 1 << 26
-        self._pattern: Any = re2.compile(b"|".join(re2.escape(word.encode("utf-8")) for word in literals), options)
+        self._words = _any_of(strong)
+        self._all = _any_of(strong | {hint for hint in hints if hint})
 
     def keep(self, chunks: Iterable[bytes], room: int) -> Kept:
-        """What matters in a log: ``room`` bytes of it (and a part more), half from its start, half from its end."""
+        """What matters in a log: about ``room`` bytes of it, half from its start, half from its end.
+
+        Three quarters of the room are for what words speak for, the rest is for hints.
+        """
         stream = iter(chunks)
         opening = b""
         for chunk in stream:
@@ -66,7 +67,7 @@ class Sieve:
                 break
         else:
             return Kept([Part(1, opening)], _lines(opening)) if opening else Kept([], 0)
-        keeper = _Keeper(room // 2)
+        keeper = _Keeper(room)
         # The search leaves Python's lock, so that lines are counted and parts kept beside it.
         with ThreadPoolExecutor(1) as searcher:
             ahead: deque[tuple[bytes, Future[list[_Hit]]]] = deque()
@@ -83,12 +84,24 @@ class Sieve:
         """The words in a block; those that stand in what another keeps anyway are left out."""
         found: list[_Hit] = []
         position = 0
-        while match := self._pattern.search(block, position):
+        while match := self._all.search(block, position):
             start = match.start()
             end = start + AFTER
             position = block.rfind(b"\n", start, end) + 1 or end if end < len(block) else len(block)
-            found.append(_Hit(start, position, max(end - len(block), 0)))
+            speaks = self._words.search(block, start, position) is not None
+            found.append(_Hit(start, position, max(end - len(block), 0), speaks))
         return found
+
+
+def _any_of(literals: Iterable[str]) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes: a log may be in any encoding, and cut anywhere
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = 1 << 26
+    return re2.compile(b"|".join(re2.escape(word.encode("utf-8")) for word in sorted(literals)), options)
 
 
 def _lines(data: bytes) -> int:
@@ -118,20 +131,43 @@ class _Hit(NamedTuple):
     start: int
     end: int
     owed: int
+    speaks: bool
+    """False where there are only hints up to ``end``."""
+
+
+class _Store:
+    """The first parts and the last, as far as there is room."""
+
+    def __init__(self, room: int) -> None:
+        self.first: list[Part] = []
+        self.last: deque[Part] = deque()
+        self.dropped = 0
+        self._room_first = self._room_last = room // 2
+
+    def put(self, part: Part) -> None:
+        size = len(part.data)
+        if self._room_first > 0:
+            self.first.append(part)
+            self._room_first -= size
+            return
+        self.last.append(part)
+        self._room_last -= size
+        while self._room_last < 0 and len(self.last) > 1:
+            gone = len(self.last.popleft().data)
+            self._room_last += gone
+            self.dropped += gone
 
 
 class _Keeper:
     """Takes parts out of the blocks of a log, in their order."""
 
-    def __init__(self, half_room: int) -> None:
+    def __init__(self, room: int) -> None:
         self._line = 1
         self._before = b""
         """The end of the last block, as far as it was not kept."""
         self._owed = 0
-        self._first: list[Part] = []
-        self._last: deque[Part] = deque()
-        self._room_first = self._room_last = half_room
-        self._dropped = 0
+        self._owed_to = self._hinted = _Store(room // 4)
+        self._spoken = _Store(room - room // 4)
         self._unfinished = False
 
     def take(self, block: bytes, hits: list[_Hit]) -> None:
@@ -139,11 +175,13 @@ class _Keeper:
         counted, line, kept_to = 0, self._line, 0
         if self._owed:
             kept_to = block.rfind(b"\n", 0, self._owed) + 1 or min(self._owed, len(block))
-            self._put(Part(line, block[:kept_to]))
+            self._owed_to.put(Part(line, block[:kept_to]))
             self._before = b""
             self._owed = max(self._owed - len(block), 0)
         for hit in hits:
-            self._owed = max(hit.owed, self._owed)
+            store = self._spoken if hit.speaks else self._hinted
+            if hit.owed > self._owed:
+                self._owed, self._owed_to = hit.owed, store
             if hit.end <= kept_to:
                 continue
             begin = kept_to
@@ -152,7 +190,7 @@ class _Keeper:
             line += block.count(b"\n", counted, begin)
             counted = begin
             before = self._before if begin == 0 else b""
-            self._put(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
+            store.put(Part(line - before.count(b"\n"), before + block[begin : hit.end]))
             kept_to = hit.end
         self._line = line + block.count(b"\n", counted)
         self._unfinished = not block.endswith(b"\n")
@@ -163,17 +201,7 @@ class _Keeper:
         self._before = left[start:]
 
     def result(self) -> Kept:
-        return Kept([*self._first, *self._last], self._line - 1 + self._unfinished, self._dropped)
-
-    def _put(self, part: Part) -> None:
-        size = len(part.data)
-        if self._room_first > 0:
-            self._first.append(part)
-            self._room_first -= size
-            return
-        self._last.append(part)
-        self._room_last -= size
-        while self._room_last < 0 and len(self._last) > 1:
-            gone = len(self._last.popleft().data)
-            self._room_last += gone
-            self._dropped += gone
+        """What was kept. What only hints spoke for may be dropped without a word."""
+        spoken, hinted = self._spoken, self._hinted
+        parts = sorted((*spoken.first, *spoken.last, *hinted.first, *hinted.last), key=lambda part: part.line)
+        return Kept(parts, self._line - 1 + self._unfinished, spoken.dropped)

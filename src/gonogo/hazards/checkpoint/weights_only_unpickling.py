@@ -91,7 +91,14 @@ class WeightsOnlyUnpickling(Hazard):
         en="torch.load refuses a checkpoint that holds more than weights",
         zh="torch.load 拒绝读取不只含权重的检查点",
     )
-    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "weights-only", "_get_wo_message", "2.6")
+    log_words = (
+        _FAILED,
+        "WeightsUnpickler",
+        "safe_globals",
+        "weights_only",
+        "weights-only",
+        "_get_wo_message",
+    )
     sources = (
         "https://github.com/huggingface/transformers/issues/34631",
         "https://github.com/modelscope/ms-swift/issues/5808",

@@ -16,7 +16,7 @@ STALL_WORDS = (
     "无响应", "没有反应", "不动", "超时", "卡主", "停住", "一直等待", "没有进展", "无法完成", "imeout after",
     "fails after", "longer than", "exceed", "n't finish", "not finish", "n't proceed", "not proceed", "n't return",
     "not return", "n't terminate", "not terminate", "n't continue", "not continue", "n't done", "not done",
-    "never ", "no progress", "Timeout", "Timed out", "WorkNCCL", "WorkHCCL", "Invalidate trace cache",
+    "no progress", "Timeout", "Timed out", "WorkNCCL", "WorkHCCL", "Invalidate trace cache",
     "exhausted inputs", "TorchBackend",
 )  # fmt: skip
 """What a log says of a stall; ``log_words`` of the hazards that look for one."""

@@ -79,7 +79,7 @@ class NcclP2pHang(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/4433",
         "https://github.com/NVIDIA/nccl-tests/issues/117",
     )
-    log_words = (*STALL_WORDS, "P2P")
+    log_words = (*STALL_WORDS,)
     consequence = True
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -79,7 +79,7 @@ class BufferOnCpu(Hazard):
         "https://github.com/huggingface/transformers/pull/33871",
         "https://github.com/ChaoningZhang/MobileSAM/pull/47",
     )
-    log_words = ("Expected all tensors to be on the same device", "pos_emb", "buffer", "ositional embedding")
+    log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

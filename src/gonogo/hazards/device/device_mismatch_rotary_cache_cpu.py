@@ -86,7 +86,6 @@ class RotaryCacheOnCpu(Hazard):
         "indices should be either on cpu",
         "rotary",
         "inv_freq",
-        "rope",
     )
     yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
 

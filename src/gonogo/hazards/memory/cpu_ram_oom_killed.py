@@ -95,10 +95,8 @@ class CpuRamOomKilled(Hazard):
     explains_failure = False
     consequence = True
     log_words = (
-        "oom",
         "OOM",
         "Kill",
-        "kill",
         "DefaultCPUAllocator",
         "not enough memory",
         "llocate",

@@ -88,7 +88,7 @@ class DevShmBusError(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/4002",
     )
     yields_to = ("nccl-shm-no-space",)
-    log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "torch_", "return code", "exitcode")
+    log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""

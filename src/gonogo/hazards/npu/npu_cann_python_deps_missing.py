@@ -106,7 +106,7 @@ class NpuCannPythonDepsMissing(Hazard):
         "https://github.com/hiyouga/LlamaFactory/pull/3930",
         "https://github.com/hiyouga/LlamaFactory/issues/10333",
     )
-    log_words = ("No module named", "init env failed", "GEInitialize", "50000", "AclSetCompileopt", "EC0010", "缺少")
+    log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010", "缺少")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A package that CANN imports in vain, or its compiler's failure to begin."""
