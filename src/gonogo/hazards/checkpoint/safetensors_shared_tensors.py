@@ -22,7 +22,7 @@ _TOLD = Pattern(
     r"|\b(?:safetensors|save_pretrained|sav(?:e|es|ing))\b.{0,80}\bshared tensors\b|\bshared tensors\b.{0,40}\bsave"
     r"|共享(?:内存|张量).{0,40}safetensors"
 )
-_REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "raise RuntimeError("))
+_REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
 _NAMES = re.compile(r"'([^']{1,200})'")
 
 
