@@ -20,10 +20,10 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n $(TESTERS) -m 'not very_slow'
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
 
 test-all: setup
-	$(BIN)/python -m pytest -n $(TESTERS)
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .
