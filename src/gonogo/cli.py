@@ -230,7 +230,9 @@ def explain(
 
 @app.command()
 def hazards(
-    theme: Annotated[str | None, typer.Option(metavar="THEME", help="Only those of a theme: device, zero3 ...")] = None,
+    theme: Annotated[
+        str | None, typer.Option("--theme", metavar="NAME", help="Only those of a theme: device, zero3 ...")
+    ] = None,
     stage: Annotated[
         str | None, typer.Option(metavar="rehearsal|log", help="Only those that can be met in a rehearsal or a log.")
     ] = None,
