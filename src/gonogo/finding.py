@@ -75,15 +75,30 @@ class Span:
     column: int = 1
     text: str = ""
     label: Text | None = None
+    end_line: int = 0
+    """The last line, and with :attr:`end_column` where the place ends (the column after it); 0 where not known."""
+    end_column: int = 0
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one file: its bytes from ``start`` to before ``end``, which are ``before``, become ``after``."""
+
+    path: str
+    start: int
+    end: int
+    before: bytes
+    after: bytes
 
 
 @dataclass(frozen=True)
 class Fix:
-    """One way to cure a finding. ``diff`` is a unified diff, or empty where the fix is no edit of a file."""
+    """One way to cure a finding. ``diff`` is a unified diff of what ``edits`` do, or empty where there are none."""
 
     title: Text
     applicability: Applicability = Applicability.MANUAL
     diff: str = ""
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)

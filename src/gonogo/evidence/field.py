@@ -1,0 +1,96 @@
+"""A value with its place and its status: what is known, what is absent, and what can't be told from the files."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.source_file import Place
+from gonogo.finding import Span, Text
+
+
+class Status(str, Enum):
+    """Whether a value is known: ``resolved`` it is; ``absent`` it is not set; ``unknown`` it can't be told."""
+
+    RESOLVED = "resolved"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+_TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
+_FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A value that a file sets, or does not. ``reason`` says why it is unknown, or how it was resolved."""
+
+    value: Any = None
+    status: Status = Status.RESOLVED
+    place: Place | None = None
+    reason: Text | None = None
+
+    @classmethod
+    def missing(cls) -> Field:
+        """The value is not set."""
+        return _ABSENT
+
+    @classmethod
+    def not_known(cls, place: Place | None = None, reason: Text | None = None) -> Field:
+        """The value may be set, and can't be told."""
+        return cls(None, Status.UNKNOWN, place, reason)
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is set and known."""
+        return self.status is Status.RESOLVED
+
+    @property
+    def absent(self) -> bool:
+        """Whether the value is certainly not set."""
+        return self.status is Status.ABSENT
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it can't be told."""
+        return self.status is Status.UNKNOWN
+
+    def get(self, default: Any = None) -> Any:
+        """The value where it is known, else ``default``."""
+        return self.value if self.known else default
+
+    @property
+    def truth(self) -> bool | None:
+        """The value as a yes or no, however it is written (``"True"``, ``1``, ``on``); None where it is none."""
+        if not self.known:
+            return None
+        if isinstance(self.value, bool):
+            return self.value
+        word = str(self.value).strip().lower()
+        return True if word in _TRUE else False if word in _FALSE else None
+
+    @property
+    def number(self) -> int | float | None:
+        """The value as a number, also where it is written as text (``"1e-5"``); None where it is none."""
+        if not self.known or isinstance(self.value, bool):
+            return None
+        if isinstance(self.value, (int, float)):
+            return self.value
+        try:
+            text = str(self.value).strip()
+            return int(text) if text.lstrip("+-").isdigit() else float(text)
+        except ValueError:
+            return None
+
+    @property
+    def string(self) -> str | None:
+        """The value where it is text, else None."""
+        return self.value if self.known and isinstance(self.value, str) else None
+
+    def span(self, label: Text | None = None) -> Span | None:
+        """Where it stands, as reports name it; None where that is not known."""
+        return self.place.span(label) if self.place is not None else None
+
+
+_ABSENT = Field(None, Status.ABSENT)
