@@ -6,12 +6,19 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Span, Text
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+
+if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
+    from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 HEADINGS = (
     Text("What happens", "现象"),
@@ -46,6 +53,22 @@ class Hazard:
     consequence: ClassVar[bool] = False
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins."""
 
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Findings in a run's DeepSpeed config."""
+        yield from ()
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Findings in the command that launches a run."""
+        yield from ()
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Findings in one of a run's Python files."""
+        yield from ()
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Findings in the versions and the machine that a run will have."""
+        yield from ()
+
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """Findings in a rehearsal's record."""
         yield from ()
@@ -62,13 +85,17 @@ class Hazard:
         certainty: Certainty = Certainty.CERTAIN,
         severity: Severity = Severity.ERROR,
         cure: tuple[Text, ...] = (),
-        spans: tuple[Span, ...] = (),
+        spans: tuple[Span | None, ...] = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
         confirm: tuple[Text, ...] = (),
+        fixes: tuple[Fix, ...] = (),
     ) -> Finding:
-        """A finding of this hazard, with its name, its sources and, unless another is given, its title."""
+        """A finding of this hazard, with its name, its sources and, unless another is given, its title.
+
+        ``spans`` may hold None, for a value whose place is not known.
+        """
         return Finding(
             hazard=self.name,
             certainty=certainty,
@@ -76,13 +103,19 @@ class Hazard:
             title=title or self.title,
             cause=cause,
             cure=cure,
-            spans=spans,
+            spans=tuple(span for span in spans if span is not None),
             ranks=ranks,
             module=module,
             parameter=parameter,
             sources=self.sources,
             confirm=confirm,
+            fixes=fixes,
         )
+
+    @staticmethod
+    def fix(title: Text, *edits: Edit, safe: bool = True) -> Fix:
+        """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain."""
+        return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=edits)
 
     def log_finding(
         self,

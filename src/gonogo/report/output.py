@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
 from gonogo.finding import Report, Text
 from gonogo.report import print_to, render
@@ -65,23 +64,6 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
 
 def _write_atomically(path: Path, text: str) -> None:
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_atomically(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

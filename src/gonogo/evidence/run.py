@@ -1,0 +1,95 @@
+"""One run, as far as its files tell: launch, configs, scripts, versions, model; each may be unknown."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gonogo.evidence.accelerate_config import AccelerateConfig
+    from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.model import Model
+    from gonogo.evidence.script import Script
+    from gonogo.evidence.training_arguments import Arguments
+
+_FRAMEWORKS = {"swift": "ms-swift", "llamafactory": "llamafactory", "trl": "trl", "axolotl": "axolotl"}
+
+
+class Run:
+    """What is known of one run. A file that belongs to no launch is a run of its own, with the rest unknown."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        launch: Launch | None = None,
+        config: DeepSpeedConfig | None = None,
+        config_field: Field | None = None,
+        accelerate: AccelerateConfig | None = None,
+        arguments: Arguments | None = None,
+        scripts: tuple[Script, ...] = (),
+        model: Model | None = None,
+    ) -> None:
+        from gonogo.evidence.field import Field
+        from gonogo.evidence.training_arguments import Arguments
+
+        self.environment = environment
+        self.launch = launch
+        self.config = config
+        self.config_field = config_field or Field.not_known()
+        """Where the run names its DeepSpeed config; absent where it surely uses none."""
+        self.accelerate = accelerate
+        self.arguments = arguments or Arguments.unknown()
+        self.scripts = scripts
+        self.model = model
+
+    @property
+    def framework(self) -> str | None:
+        """``"ms-swift"``, ``"llamafactory"``, ``"trl"``, ``"axolotl"``; None for a script of the user's own."""
+        return _FRAMEWORKS.get(self.launch.launcher) if self.launch is not None else None
+
+    @cached_property
+    def zero_stage(self) -> int | None:
+        """ZeRO's stage; 0 without ZeRO or DeepSpeed; None where it can't be told."""
+        if self.config is not None:
+            return self.config.zero_stage
+        if self.accelerate is not None and self.accelerate.get("distributed_type").string == "DEEPSPEED":
+            stage = self.accelerate.get("deepspeed_config", "zero_stage").number
+            return stage if isinstance(stage, int) else None
+        return 0 if self.deepspeed_on is False else None
+
+    @cached_property
+    def deepspeed_on(self) -> bool | None:
+        """Whether DeepSpeed is at work; None where it can't be told."""
+        if self.config is not None:
+            return True
+        if self.accelerate is not None:
+            kind = self.accelerate.get("distributed_type")
+            if kind.known:
+                return kind.value == "DEEPSPEED"
+        if self.config_field.known:
+            return True
+        return False if self.config_field.absent and self.launch is not None else None
+
+    @property
+    def world_size(self) -> int | None:
+        """Processes of all nodes; None where not known."""
+        if self.launch is None:
+            return None
+        size = self.launch.world_size.number
+        return size if isinstance(size, int) else None
+
+    @cached_property
+    def distributed(self) -> bool | None:
+        """Whether a launcher starts it as more than a lone process without rendezvous; None where not known."""
+        if self.launch is None:
+            return None
+        if self.launch.launcher in ("deepspeed", "torchrun", "torch.distributed.launch"):
+            return True
+        size = self.world_size
+        if size is not None and size > 1:
+            return True
+        return False if size == 1 and self.launch.launcher == "python" else None
