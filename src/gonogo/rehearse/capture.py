@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 
 from gonogo.errors import UserError
+from gonogo.evidence.words import shown
 from gonogo.finding import Text
 from gonogo.rehearse.launch import Surroundings
 from gonogo.rehearse.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.python_start import python_module
-from gonogo.rehearse.words import shown
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.errors import UserError
+from gonogo.evidence.words import is_python, python_command, shown, without_prefix
 from gonogo.finding import Text
 from gonogo.rehearse.capture import captured
 from gonogo.rehearse.environment import with_packages
@@ -21,7 +22,6 @@ from gonogo.rehearse.launchers import all_launchers, launcher_of
 from gonogo.rehearse.shell.left_out import skipped_of
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.started import is_python_script
-from gonogo.rehearse.words import is_python, python_command, shown, without_prefix
 
 
 @dataclass(frozen=True)

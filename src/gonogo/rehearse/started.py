@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gonogo.evidence.words import is_python, python_command, shown
 from gonogo.rehearse.launch import LaunchedProcess, ProgramKind
 from gonogo.rehearse.launchers import Refused, Started
-from gonogo.rehearse.words import is_python, python_command, shown
 
 
 @dataclass(frozen=True)

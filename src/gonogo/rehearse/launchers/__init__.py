@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import msgspec
 
+from gonogo.evidence.words import is_python, python_command
 from gonogo.rehearse.launch import LaunchedProcess, ProgramKind, Surroundings
-from gonogo.rehearse.words import is_python, python_command
 
 
 class Started(msgspec.Struct, frozen=True):

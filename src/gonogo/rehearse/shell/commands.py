@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.rehearse.words import SHELLS
+from gonogo.evidence.words import SHELLS
 
 READERS = (
     *("cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "jq", "awk", "gawk", "sort", "cut", "diff", "cmp"),

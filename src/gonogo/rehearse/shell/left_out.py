@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from gonogo.evidence.words import shown
 from gonogo.finding import Text
 from gonogo.rehearse.shell.run import ScriptRun
 from gonogo.rehearse.shell.session import Call
-from gonogo.rehearse.words import shown
 
 
 def skipped_of(

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.errors import UserError
+from gonogo.evidence.words import SHELLS, shown
 from gonogo.finding import Text
 from gonogo.rehearse.launch import Surroundings
 from gonogo.rehearse.shell.nested import is_shell_script
 from gonogo.rehearse.shell.session import Call, Session, Settings
-from gonogo.rehearse.words import SHELLS, shown
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
 _AFTER_LAUNCH = 10.0

@@ -14,10 +14,10 @@ if __name__ == "__main__":
     # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
+from gonogo.evidence.words import SHELLS, is_python, python_command
 from gonogo.rehearse.launchers import launcher_of
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import Call, Session
-from gonogo.rehearse.words import SHELLS, is_python, python_command
 
 
 def main(session: Session, words: list[str]) -> int:

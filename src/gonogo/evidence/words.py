@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
-_PYTHON = re.compile(r"^python(\d+(\.\d+)*)?$")
+import msgspec
+
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 
 # Programs that run the command after them, with the options that take a word of their own.
@@ -35,12 +33,11 @@ _OPERANDS = {"timeout": 1, "taskset": 1}
 _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
-@dataclass(frozen=True)
-class PlainCommand:
+class PlainCommand(msgspec.Struct, frozen=True):
     """A command without what stands before it. ``words[0]`` is the program."""
 
     words: tuple[str, ...]
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = {}
     removed: tuple[str, ...] = ()
     cleared: bool = False
     """``env -i``: nothing of the environment is handed on."""
@@ -60,7 +57,7 @@ def without_prefix(words: Sequence[str]) -> PlainCommand:
     cleared = False
     chdir: str | None = None
     while rest:
-        while rest and _ASSIGNMENT.match(rest[0]):
+        while rest and is_assignment(rest[0]):
             name, _, value = rest.pop(0).partition("=")
             environment[name] = value
         if not rest:
@@ -89,13 +86,19 @@ def without_prefix(words: Sequence[str]) -> PlainCommand:
     return PlainCommand(tuple(rest), environment, tuple(removed), cleared, chdir)
 
 
+def is_assignment(word: str) -> bool:
+    """Whether a word sets a variable: ``NAME=value``."""
+    name, equals, _value = word.partition("=")
+    return bool(equals) and name.isascii() and name.isidentifier()
+
+
 def is_python(name: str) -> bool:
     """Whether a program's name (without its folder) is a Python interpreter's."""
-    return _PYTHON.match(name) is not None
+    version = name.removeprefix("python")
+    return name.startswith("python") and all(part.isdigit() for part in version.split(".") if version)
 
 
-@dataclass(frozen=True)
-class PythonCommand:
+class PythonCommand(msgspec.Struct, frozen=True):
     """How ``python …`` is told what to run. ``target`` is a path, a module's name, or code."""
 
     kind: Literal["script", "module", "code", "stdin", "none"]
