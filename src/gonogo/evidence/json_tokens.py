@@ -1,0 +1,137 @@
+"""The words of a JSON file, also of one that is no JSON: comments, single quotes, Python's literals, templates.
+
+It takes bytes, so that offsets are the file's own; every byte belongs to a token or to white space.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+# Each alternative either matches or fails without trying again elsewhere: linear in the file, whatever it holds.
+_TOKEN = rb"""
+  (?P<space>    [ \t\r\n]+ )
+| (?P<template> \{\{ [^{}"'\n]* \}\} )
+| (?P<mark>     [{}\[\],:] )
+| (?P<string>   " [^"\\\n]* (?: \\ [^\n] [^"\\\n]* )* "
+              | ' [^'\\\n]* (?: \\ [^\n] [^'\\\n]* )* ' )
+| (?P<comment>  // [^\n]* | \# [^\n]* | /\* [\s\S]*? (?: \*/ | \Z ) )
+| (?P<open>     ["'] [^\n]* )
+| (?P<word>     (?: \$\{ [^{}\n]* \} | / (?! [/*] ) | [^\s,:{}\[\]"'\#/] )+ )
+| (?P<stray>    [\s\S] )
+"""
+_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_JSON_WORDS = {b"true": True, b"false": False, b"null": None}
+_JAVASCRIPT_NUMBERS = {b"NaN": float("nan"), b"Infinity": float("inf"), b"-Infinity": float("-inf")}
+_PYTHON_WORDS = {b"True": True, b"False": False, b"None": None}
+# Python refuses to read an integer of more digits than this from text.
+_MOST_DIGITS = 4000
+
+
+class Token(NamedTuple):
+    """A word of the file, without white space.
+
+    ``kind`` is ``mark``, ``string``, ``open`` (a string without its closing quote), ``word``, ``template``,
+    ``comment`` or ``stray``.
+    """
+
+    kind: str
+    start: int
+    end: int
+    data: bytes
+
+
+class Scalar(NamedTuple):
+    """What a token says as a value. ``problem`` is the kind of its fault; ``correct`` is how JSON writes the value."""
+
+    value: Any
+    problem: str = ""
+    known: bool = True
+    correct: str | None = None
+
+
+@functools.cache
+def _token() -> re.Pattern[bytes]:
+    return re.compile(_TOKEN, re.VERBOSE)
+
+
+@functools.cache
+def _number() -> re.Pattern[bytes]:
+    return re.compile(_NUMBER)
+
+
+def tokens_of(data: bytes, start: int = 0) -> Iterator[Token]:
+    """The tokens of a file from an offset on."""
+    for match in _token().finditer(data, start):
+        kind = match.lastgroup or "stray"
+        if kind != "space":
+            yield Token(kind, match.start(), match.end(), match.group())
+
+
+def scalar_of(token: Token) -> Scalar:
+    """The value of a token that is no mark and no comment."""
+    if token.kind == "string":
+        return _string(token.data)
+    if token.kind == "open":
+        content = token.data[1:].rstrip().removesuffix(b",").decode("utf-8", "replace")
+        return Scalar(content, "unclosed-string", correct=json.dumps(content, ensure_ascii=False))
+    if token.kind == "word":
+        return _word(token.data)
+    return Scalar(token.data.decode("utf-8", "replace"), "template" if token.kind == "template" else "syntax", False)
+
+
+def _string(data: bytes) -> Scalar:
+    single = data[:1] == b"'"
+    inner = data[1:-1]
+    if single:
+        inner = inner.replace(b"\\'", b"'").replace(b'\\"', b'"').replace(b'"', b'\\"')
+    problem = "single-quotes" if single else ""
+    text = inner.decode("utf-8", "replace")
+    if b"\\" in inner or any(byte < 0x20 for byte in inner):
+        try:
+            text = json.loads(f'"{text}"', strict=False)
+        except ValueError:
+            problem = problem or "escape"
+        else:
+            # Half of a surrogate pair is no character, and can't be printed.
+            text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        if not problem and any(byte < 0x20 for byte in inner):
+            problem = "control-character"
+    return Scalar(text, problem, correct=json.dumps(text, ensure_ascii=False) if problem else None)
+
+
+def _word(data: bytes) -> Scalar:
+    if data in _JSON_WORDS:
+        return Scalar(_JSON_WORDS[data])
+    text = data.decode("utf-8", "replace")
+    if _number().fullmatch(data):
+        if not any(mark in data for mark in b".eE"):
+            return Scalar(int(data)) if len(data) <= _MOST_DIGITS else Scalar(text, "number", False)
+        return Scalar(float(data))
+    if data in _PYTHON_WORDS:
+        value = _PYTHON_WORDS[data]
+        return Scalar(value, "python-literal", correct=json.dumps(value))
+    if data in _JAVASCRIPT_NUMBERS:
+        return Scalar(_JAVASCRIPT_NUMBERS[data], "not-a-number")
+    if b"$" in data or (data.startswith(b"<") and data.endswith(b">")):
+        return Scalar(text, "template", False)
+    if data[:1] in b"+-.0123456789" and len(data) <= _MOST_DIGITS:
+        return _unusual_number(text)
+    return Scalar(text, "unquoted", correct=json.dumps(text, ensure_ascii=False))
+
+
+def _unusual_number(text: str) -> Scalar:
+    value: int | float
+    try:
+        value = int(text, 0)
+    except ValueError:
+        try:
+            value = float(text)
+        except ValueError:
+            return Scalar(text, "number", False)
+    if value != value or value in (float("inf"), float("-inf")):
+        return Scalar(text, "number", False)
+    return Scalar(value, "number", correct=json.dumps(value))
