@@ -1,0 +1,152 @@
+"""Which versions a specifier takes, as intervals: so that a range can be compared with a range, with three answers.
+
+``packaging`` tells whether one version is in a specifier; here what a file says may be a range itself
+(``>=0.14,<0.15``), and the answer may be "not known". Importing ``packaging.specifiers`` also costs more than all else
+that is read here.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from packaging.version import InvalidVersion, Version
+
+Cut = tuple[Any, ...]
+"""A point between versions: ``(0, version, 0)`` just before one, ``(0, version, 1)`` just after it."""
+
+_BEFORE_ALL: Cut = (-1,)
+_AFTER_ALL: Cut = (1,)
+_CLAUSE = r"\s*(~=|===?|!=|<=|>=|<|>)\s*v?([0-9a-zA-Z][0-9a-zA-Z.!+_-]{0,80}?)(\.\*)?\s*$"
+_LONGEST = 1000
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """The versions from one cut to another."""
+
+    start: Cut
+    end: Cut
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """A set of versions: intervals in order, apart from each other. ``named`` are the versions that were written."""
+
+    intervals: tuple[Interval, ...]
+    named: tuple[Version, ...] = ()
+    local: str | None = None
+    """The local version (``cu118``) where one was written."""
+
+    def has(self, version: Version) -> bool | None:
+        """Whether a version is in the set; None for a pre-release or development build right at its border."""
+        if self.local is not None and version.local is not None and version.local != self.local:
+            return False
+        cut = (0, public(version), 0)
+        if any(interval.start <= cut < interval.end for interval in self.intervals):
+            return True
+        if version.is_prerelease and any(same_release(version, named) for named in self.named):
+            return None if version not in self.named else False
+        return False
+
+    def holds(self, other: Versions) -> bool | None:
+        """True where all of the other set is in this one, False where none is, None where some is."""
+        if not other.intervals:
+            return None
+        if other.local is not None and self.local is not None and other.local != self.local:
+            return False
+        if all(any(one.start <= it.start and it.end <= one.end for one in self.intervals) for it in other.intervals):
+            return True
+        apart = all(it.end <= one.start or one.end <= it.start for it in other.intervals for one in self.intervals)
+        return False if apart else None
+
+
+def public(version: Version) -> Version:
+    """The version without its local part: 2.1.0 for 2.1.0+cu118."""
+    return version if version.local is None else parse_version(version.public) or version
+
+
+def same_release(one: Version, other: Version) -> bool:
+    """Whether two versions are of one release: 0.16.0rc1 and 0.16."""
+    width = max(len(one.release), len(other.release))
+    pad = [(*version.release, *(0,) * (width - len(version.release))) for version in (one, other)]
+    return one.epoch == other.epoch and pad[0] == pad[1]
+
+
+@lru_cache(maxsize=4096)
+def parse_version(text: str) -> Version | None:
+    """The version that a text is, or None where it is none."""
+    try:
+        return Version(text) if len(text) <= _LONGEST else None
+    except (InvalidVersion, ValueError):
+        return None
+
+
+@lru_cache(maxsize=4096)
+def versions_in(specifier: str, *, released: bool = False) -> Versions | None:
+    """The set that a specifier (``>=0.14,!=0.14.2``) takes; None where it is none. The empty one takes all.
+
+    ``released`` leaves out what pip would not choose by itself: pre-releases below ``==0.14.*``.
+    """
+    if len(specifier) > _LONGEST:
+        return None
+    intervals = [Interval(_BEFORE_ALL, _AFTER_ALL)]
+    named: list[Version] = []
+    local: str | None = None
+    for clause in specifier.split(","):
+        if not clause.strip():
+            continue
+        match = re.match(_CLAUSE, clause)
+        version = parse_version(match[2]) if match else None
+        if match is None or version is None:
+            return None
+        found = _of_clause(match[1], version, wild=bool(match[3]), released=released)
+        if found is None:
+            return None
+        if version.local is not None and match[1] in ("==", "==="):
+            local = version.local
+        named.append(public(version))
+        intervals = [
+            Interval(max(a.start, b.start), min(a.end, b.end))
+            for a in intervals
+            for b in found
+            if max(a.start, b.start) < min(a.end, b.end)
+        ]
+    return Versions(tuple(intervals), tuple(named), local)
+
+
+def _of_clause(operator: str, version: Version, *, wild: bool, released: bool) -> tuple[Interval, ...] | None:
+    version = public(version)
+    before, after = (0, version, 0), (0, version, 1)
+    if operator == "~=":
+        if len(version.release) < 2 or wild:
+            return None
+        return (Interval(before, (0, _next_of(version.release[:-1], version.epoch), 0)),)
+    if wild:
+        if operator not in ("==", "!="):
+            return None
+        start = (0, version if released else _dev(version.release, version.epoch), 0)
+        end = (0, _next_of(version.release, version.epoch), 0)
+    else:
+        start, end = before, after
+    if operator in ("==", "==="):
+        return (Interval(start, end),)
+    if operator == "!=":
+        return (Interval(_BEFORE_ALL, start), Interval(end, _AFTER_ALL))
+    if operator == ">=":
+        return (Interval(before, _AFTER_ALL),)
+    if operator == ">":
+        return (Interval(after, _AFTER_ALL),)
+    if operator == "<=":
+        return (Interval(_BEFORE_ALL, after),)
+    # `<0.16` takes no pre-release of 0.16.
+    edge = version if version.is_prerelease else _dev(version.release, version.epoch)
+    return (Interval(_BEFORE_ALL, (0, edge, 0)),)
+
+
+def _dev(release: tuple[int, ...], epoch: int) -> Version:
+    return Version(f"{epoch}!{'.'.join(map(str, release))}.dev0")
+
+
+def _next_of(release: tuple[int, ...], epoch: int) -> Version:
+    return _dev((*release[:-1], release[-1] + 1), epoch)
