@@ -49,7 +49,11 @@ def _gonogo(
     """
 
 
-Format = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How the report is written.")]
+Format = Annotated[
+    str,
+    typer.Option("--format", metavar="text|json|markdown|sarif|github|junit", help="How the report is written."),
+]
+PageFormat = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How it is written.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stdout.")]
 Lang = Annotated[
     str | None,
@@ -208,7 +212,7 @@ def explain(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A hazard's name, as reports and `gonogo hazards` say it.")
     ],
-    format_: Format = "text",
+    format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,
 ) -> None:
@@ -219,10 +223,10 @@ def explain(
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.explain import hazard_named, write_page
-        from gonogo.report import known_format
+        from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text
 
-        known_format(format_)
+        known_page_format(format_)
         check_writable(output)
         hazard = hazard_named(name)
         publish_text(lambda stream: write_page(stream, hazard, format_, language), output)
@@ -236,7 +240,7 @@ def hazards(
     stage: Annotated[
         str | None, typer.Option(metavar="rehearsal|log", help="Only those that can be met in a rehearsal or a log.")
     ] = None,
-    format_: Format = "text",
+    format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,
 ) -> None:
@@ -247,10 +251,10 @@ def hazards(
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.explain import chosen_hazards, write_list
-        from gonogo.report import known_format
+        from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text
 
-        known_format(format_)
+        known_page_format(format_)
         check_writable(output)
         chosen = chosen_hazards(theme, stage)
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)

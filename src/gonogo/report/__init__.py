@@ -8,7 +8,9 @@ from typing import TextIO
 from gonogo.errors import UserError
 from gonogo.finding import Report, Text
 
-FORMATS = ("text", "json", "markdown")
+PAGE_FORMATS = ("text", "json", "markdown")
+"""Those that a page (``explain``, ``hazards``) is written in too."""
+FORMATS = (*PAGE_FORMATS, "sarif", "github", "junit")
 WIDTH_OF_A_FILE = 100
 
 
@@ -24,6 +26,18 @@ def known_format(name: str) -> str:
     return name
 
 
+def known_page_format(name: str) -> str:
+    """The name, if a page can be written so. Raises UserError that names the formats of pages."""
+    if name not in PAGE_FORMATS:
+        raise UserError(
+            Text(
+                en="--format {name}: a page has no findings to report; it is written as {known}",
+                zh="--format {name}：说明页不是检查报告，只支持 {known}",
+            ).format(name=repr(name), known=", ".join(PAGE_FORMATS))
+        )
+    return name
+
+
 def render(report: Report, format_name: str, language: str) -> str:
     """The report in a format, as plain text without colour. Raises UserError for an unknown format."""
     known_format(format_name)
@@ -35,6 +49,18 @@ def render(report: Report, format_name: str, language: str) -> str:
         from gonogo.report.markdown import to_markdown
 
         return to_markdown(report, language)
+    if format_name == "sarif":
+        from gonogo.report.sarif import to_sarif
+
+        return to_sarif(report, language)
+    if format_name == "github":
+        from gonogo.report.github import to_github
+
+        return to_github(report, language)
+    if format_name == "junit":
+        from gonogo.report.junit import to_junit
+
+        return to_junit(report, language)
     buffer = io.StringIO()
     _print_text(report, buffer, language, width=WIDTH_OF_A_FILE)
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from gonogo.finding import Finding, Report
+from gonogo.finding import Finding, Fix, Report
+from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -17,8 +18,13 @@ def to_json(report: Report, language: str) -> str:
 
     Strings are as they were met; what a terminal would obey is written as ``\\uXXXX``.
     """
-    document = json.dumps(report_object(report, language), ensure_ascii=False, indent=2)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", document) + "\n"
+    return document(report_object(report, language))
+
+
+def document(value: dict[str, Any]) -> str:
+    """The JSON text of an object with a newline at its end, free of what a terminal would obey."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def report_object(report: Report, language: str) -> dict[str, Any]:
@@ -52,6 +58,8 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
                 "path": span.path,
                 "line": span.line,
                 "column": span.column,
+                "end_line": span.end_line or None,
+                "end_column": span.end_column or None,
                 "text": span.text,
                 "label": span.label.in_language(language) if span.label else None,
             }
@@ -61,10 +69,27 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
         "ranks": list(finding.ranks),
         "module": finding.module,
         "parameter": finding.parameter,
-        "fixes": [
-            {"title": fix.title.in_language(language), "applicability": fix.applicability.value, "diff": fix.diff}
-            for fix in finding.fixes
-        ],
+        "fixes": [_fix_object(fix, language) for fix in finding.fixes],
         "sources": list(finding.sources),
         "confirm": [text.in_language(language) for text in finding.confirm],
+    }
+
+
+def _fix_object(fix: Fix, language: str) -> dict[str, Any]:
+    """A fix with its edits. Bytes in them that are no UTF-8 are lone surrogates, as ``surrogateescape`` makes them."""
+    return {
+        "title": fix.title.in_language(language),
+        "applicability": fix.applicability.value,
+        "diff": fix.diff,
+        "apply": how_to_apply(fix),
+        "edits": [
+            {
+                "path": edit.path,
+                "start": edit.start,
+                "end": edit.end,
+                "before": edit.before.decode("utf-8", "surrogateescape"),
+                "after": edit.after.decode("utf-8", "surrogateescape"),
+            }
+            for edit in fix.edits
+        ],
     }

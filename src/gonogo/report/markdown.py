@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Report
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, of_ranks, word
+from gonogo.report.words import colon, how_to_apply, of_ranks, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -92,6 +92,8 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
         )
         if fix.diff:
             yield from _block(fix.diff, "diff")
+        if command := how_to_apply(fix):
+            yield from ("", f"{word('apply', language)}{colon(language)}{_code(command)}")
     if finding.sources:
         yield from (
             "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Applicability, Fix, Report, Severity, Text
 
 WORDS: dict[str, Text] = {
     "error": Text("error", "错误"),
@@ -19,6 +19,8 @@ WORDS: dict[str, Text] = {
     "safe": Text("safe", "可自动应用"),
     "unsafe": Text("apply only when asked", "需确认后应用"),
     "manual": Text("by hand", "需手工修改"),
+    "apply": Text("apply with", "应用方式"),
+    "verdict": Text("verdict", "结论"),
     "source": Text("source", "来源"),
     "rank": Text("rank", "rank"),
     "module": Text("module", "模块"),
@@ -88,6 +90,23 @@ def word(name: str, language: str) -> str:
     """The report's word of that name; a name it has no word for is its own."""
     text = WORDS.get(name)
     return text.in_language(language) if text else name
+
+
+def how_to_apply(fix: Fix) -> str | None:
+    """The command that applies a fix; None for one that only a person can apply."""
+    if not fix.edits or fix.applicability is Applicability.MANUAL:
+        return None
+    return "gonogo check --fix" if fix.applicability is Applicability.SAFE else "gonogo check --fix --unsafe-fixes"
+
+
+def counted(report: Report, language: str) -> str:
+    """``1 error, 2 warnings``: how many findings the report has; empty where it has none."""
+    counts = []
+    for severity in Severity:
+        if count := sum(finding.severity is severity for finding in report.findings):
+            name = word(severity.value, language)
+            counts.append(f"{count} 个{name}" if language == "zh" else f"{count} {name}{'s' if count > 1 else ''}")
+    return ("，" if language == "zh" else ", ").join(counts)
 
 
 def colon(language: str) -> str:

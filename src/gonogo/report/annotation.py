@@ -1,0 +1,62 @@
+"""What the formats for machines that show findings beside the code (SARIF, GitHub, JUnit) have in common."""
+
+from __future__ import annotations
+
+import os
+
+from gonogo.finding import Certainty, Finding, Severity
+from gonogo.report.untrusted import clean
+from gonogo.report.words import colon, of_ranks, word
+
+
+def level_of(finding: Finding) -> Severity:
+    """How loudly a finding is told: as an error only what is one for certain, as a note what is only possible."""
+    if finding.severity is Severity.NOTE or finding.certainty is Certainty.POSSIBLE:
+        return Severity.NOTE
+    if finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN:
+        return Severity.ERROR
+    return Severity.WARNING
+
+
+def from_root(path: str) -> str:
+    """A path from the root of the repository, where it lies in it; else as it is, or absolute.
+
+    The root is ``GITHUB_WORKSPACE`` where the working directory lies in that (a step may run in a folder of the
+    repository, and GitHub takes no path from there), else the working directory.
+    """
+    here = os.getcwd()
+    workspace = os.environ.get("GITHUB_WORKSPACE", "")
+    root = workspace if workspace and _within(here, os.path.abspath(workspace)) else here
+    if "\0" in path or is_stream(path):
+        return path
+    whole = os.path.abspath(path)
+    return os.path.relpath(whole, root) if _within(whole, os.path.abspath(root)) else whole
+
+
+def is_stream(path: str) -> bool:
+    """Whether the path names no file but what was read from a stream or a command line: ``<stdin>``."""
+    return not path or (path.startswith("<") and path.endswith(">"))
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def told(finding: Finding, language: str) -> str:
+    """The cause, the cure and what would make sure, in plain lines."""
+    facts = [word(finding.certainty.value, language)]
+    if finding.ranks:
+        facts.append(of_ranks(finding.ranks))
+    facts += [
+        f"{word(name, language)} {value}"
+        for name, value in (("module", finding.module), ("parameter", finding.parameter))
+        if value
+    ]
+    between = colon(language)
+    lines = [
+        f"{finding.cause.in_language(language)} ({', '.join(facts)})",
+        *(f"{word('help', language)}{between}{step.in_language(language)}" for step in finding.cure),
+        *(f"{word('confirm', language)}{between}{text.in_language(language)}" for text in finding.confirm),
+        f"gonogo explain {finding.hazard}",
+    ]
+    return "\n".join(clean(line) for line in lines)

@@ -1,0 +1,58 @@
+"""The report as workflow commands, which GitHub Actions shows as annotations beside the changed lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.finding import Finding, Report, Severity
+from gonogo.report.annotation import from_root, is_stream, level_of, told
+from gonogo.report.untrusted import clean, clean_line
+from gonogo.report.words import colon, counted, word
+
+_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def to_github(report: Report, language: str) -> str:
+    """One workflow command a finding and a thing not covered, then one line that sums up. Nothing else is written."""
+    return "".join(f"{line}\n" for line in _lines(report, language))
+
+
+def _lines(report: Report, language: str) -> Iterator[str]:
+    for finding in report.findings:
+        yield _annotation(finding, language)
+    for skipped in report.skipped:
+        what, why = skipped.what.in_language(language), skipped.why.in_language(language)
+        yield _command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
+    parts = [report.verdict.value, counted(report, language)]
+    comma = "，" if language == "zh" else ", "
+    yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
+
+
+def _annotation(finding: Finding, language: str) -> str:
+    properties: dict[str, str] = {}
+    if finding.spans and not is_stream(finding.spans[0].path):
+        span = finding.spans[0]
+        properties["file"] = from_root(span.path)
+        if span.line > 0:
+            properties["line"] = str(span.line)
+            properties["endLine"] = str(max(span.end_line, span.line))
+            if span.end_line <= span.line and span.column > 0:  # GitHub takes columns only within a line
+                properties["col"] = str(span.column)
+                if span.end_column > span.column:
+                    properties["endColumn"] = str(span.end_column)
+    title = clean_line(finding.title.in_language(language))
+    properties["title"] = f"{title} [{clean_line(finding.hazard)}]"
+    return _command(_COMMAND[level_of(finding)], properties, told(finding, language))
+
+
+def _command(name: str, properties: dict[str, str], message: str) -> str:
+    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{name} {listed}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,88 @@
+"""The report as JUnit XML, which GitLab, Jenkins and most other CI systems list as tests."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from xml.etree import ElementTree
+
+from gonogo.finding import Finding, Report, Severity, Verdict
+from gonogo.report.annotation import from_root, is_stream, level_of, told
+from gonogo.report.untrusted import clean, clean_line
+from gonogo.report.words import word
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def to_junit(report: Report, language: str) -> str:
+    """One suite: a test that passed for what was covered, one for each finding, a skipped one for what was not.
+
+    Only a certain error fails; what is less than that passes, and says so in the test's output.
+    """
+    suite = ElementTree.Element("testsuite", {"name": f"gonogo {_line(report.command)}"})
+    names: Counter[str] = Counter()
+    for finding in report.findings:
+        _add_finding(suite, names, report.command, finding, language)
+    for text in report.covered:
+        _case(suite, names, report.command, text.in_language(language))
+    for skipped in report.skipped:
+        case = _case(suite, names, report.command, skipped.what.in_language(language))
+        ElementTree.SubElement(case, "skipped", {"message": _line(skipped.why.in_language(language))})
+    if report.verdict is Verdict.CANNOT_TELL and not report.skipped:
+        case = _case(suite, names, report.command, word("verdict", language))
+        ElementTree.SubElement(case, "skipped", {"message": report.verdict.value})
+    if report.notes:
+        notes = "\n".join(_text(text.in_language(language)) for text in report.notes)
+        ElementTree.SubElement(suite, "system-out").text = notes
+    seconds = float((report.rehearsal or {}).get("seconds", 0.0))
+    counts = {
+        "tests": str(len(suite.findall("testcase"))),
+        "failures": str(len(suite.findall("testcase/failure"))),
+        "errors": "0",
+        "skipped": str(len(suite.findall("testcase/skipped"))),
+        "time": f"{seconds:.3f}",
+    }
+    suite.attrib.update(counts)
+    root = ElementTree.Element("testsuites", {"name": "gonogo", **counts})
+    root.append(suite)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("", clean(text))
+
+
+def _line(text: str) -> str:
+    return _NOT_XML.sub("", clean_line(text))
+
+
+def _case(suite: ElementTree.Element, names: Counter[str], command: str, name: str) -> ElementTree.Element:
+    """A test. CI systems take tests of one name for one test, so the second of a name gets a number."""
+    shown = _line(name)
+    names[shown] += 1
+    unique = shown if names[shown] == 1 else f"{shown} ({names[shown]})"
+    attributes = {"classname": f"gonogo.{_line(command)}", "name": unique, "time": "0"}
+    return ElementTree.SubElement(suite, "testcase", attributes)
+
+
+def _add_finding(
+    suite: ElementTree.Element, names: Counter[str], command: str, finding: Finding, language: str
+) -> None:
+    span = finding.spans[0] if finding.spans else None
+    path = from_root(span.path) if span else ""
+    place = f" {path}:{span.line}" if span else ""
+    case = _case(suite, names, command, f"{finding.hazard}{place}")
+    if span and not is_stream(span.path):
+        case.set("file", _line(path))
+        case.set("line", str(span.line))
+    level = level_of(finding)
+    title = _line(finding.title.in_language(language))
+    where = [f"{_line(path)}:{span.line}:{span.column}", _text(span.text).rstrip()] if span else []
+    lines = [title, *where, _text(told(finding, language)), *map(_line, finding.sources)]
+    body = "\n".join(line for line in lines if line)
+    if level is Severity.ERROR:
+        failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _line(finding.hazard)})
+        failure.text = body
+    else:
+        ElementTree.SubElement(case, "system-out").text = f"{word(level.value, language)}\n{body}"

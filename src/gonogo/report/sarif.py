@@ -1,0 +1,233 @@
+"""The report as SARIF 2.1.0, which GitHub code scanning, Azure DevOps, Jenkins and editors show beside the code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from gonogo import __version__
+from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
+from gonogo.report.annotation import from_root, level_of, told
+from gonogo.report.json_ import document
+from gonogo.report.untrusted import clean, clean_line
+from gonogo.report.words import colon
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"
+_LANGUAGE = {"en": "en-US", "zh": "zh-CN"}
+_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
+
+
+def to_sarif(report: Report, language: str) -> str:
+    """The report as a SARIF log of one run."""
+    return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, language)]})
+
+
+def _run(report: Report, language: str) -> dict[str, Any]:
+    rules: dict[str, int] = {}
+    first: list[Finding] = []
+    for finding in report.findings:
+        if (name := _name(finding)) not in rules:
+            rules[name] = len(first)
+            first.append(finding)
+    prints = _fingerprints(report.findings)
+    return {
+        "tool": {
+            "driver": {
+                "name": "gonogo",
+                "version": __version__,
+                "semanticVersion": __version__,
+                "language": _LANGUAGE.get(language, "en-US"),
+                "rules": [_rule(finding, language) for finding in first],
+            }
+        },
+        "language": _LANGUAGE.get(language, "en-US"),
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
+        "invocations": [_invocation(report, language)],
+        "results": [
+            _result(finding, rules[_name(finding)], fingerprint, language)
+            for finding, fingerprint in zip(report.findings, prints, strict=True)
+        ],
+        "properties": {
+            "command": clean_line(report.command),
+            "verdict": report.verdict.value,
+            "covered": [clean(text.in_language(language)) for text in report.covered],
+        },
+    }
+
+
+def _name(finding: Finding) -> str:
+    return clean_line(finding.hazard)
+
+
+def _rule(finding: Finding, language: str) -> dict[str, Any]:
+    """The hazard as a rule. What a rule says is of all its findings, so the causes, with their values, stay out."""
+    title = clean_line(finding.title.in_language(language))
+    page = f"gonogo explain {_name(finding)}"
+    sources = [url for url in map(_url, finding.sources) if url]
+    cure = [clean_line(step.in_language(language)) for step in finding.cure]
+    return {
+        "id": _name(finding),
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": f"{title} ({page})"},
+        "help": {"text": "\n".join([*(f"- {step}" for step in cure), *sources, page])},
+        **({"helpUri": sources[0]} if sources else {}),
+        "defaultConfiguration": {"level": _LEVEL[level_of(finding)]},
+        "properties": {"sources": sources},
+    }
+
+
+def _url(source: str) -> str | None:
+    """The source as a URL in which nothing is left that a URL may not hold; None where it is none."""
+    # The percent sign stays: sources are URLs as they were copied, with their escapes.
+    text = quote(clean_line(source), safe="%:/?#@!$&'()*+,;=~-._")
+    return text if _URL.fullmatch(text) else None
+
+
+def _invocation(report: Report, language: str) -> dict[str, Any]:
+    notes = [("note", clean(text.in_language(language))) for text in report.notes]
+    notes += [("skipped", _said(skipped, language)) for skipped in report.skipped]
+    return {
+        "executionSuccessful": True,
+        "exitCode": report.verdict.exit_status,
+        "toolExecutionNotifications": [
+            {"descriptor": {"id": name}, "level": "note", "message": {"text": text}} for name, text in notes
+        ],
+    }
+
+
+def _said(skipped: Skipped, language: str) -> str:
+    what, why = skipped.what.in_language(language), skipped.why.in_language(language)
+    return clean(f"{what}{colon(language)}{why}")
+
+
+def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dict[str, Any]:
+    title = clean_line(finding.title.in_language(language))
+    fixes: list[dict[str, Any]] = []
+    for fix in finding.fixes:
+        if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema wants no two alike
+            fixes.append(written)
+    # GitHub refuses a log with a result that has no place: what is in no file is told of the whole repository.
+    primary: dict[str, Any]
+    primary = _location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical(None)}
+    if finding.module or finding.parameter:
+        logical = clean_line(finding.parameter or finding.module or "")
+        primary["logicalLocations"] = [{"fullyQualifiedName": logical, "kind": "member"}]
+    related = [{"id": number, **_location(span, language)} for number, span in enumerate(finding.spans[1:], 1)]
+    return {
+        "ruleId": _name(finding),
+        "ruleIndex": rule,
+        "level": _LEVEL[level_of(finding)],
+        "message": {"text": _no_links(f"{title}\n{told(finding, language)}")},
+        "locations": [primary],
+        **({"relatedLocations": related} if related else {}),
+        **({"fixes": fixes} if fixes else {}),
+        "partialFingerprints": {"gonogoFinding/v1": fingerprint},
+        "properties": {
+            "certainty": finding.certainty.value,
+            "severity": finding.severity.value,
+            "cure": [clean(step.in_language(language)) for step in finding.cure],
+            "confirm": [clean(text.in_language(language)) for text in finding.confirm],
+            "ranks": list(finding.ranks),
+        },
+    }
+
+
+def _no_links(text: str) -> str:
+    """The text without ``[what is shown](where it leads)``, which viewers of SARIF make into links."""
+    return text.replace("](", "] (")
+
+
+def _location(span: Span, language: str) -> dict[str, Any]:
+    label = clean_line(span.label.in_language(language)) if span.label else ""
+    return {
+        "physicalLocation": _physical(span),
+        **({"message": {"text": _no_links(label)}} if label else {}),
+    }
+
+
+def _physical(span: Span | None) -> dict[str, Any]:
+    if span is None:
+        return {"artifactLocation": {"uri": ".", "uriBaseId": ROOT}}
+    where: dict[str, Any] = {"artifactLocation": _artifact(span.path)}
+    if span.line < 1:
+        return where
+    region: dict[str, Any] = {"startLine": span.line}
+    if span.column > 1 or span.end_column:
+        region["startColumn"] = max(span.column, 1)
+    if span.end_line >= span.line:
+        region["endLine"] = span.end_line
+    if span.end_column and (span.end_line > span.line or span.end_column >= span.column):
+        region["endLine"] = max(span.end_line, span.line)
+        region["endColumn"] = span.end_column
+    where["region"] = region
+    if text := clean(span.text).strip("\n"):
+        part_of_line = "startColumn" in region and region.get("endLine", span.line) == span.line
+        if part_of_line:
+            where["contextRegion"] = {"startLine": span.line, "snippet": {"text": text}}
+        elif "endLine" not in region or region["endLine"] == span.line:
+            region["snippet"] = {"text": text}
+    return where
+
+
+def _artifact(path: str) -> dict[str, Any]:
+    relative = from_root(path)
+    try:
+        name = relative.encode("utf-8", "surrogateescape")  # the bytes of a name that is no UTF-8
+    except UnicodeEncodeError:
+        name = relative.encode("utf-8", "replace")
+    if relative.startswith("/"):
+        return {"uri": f"file://{quote(name)}"}
+    return {"uri": quote(name) or ".", "uriBaseId": ROOT}
+
+
+def _fix(fix: Fix, language: str) -> dict[str, Any]:
+    by_path: dict[str, list[Edit]] = {}
+    for edit in fix.edits:
+        by_path.setdefault(edit.path, []).append(edit)
+    return {
+        "description": {"text": clean_line(fix.title.in_language(language))},
+        "artifactChanges": [
+            {"artifactLocation": _artifact(path), "replacements": [_replacement(edit) for edit in edits]}
+            for path, edits in by_path.items()
+        ],
+        "properties": {"applicability": fix.applicability.value},
+    }
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    region = {"byteOffset": edit.start, "byteLength": edit.end - edit.start}
+    if not edit.after:
+        return {"deletedRegion": region}
+    try:
+        content = {"text": edit.after.decode("utf-8")}
+    except UnicodeDecodeError:
+        content = {"binary": base64.b64encode(edit.after).decode("ascii")}
+    return {"deletedRegion": region, "insertedContent": content}
+
+
+def _fingerprints(findings: Iterable[Finding]) -> list[str]:
+    """Of each finding what stays when lines move: hazard, file and what the line says, and which of these it is."""
+    seen: Counter[str] = Counter()
+    prints = []
+    for finding in findings:
+        span = finding.spans[0] if finding.spans else None
+        what = "" if span is None else "".join(span.text.split())
+        parts = (
+            finding.hazard,
+            from_root(span.path) if span else "",
+            what or finding.title.en,
+            finding.module or "",
+            finding.parameter or "",
+        )
+        digest = hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+        seen[digest] += 1
+        prints.append(f"{digest}:{seen[digest]}")
+    return prints
