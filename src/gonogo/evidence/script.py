@@ -1,0 +1,419 @@
+"""A Python script as evidence: its calls by qualified name, its values with their places, and edits of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.script_calls import Call, Passed
+from gonogo.evidence.script_index import COMPREHENSIONS, FUNCTIONS, LOOPS, Index
+from gonogo.evidence.script_names import NameResolver, canonical, dotted
+from gonogo.evidence.script_parse import Parsed, ScriptProblem, parse
+from gonogo.evidence.script_surroundings import contexts_around, tests_around
+from gonogo.evidence.script_values import Value, ValueResolver
+from gonogo.evidence.source_file import Place, SourceFile
+from gonogo.finding import Edit
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script_edits import Editor
+    from gonogo.evidence.script_imports import Project
+
+_Node = TypeVar("_Node", bound=ast.AST)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+__all__ = ["Call", "ClassInfo", "Passed", "Script", "ScriptProblem", "project_scripts", "read_script"]
+
+
+class ClassInfo(msgspec.Struct, frozen=True, eq=False):
+    """One class of a script. ``bases`` are the qualified names of all that it derives from, the nearest first."""
+
+    name: str
+    bases: tuple[str, ...]
+    methods: Mapping[str, Function]
+    node: ast.ClassDef
+    script: Script
+
+    def is_subclass(self, *patterns: str) -> bool:
+        """Whether it derives from a class whose qualified name matches."""
+        return any(_matches(pattern, base) for pattern in patterns for base in self.bases)
+
+    def default(self, name: str) -> Field:
+        """The default of one of its fields: ``x: int = 1``, also within ``field(default=1)``."""
+        return self.script.default_in(self.node, name)
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The names of the fields that have a default, as they are written in its body."""
+        return tuple(
+            statement.target.id
+            for statement in self.node.body
+            if isinstance(statement, ast.AnnAssign) and statement.value is not None
+            if isinstance(statement.target, ast.Name)
+        )
+
+
+class Script:
+    """One Python file. ``tree`` is None where it has a ``problem``; everything then answers as of an empty file."""
+
+    def __init__(self, source: SourceFile, project: Project | None = None, package: str = "") -> None:
+        self.source = source
+        self.package = package
+        self._project = project
+        self.passed_cache: dict[ast.Call, tuple[dict[str, Passed], str | None]] = {}
+
+    def __repr__(self) -> str:
+        return f"Script({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """The path as users are shown it."""
+        return self.source.path
+
+    @cached_property
+    def _parsed(self) -> Parsed:
+        return parse(self.source)
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The syntax tree."""
+        return self._parsed.tree
+
+    @property
+    def problem(self) -> ScriptProblem | None:
+        """Why there is no syntax tree."""
+        return self._parsed.problem
+
+    @cached_property
+    def index(self) -> Index:
+        """Parents and scopes."""
+        return Index(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
+
+    @cached_property
+    def names(self) -> NameResolver:
+        """What names stand for."""
+        return NameResolver(self.index, self._project.seen_from(self) if self._project is not None else None)
+
+    @cached_property
+    def values(self) -> ValueResolver:
+        """What expressions come to."""
+        return ValueResolver(self.names, self._value_elsewhere)
+
+    def _value_elsewhere(self, name: str) -> Value | None:
+        return self._project.seen_from(self).value(name) if self._project is not None else None
+
+    # Names and values
+
+    def qualified(self, node: ast.AST) -> str | None:
+        """The qualified name of a class, function, module or method; None where it can't be told."""
+        names = self.names.names(node)
+        return names[0] if names else None
+
+    def kind_of(self, node: ast.AST) -> str | None:
+        """The qualified name of the call or class that made the object a node stands for.
+
+        ``deepspeed.initialize`` for the engine, ``transformers.AutoModelForCausalLM.from_pretrained`` for a model;
+        what is unpacked at another place than an engine is ``name[1]``; an attribute of it is ``name.attribute``.
+        """
+        kinds = self.names.kinds(node)
+        return kinds[0] if kinds else None
+
+    def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
+        """As :meth:`kind_of`, with the names of the classes that a class of the project derives from."""
+        return self.names.kinds(node)
+
+    def field(self, node: ast.expr) -> Field:
+        """The value of an expression: of constants, and of names that hold one; otherwise unknown, with the reason."""
+        return self.values.field(node, self.place(node))
+
+    def environment_variable(self, node: ast.AST) -> str | None:
+        """The environment variable that an expression reads: ``int(os.environ["LOCAL_RANK"])``."""
+        return self.values.environment_variable(node)
+
+    # What is in it
+
+    @cached_property
+    def _calls(self) -> dict[str, list[Call]]:
+        """All calls by the last part of each of their names."""
+        found: dict[str, list[Call]] = {}
+        for call in self._all_calls:
+            for last in {name.rpartition(".")[2] for name in call.names}:
+                found.setdefault(last, []).append(call)
+        return found
+
+    @cached_property
+    def _all_calls(self) -> list[Call]:
+        return [self._call(node) for node in self.index.calls]
+
+    def _call(self, node: ast.Call) -> Call:
+        names = self.names.names(node.func)
+        if not names:
+            written = dotted(node.func) if isinstance(node.func, (ast.Attribute, ast.Name)) else ""
+            names = (f"?.{written}" if written else "?",)
+        return Call(node, names[0], names, self)
+
+    def call_at(self, node: ast.Call) -> Call:
+        """A call of this script's tree."""
+        return self._call(node)
+
+    def calls(self, *patterns: str) -> Iterator[Call]:
+        """The calls of what a pattern names, in the order of the file; without patterns all calls.
+
+        Patterns are globs on the qualified name: ``"deepspeed.initialize"``, ``"*.from_pretrained"``. A class also
+        stands for the project's classes that derive from it, and any of a name's public spellings will do.
+        """
+        if not patterns:
+            yield from self._all_calls
+            return
+        found: dict[int, Call] = {}
+        for pattern in patterns:
+            last = pattern.rpartition(".")[2]
+            wild = any(each in last for each in "*?[")
+            for call in self._all_calls if wild else self._calls.get(last, ()):
+                if any(_matches(pattern, name) for name in call.names):
+                    found[id(call.node)] = call
+        yield from sorted(found.values(), key=lambda call: (call.node.lineno, call.node.col_offset))
+
+    def nodes(self, *types: type[_Node]) -> Iterator[_Node]:
+        """The nodes of these types, in the order of the file."""
+        for each in types:
+            yield from self.index.by_type.get(each, ())
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """All functions and methods."""
+        return tuple(self.nodes(ast.FunctionDef, ast.AsyncFunctionDef))
+
+    @cached_property
+    def classes(self) -> tuple[ClassInfo, ...]:
+        """All classes."""
+        return tuple(
+            ClassInfo(
+                node.name,
+                self.names.ancestors(node),
+                {each.name: each for each in node.body if isinstance(each, FUNCTIONS)},
+                node,
+                self,
+            )
+            for node in self.nodes(ast.ClassDef)
+        )
+
+    def subclasses(self, *patterns: str) -> Iterator[ClassInfo]:
+        """The script's classes that derive from a class of that qualified name."""
+        return (each for each in self.classes if each.is_subclass(*patterns))
+
+    @cached_property
+    def loops(self) -> tuple[ast.For | ast.AsyncFor | ast.While, ...]:
+        """All ``for`` and ``while`` statements."""
+        return tuple(self.nodes(ast.For, ast.AsyncFor, ast.While))
+
+    def imports(self, module: str) -> bool:
+        """Whether the script imports a module or something from it."""
+        prefix = f"{module}."
+        named = (alias.name for node in self.nodes(ast.Import) for alias in node.names)
+        taken = (node.module or "" for node in self.nodes(ast.ImportFrom) if not node.level)
+        return any(name == module or name.startswith(prefix) for name in (*named, *taken))
+
+    @cached_property
+    def imported(self) -> tuple[Script, ...]:
+        """The user's own modules that it imports, each once."""
+        return self._project.imported_by(self) if self._project is not None else ()
+
+    def class_default(self, func: ast.AST, name: str) -> Field | None:
+        """The default that a class of the project has for a field, None where the class has none or isn't known."""
+        found = self.names.class_of(func)
+        if found is None:
+            return None
+        resolver, node = found
+        if resolver is self.names:
+            field = self.default_in(node, name)
+        else:
+            other = self._project.script_of(resolver) if self._project is not None else None
+            field = other.default_in(node, name) if other is not None else Field.missing()
+        return None if field.absent else field
+
+    def default_in(self, node: ast.ClassDef, name: str) -> Field:
+        """The default of a field in a class's own body, or in those of its bases in the project."""
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign):
+                target: ast.expr = statement.target
+            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                target = statement.targets[0]
+            else:
+                continue
+            if not isinstance(target, ast.Name) or target.id != name:
+                continue
+            value = statement.value
+            if value is None:
+                return Field.missing()
+            if isinstance(value, ast.Call) and self.qualified(value.func) == "dataclasses.field":
+                default = next((each.value for each in value.keywords if each.arg == "default"), None)
+                return self.field(default) if default is not None else Field.not_known(self.place(value))
+            return self.field(value)
+        for base in node.bases:
+            inherited = self.class_default(base, name)
+            if inherited is not None:
+                return inherited
+        return Field.missing()
+
+    # Around a node
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds this one."""
+        return self.index.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that hold this one, the nearest first."""
+        parents = self.index.parents
+        current = parents.get(node)
+        while current is not None:
+            yield current
+            current = parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement that a node is or belongs to."""
+        return self.index.statement(node)
+
+    def enclosing_function(self, node: ast.AST) -> Function | None:
+        """The function that a node stands in."""
+        return next((each for each in self.ancestors(node) if isinstance(each, FUNCTIONS)), None)
+
+    def enclosing_class(self, node: ast.AST) -> ClassInfo | None:
+        """The class that a node stands in."""
+        found = next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+        return next((info for info in self.classes if info.node is found), None) if found is not None else None
+
+    def enclosing_loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The loop that runs a node again and again, in the same function."""
+        for each in self.ancestors(node):
+            if isinstance(each, (*FUNCTIONS, ast.Lambda)):
+                return None
+            if isinstance(each, LOOPS):
+                return each
+        return None
+
+    def in_comprehension(self, node: ast.AST) -> bool:
+        """Whether a node stands in a comprehension or generator."""
+        return any(isinstance(each, COMPREHENSIONS) for each in self.ancestors(node))
+
+    def with_contexts(self, node: ast.AST) -> tuple[str, ...]:
+        """The qualified names of the ``with`` items around a node and of its function's decorators, nearest first."""
+        return contexts_around(self.names, node)
+
+    def guarded_by(self, node: ast.AST) -> tuple[ast.expr, ...]:
+        """The tests that must hold for a node to run, in its function; of an ``else`` it is ``not test``."""
+        return tests_around(self.index, node)
+
+    # Places and edits
+
+    @property
+    def editable(self) -> bool:
+        """Whether edits can be made: of a file in UTF-8 whose lines end alike."""
+        data = self.source.data
+        return (
+            self.tree is not None
+            and self.source.writable
+            and self._parsed.encoding is None
+            and (b"\r" not in data or data.count(b"\r") == data.count(b"\r\n") == data.count(b"\n"))
+        )
+
+    def place(self, node: ast.AST) -> Place:
+        """Where a node stands."""
+        source = self.source
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None)
+        if self._parsed.encoding is not None:
+            column = self._column(line, column)
+            end_column = self._column(end_line, end_column) if end_column is not None else None
+        start = source.offset(line, column)
+        return source.place(start, source.offset(end_line, end_column) if end_column is not None else start)
+
+    def _column(self, line: int, column: int) -> int:
+        """The column in the file's own encoding of one in UTF-8."""
+        encoding = self._parsed.encoding or "utf-8"
+        text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")
+        return len(text[:column].decode("utf-8", "ignore").encode(encoding, "replace"))
+
+    def headline(self, node: ast.AST) -> Place:
+        """The first line of a node: of a class or a loop, what a report should underline."""
+        place = self.place(node)
+        end = self.source.data.find(b"\n", place.start)
+        return place if end < 0 or end >= place.end else self.source.place(place.start, end)
+
+    @cached_property
+    def _editor(self) -> Editor | None:
+        from gonogo.evidence.script_edits import Editor
+
+        return Editor(self.source, self.index) if self.editable else None
+
+    def removing_keyword(self, call: Call | ast.Call, name: str) -> Edit | None:
+        """Take a keyword out of a call; None where the call doesn't hold it itself, or nothing can be edited."""
+        node = call.node if isinstance(call, Call) else call
+        keyword = next((each for each in node.keywords if each.arg == name), None)
+        return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
+
+    def setting_keyword(self, call: Call | ast.Call, name: str, source_text: str) -> Edit | None:
+        """Give a call a keyword, or the keyword another value."""
+        node = call.node if isinstance(call, Call) else call
+        if self._editor is None:
+            return None
+        keyword = next((each for each in node.keywords if each.arg == name), None)
+        if keyword is None:
+            return self._editor.add_keyword(node, name, source_text)
+        return self.replacing(keyword, f"{name}={source_text}")
+
+    def removing_statement(self, node: ast.stmt) -> Edit | None:
+        """Take a statement out, with the comment lines right above it; the only one of its block becomes ``pass``."""
+        return self._editor.remove_statement(node) if self._editor is not None else None
+
+    def replacing(self, node: ast.AST, text: str) -> Edit | None:
+        """Write something else in a node's place."""
+        return self.place(node).edit(text) if self._editor is not None else None
+
+    def inserting_before(self, statement: ast.stmt, text: str) -> Edit | None:
+        """Put a statement before another, at its indentation."""
+        return self._editor.insert_before(statement, text) if self._editor is not None else None
+
+    def inserting_after(self, statement: ast.stmt, text: str) -> Edit | None:
+        """Put a statement after another, at its indentation."""
+        return self._editor.insert_after(statement, text) if self._editor is not None else None
+
+    def inserting_import(self, text: str) -> Edit | None:
+        """Add an import to those at the script's top."""
+        return self._editor.insert_import(text) if self._editor is not None else None
+
+
+@cache
+def _compiled(pattern: str) -> Callable[[str], Any]:
+    import fnmatch
+    import re
+
+    return re.compile(fnmatch.translate(canonical(pattern))).match
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if pattern == name:
+        return True
+    if pattern.startswith("*.") and not any(each in pattern[1:] for each in "*?["):
+        return name.endswith(pattern[1:])
+    return _compiled(pattern)(name) is not None
+
+
+def read_script(source: SourceFile) -> Script:
+    """A script alone, with the modules beside it that it imports."""
+    from gonogo.evidence.script_imports import Project
+
+    return Project.around(source).entry
+
+
+def project_scripts(entry: Path | str, root: Path | str) -> Sequence[Script]:
+    """The entry script and all of the user's own modules under ``root`` that it imports, each once, entry first."""
+    from gonogo.evidence.script_imports import Project
+
+    return Project(Path(root), SourceFile.read(entry)).all_scripts()

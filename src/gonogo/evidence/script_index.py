@@ -1,0 +1,300 @@
+"""One walk over a syntax tree: parents, scopes with what they bind, calls, and the nodes of each type."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Binding(msgspec.Struct, frozen=True, eq=False):
+    """One place that gives a name its value.
+
+    ``kind`` is ``"import"`` (``value`` is the dotted name), ``"assign"`` (``value`` is the expression, ``path`` the
+    position in it where it is unpacked), ``"with"`` (``value`` is the context manager), ``"define"`` (a function or
+    class, which is ``node``), ``"parameter"`` (``node`` is the :class:`ast.arg`), or ``"other"``.
+    ``node`` is what must have run for the name to be bound.
+    """
+
+    kind: str
+    node: ast.AST
+    value: Any = None
+    path: tuple[int, ...] = ()
+
+
+class Scope:
+    """A module, class, function, lambda or comprehension, and the names that it binds."""
+
+    __slots__ = ("attributes", "declared_global", "items", "names", "node", "parent", "stars")
+
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.names: dict[str, list[Binding]] = {}
+        self.attributes: dict[tuple[str, str], list[Binding]] = {}
+        """By name and attribute: ``self.model = ...``."""
+        self.items: dict[str, list[ast.Assign]] = {}
+        """By name: ``kwargs["device_map"] = ...``."""
+        self.declared_global: dict[str, type] = {}
+        self.stars: list[str] = []
+        """The modules of ``from m import *``."""
+
+    def bind(self, name: str, binding: Binding) -> None:
+        """Add one binding, to the module or an outer function where the name is declared so."""
+        scope = self
+        declared = self.declared_global.get(name) if self.declared_global else None
+        while declared is not None and scope.parent is not None:
+            scope = scope.parent
+            if declared is ast.Nonlocal and name in scope.names:
+                break
+        found = scope.names.get(name)
+        if found is None:
+            scope.names[name] = [binding]
+        else:
+            found.append(binding)
+
+
+class Index:
+    """What one walk over the tree found. ``package`` is what relative imports start from."""
+
+    def __init__(self, tree: ast.Module, package: str = "") -> None:
+        self.tree = tree
+        self.package = package
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.calls: list[ast.Call] = []
+        self.by_type: defaultdict[type, list[Any]] = defaultdict(list)
+        self.module = Scope(tree, None)
+        self.scopes[tree] = self.module
+        self._walk()
+
+    def _walk(self) -> None:
+        parents = self.parents
+        by_type = self.by_type
+        binders = _BINDERS
+        scoped = _SCOPED
+        leaves = _LEAVES
+        stack: list[tuple[Any, Scope]] = [(self.tree, self.module)]
+        pop, push = stack.pop, stack.append
+        while stack:
+            node, scope = pop()
+            cls = node.__class__
+            by_type[cls].append(node)
+            if cls in leaves:
+                continue
+            binder = binders.get(cls)
+            if binder is not None:
+                binder(self, node, scope)
+            if cls in scoped:
+                scope = Scope(node, scope)
+                self.scopes[node] = scope
+                if cls not in _COMPREHENSION_TYPES and cls is not ast.ClassDef:
+                    _bind_parameters(node, scope)
+            attributes = node.__dict__
+            for name in reversed(cls._fields):
+                value = attributes.get(name)
+                if value.__class__ is list:
+                    for child in reversed(value):
+                        if isinstance(child, ast.AST):
+                            parents[child] = node
+                            push((child, scope))
+                elif isinstance(value, ast.AST) and value.__class__ not in _MARKS:
+                    parents[value] = node
+                    push((value, scope))
+        self.calls = by_type[ast.Call]
+
+    def scope_at(self, node: ast.AST) -> Scope:
+        """The scope in which an expression is evaluated: defaults and decorators belong to the outer one."""
+        scopes, parents = self.scopes, self.parents
+        child, parent = node, parents.get(node)
+        while parent is not None:
+            scope = scopes.get(parent)
+            if scope is not None and not _is_outside(child, parent):
+                return scope
+            child, parent = parent, parents.get(parent)
+        return self.module
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement that a node is or belongs to."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.parents.get(current)
+        return current
+
+    def block(self, statement: ast.AST) -> tuple[list[ast.stmt], str] | None:
+        """The list of statements that holds this one, and which one of its parent's it is."""
+        parent = self.parents.get(statement)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and any(each is statement for each in block):
+                return block, name
+        return None
+
+
+def position(node: Any) -> tuple[int, int]:
+    """Where a node starts: line, column."""
+    return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+
+
+def end_position(node: Any) -> tuple[int, int]:
+    """Where a node ends: line, column."""
+    return (getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0)
+
+
+def _is_outside(child: ast.AST, scope_node: ast.AST) -> bool:
+    if isinstance(scope_node, (*FUNCTIONS, ast.ClassDef)):
+        return not any(child is statement for statement in scope_node.body)
+    return isinstance(scope_node, ast.Lambda) and child is scope_node.args
+
+
+def bind_target(scope: Scope, target: ast.AST, kind: str, node: ast.AST, value: Any, path: tuple[int, ...]) -> None:
+    """Bind what an assignment's left side names."""
+    if isinstance(target, ast.Name):
+        scope.bind(target.id, Binding(kind, node, value, path))
+    elif isinstance(target, ast.Attribute):
+        if isinstance(target.value, ast.Name):
+            key = (target.value.id, target.attr)
+            scope.attributes.setdefault(key, []).append(Binding(kind, node, value, path))
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        paired = (
+            value.elts
+            if not path and isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+            else None
+        )
+        starred = any(isinstance(each, ast.Starred) for each in (*target.elts, *(paired or ())))
+        for i, each in enumerate(target.elts):
+            if starred and i and any(isinstance(other, ast.Starred) for other in target.elts[: i + 1]):
+                bind_target(scope, each, "other", node, None, ())
+            elif paired is not None and not starred:
+                bind_target(scope, each, kind, node, paired[i], ())
+            else:
+                bind_target(scope, each, kind, node, value, (*path, i))
+    elif isinstance(target, ast.Starred):
+        bind_target(scope, target.value, "other", node, None, ())
+    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and isinstance(node, ast.Assign):
+        scope.items.setdefault(target.value.id, []).append(node)
+
+
+def _bind_parameters(node: Any, scope: Scope) -> None:
+    arguments = node.args
+    for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        scope.bind(arg.arg, Binding("parameter", arg, node))
+    for arg in (arguments.vararg, arguments.kwarg):
+        if arg is not None:
+            scope.bind(arg.arg, Binding("other", arg, node))
+
+
+def _assign(index: Index, node: ast.Assign, scope: Scope) -> None:
+    for target in node.targets:
+        bind_target(scope, target, "assign", node, node.value, ())
+
+
+def _annotated(index: Index, node: ast.AnnAssign, scope: Scope) -> None:
+    if node.value is not None:
+        bind_target(scope, node.target, "assign", node, node.value, ())
+
+
+def _augmented(index: Index, node: ast.AugAssign, scope: Scope) -> None:
+    bind_target(scope, node.target, "other", node, None, ())
+
+
+def _walrus(index: Index, node: ast.NamedExpr, scope: Scope) -> None:
+    while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
+        scope = scope.parent
+    bind_target(scope, node.target, "assign", node, node.value, ())
+
+
+def _loop(index: Index, node: Any, scope: Scope) -> None:
+    bind_target(scope, node.target, "other", node.target, None, ())
+
+
+def _with(index: Index, node: Any, scope: Scope) -> None:
+    for item in node.items:
+        if item.optional_vars is not None:
+            bind_target(scope, item.optional_vars, "with", item.optional_vars, item.context_expr, ())
+
+
+def _define(index: Index, node: Any, scope: Scope) -> None:
+    scope.bind(node.name, Binding("define", node))
+
+
+def _named(index: Index, node: Any, scope: Scope) -> None:
+    name = getattr(node, "name", None) or getattr(node, "rest", None)
+    if isinstance(name, str):
+        scope.bind(name, Binding("other", node))
+
+
+def _delete(index: Index, node: ast.Delete, scope: Scope) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            scope.bind(target.id, Binding("other", node))
+
+
+def _global(index: Index, node: Any, scope: Scope) -> None:
+    for name in node.names:
+        scope.declared_global[name] = node.__class__
+
+
+def _import(index: Index, node: ast.Import, scope: Scope) -> None:
+    for alias in node.names:
+        top = alias.name.partition(".")[0]
+        scope.bind(alias.asname or top, Binding("import", node, alias.name if alias.asname else top))
+
+
+def _import_from(index: Index, node: ast.ImportFrom, scope: Scope) -> None:
+    module = absolute_module(node, index.package)
+    for alias in node.names:
+        if alias.name == "*":
+            scope.stars.append(module)
+        else:
+            name = f"{module}.{alias.name}" if module else alias.name
+            scope.bind(alias.asname or alias.name, Binding("import", node, name))
+
+
+def absolute_module(node: ast.ImportFrom, package: str) -> str:
+    """The module that a ``from`` statement names, from the project's top where it is relative."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".") if package else []
+    parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
+    return ".".join([*parts, node.module] if node.module else parts)
+
+
+_BINDERS: dict[type, Any] = {
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.NamedExpr: _walrus,
+    ast.For: _loop,
+    ast.AsyncFor: _loop,
+    ast.comprehension: _loop,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.FunctionDef: _define,
+    ast.AsyncFunctionDef: _define,
+    ast.ClassDef: _define,
+    ast.ExceptHandler: _named,
+    ast.MatchAs: _named,
+    ast.MatchStar: _named,
+    ast.MatchMapping: _named,
+    ast.Delete: _delete,
+    ast.Global: _global,
+    ast.Nonlocal: _global,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+}
+_COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
+_SCOPED = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
+# Shared by all nodes, so they have no parent: Load, Add, And, Not, Eq and their like.
+_MARKS = frozenset(
+    each
+    for base in (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+    for each in base.__subclasses__()
+)
