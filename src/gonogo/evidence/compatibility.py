@@ -25,3 +25,19 @@ def cuda_of_torch_on_pypi(version: str) -> str | None:
         return None
     by_minor: dict[str, str] = _table("torch")["cuda_on_pypi"]
     return by_minor.get(".".join(map(str, told.release[:3]))) or by_minor.get(".".join(map(str, told.release[:2])))
+
+
+class NvidiaImage(msgspec.Struct, frozen=True):
+    """What one release of NVIDIA's PyTorch container holds."""
+
+    release: str
+    torch: str
+    cuda: str
+    python: str
+    source: str
+
+
+def nvidia_image(release: str) -> NvidiaImage | None:
+    """What ``nvcr.io/nvidia/pytorch:<release>-py3`` holds (release: ``24.03``); None where the table has it not."""
+    rows = msgspec.convert(_table("torch").get("nvidia_images", []), tuple[NvidiaImage, ...])
+    return next((row for row in rows if row.release == release), None)
