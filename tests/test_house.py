@@ -19,6 +19,7 @@ PAIRS = [
     ("README.md", "README.zh-CN.md"),
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
+    ("docs/ci.md", "docs/ci.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))

@@ -135,7 +135,7 @@ def test_a_path_is_taken_from_the_repositorys_root(tmp_path: Path, monkeypatch: 
 
 def test_what_is_in_no_file_has_the_repository_as_its_place() -> None:
     place = run_of(at())["results"][0]["locations"][0]
-    assert place["physicalLocation"] == {"artifactLocation": {"uri": ".", "uriBaseId": "%SRCROOT%"}}
+    assert place["physicalLocation"]["artifactLocation"] == {"uri": ".", "uriBaseId": "%SRCROOT%"}
     assert place["logicalLocations"][0]["fullyQualifiedName"] == "model.adapter.weight"
 
 

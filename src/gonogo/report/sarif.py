@@ -114,7 +114,7 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
     for fix in finding.fixes:
         if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema wants no two alike
             fixes.append(written)
-    # GitHub refuses a log with a result that has no place: what is in no file is told of the whole repository.
+    # GitHub refuses a log with a result that has no place, or one without a line: what is in no file is told of the whole repository.
     primary: dict[str, Any]
     primary = _location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical(None)}
     if finding.module or finding.parameter:
@@ -155,7 +155,7 @@ def _location(span: Span, language: str) -> dict[str, Any]:
 
 def _physical(span: Span | None) -> dict[str, Any]:
     if span is None:
-        return {"artifactLocation": {"uri": ".", "uriBaseId": ROOT}}
+        return {"artifactLocation": {"uri": ".", "uriBaseId": ROOT}, "region": {"startLine": 1}}
     where: dict[str, Any] = {"artifactLocation": _artifact(span.path)}
     if span.line < 1:
         return where
