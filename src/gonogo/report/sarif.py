@@ -45,6 +45,7 @@ def _run(report: Report, language: str) -> dict[str, Any]:
                 "semanticVersion": __version__,
                 "language": _LANGUAGE.get(language, "en-US"),
                 "rules": [_rule(finding, language) for finding in first],
+                "notifications": [{"id": "note"}, {"id": "skipped"}],
             }
         },
         "language": _LANGUAGE.get(language, "en-US"),
@@ -114,7 +115,7 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
     for fix in finding.fixes:
         if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema wants no two alike
             fixes.append(written)
-    # GitHub refuses a log with a result that has no place, or one without a line: what is in no file is told of the whole repository.
+    # GitHub takes no result without a file and a line: what is in no file is told of the whole repository.
     primary: dict[str, Any]
     primary = _location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical(None)}
     if finding.module or finding.parameter:
