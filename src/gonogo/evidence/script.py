@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.script_calls import Call, Passed
-from gonogo.evidence.script_index import COMPREHENSIONS, FUNCTIONS, LOOPS, Index
-from gonogo.evidence.script_names import NameResolver, canonical, dotted
+from gonogo.evidence.script_index import COMPREHENSIONS, FUNCTIONS, LOOPS, Index, position
+from gonogo.evidence.script_kinds import NameResolver
+from gonogo.evidence.script_names import dotted
 from gonogo.evidence.script_parse import Parsed, ScriptProblem, parse
+from gonogo.evidence.script_spelling import canonical
 from gonogo.evidence.script_surroundings import contexts_around, tests_around
 from gonogo.evidence.script_values import Value, ValueResolver
 from gonogo.evidence.source_file import Place, SourceFile
@@ -61,10 +64,12 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
 class Script:
     """One Python file. ``tree`` is None where it has a ``problem``; everything then answers as of an empty file."""
 
-    def __init__(self, source: SourceFile, project: Project | None = None, package: str = "") -> None:
+    def __init__(self, source: SourceFile, project: Project | None = None, package: str = "", module: str = "") -> None:
         self.source = source
         self.package = package
+        self.module = module
         self._project = project
+        self._calls: dict[ast.Call, Call] = {}
         self.passed_cache: dict[ast.Call, tuple[dict[str, Passed], str | None]] = {}
 
     def __repr__(self) -> str:
@@ -97,7 +102,8 @@ class Script:
     @cached_property
     def names(self) -> NameResolver:
         """What names stand for."""
-        return NameResolver(self.index, self._project.seen_from(self) if self._project is not None else None)
+        elsewhere = self._project.seen_from(self) if self._project is not None else None
+        return NameResolver(self.index, elsewhere, self.module)
 
     @cached_property
     def values(self) -> ValueResolver:
@@ -138,28 +144,41 @@ class Script:
     # What is in it
 
     @cached_property
-    def _calls(self) -> dict[str, list[Call]]:
-        """All calls by the last part of each of their names."""
-        found: dict[str, list[Call]] = {}
-        for call in self._all_calls:
-            for last in {name.rpartition(".")[2] for name in call.names}:
-                found.setdefault(last, []).append(call)
+    def _methods(self) -> dict[str, list[ast.Call]]:
+        """Calls of ``x.method`` by ``method``: whatever x is, the name ends so. The others are in :attr:`_named`."""
+        found: dict[str, list[ast.Call]] = {}
+        for node in self.index.calls:
+            if _is_plain_method(node.func):
+                found.setdefault(node.func.attr, []).append(node)
         return found
 
     @cached_property
-    def _all_calls(self) -> list[Call]:
-        return [self._call(node) for node in self.index.calls]
+    def _named(self) -> dict[str, list[ast.Call]]:
+        """The other calls, by the last part of each name of what is called."""
+        found: dict[str, list[ast.Call]] = {}
+        for node in self.index.calls:
+            if not _is_plain_method(node.func):
+                for last in {name.rpartition(".")[2] for name in self.call_at(node).names}:
+                    found.setdefault(last, []).append(node)
+        return found
 
-    def _call(self, node: ast.Call) -> Call:
+    def _candidates(self, pattern: str) -> Iterator[ast.Call]:
+        last = pattern.rpartition(".")[2]
+        if any(each in last for each in "*?["):
+            return iter(self.index.calls)
+        return chain(self._methods.get(last, ()), self._named.get(last, ()))
+
+    def call_at(self, node: ast.Call) -> Call:
+        """A call of this script's tree."""
+        known = self._calls.get(node)
+        if known is not None:
+            return known
         names = self.names.names(node.func)
         if not names:
             written = dotted(node.func) if isinstance(node.func, (ast.Attribute, ast.Name)) else ""
             names = (f"?.{written}" if written else "?",)
-        return Call(node, names[0], names, self)
-
-    def call_at(self, node: ast.Call) -> Call:
-        """A call of this script's tree."""
-        return self._call(node)
+        known = self._calls[node] = Call(node, names[0], names, self)
+        return known
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """The calls of what a pattern names, in the order of the file; without patterns all calls.
@@ -168,16 +187,15 @@ class Script:
         stands for the project's classes that derive from it, and any of a name's public spellings will do.
         """
         if not patterns:
-            yield from self._all_calls
+            yield from map(self.call_at, self.index.calls)
             return
-        found: dict[int, Call] = {}
+        found: dict[ast.Call, Call] = {}
         for pattern in patterns:
-            last = pattern.rpartition(".")[2]
-            wild = any(each in last for each in "*?[")
-            for call in self._all_calls if wild else self._calls.get(last, ()):
+            for node in self._candidates(pattern):
+                call = self.call_at(node)
                 if any(_matches(pattern, name) for name in call.names):
-                    found[id(call.node)] = call
-        yield from sorted(found.values(), key=lambda call: (call.node.lineno, call.node.col_offset))
+                    found[node] = call
+        yield from sorted(found.values(), key=lambda call: position(call.node))
 
     def nodes(self, *types: type[_Node]) -> Iterator[_Node]:
         """The nodes of these types, in the order of the file."""
@@ -387,6 +405,13 @@ class Script:
     def inserting_import(self, text: str) -> Edit | None:
         """Add an import to those at the script's top."""
         return self._editor.insert_import(text) if self._editor is not None else None
+
+
+def _is_plain_method(func: ast.expr) -> TypeGuard[ast.Attribute]:
+    """Whether what is called goes by its attribute's name for certain: no class, and no function that self holds."""
+    if not isinstance(func, ast.Attribute) or func.attr[:1].isupper():
+        return False
+    return not (isinstance(func.value, ast.Name) and func.value.id == "self")
 
 
 @cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from gonogo.errors import UserError
 from gonogo.evidence.script import Script
 from gonogo.evidence.script_index import absolute_module
-from gonogo.evidence.script_names import NameResolver, Names
+from gonogo.evidence.script_names import BaseResolver, Names
 from gonogo.evidence.script_values import Value
 from gonogo.evidence.source_file import SourceFile
 
@@ -49,8 +49,8 @@ class Project:
             folder = os.path.dirname(folder)
         return cls(Path(folder), source)
 
-    def _made(self, source: SourceFile, path: str) -> Script:
-        script = Script(source, self, self._package_of(path))
+    def _made(self, source: SourceFile, path: str, module: str = "") -> Script:
+        script = Script(source, self, self._package_of(path), module)
         self._views[script] = View(self, script, path)
         return script
 
@@ -77,7 +77,7 @@ class Project:
         """What a script sees of the others."""
         return self._views[script]
 
-    def script_of(self, resolver: NameResolver) -> Script | None:
+    def script_of(self, resolver: BaseResolver) -> Script | None:
         """The script that names are resolved for."""
         return next((script for script in self._views if script.names is resolver), None)
 
@@ -96,8 +96,8 @@ class Project:
                     queue.append(each)
         return tuple(found)
 
-    def script_at(self, path: str) -> Script | None:
-        """The script in a file of the project; None where it can't be read or too many were."""
+    def script_at(self, path: str, module: str) -> Script | None:
+        """The script in a file of the project, imported as ``module``; None where it can't be read or too many were."""
         real = os.path.realpath(path)
         if real in self._scripts:
             return self._scripts[real]
@@ -108,7 +108,7 @@ class Project:
         except UserError:
             self._scripts[real] = None
             return None
-        script = self._scripts[real] = self._made(source, real)
+        script = self._scripts[real] = self._made(source, real, module)
         return script
 
     def _shown(self, real: str) -> str:
@@ -199,7 +199,7 @@ class View:
             for _ in self.script.package.split("."):
                 top = os.path.dirname(top)
             path = self.project.module(dotted, top)
-        return self.project.script_at(path) if path is not None else None
+        return self.project.script_at(path, dotted) if path is not None else None
 
     def _at(self, dotted: str) -> tuple[Script, str] | None:
         """The script that defines a dotted name, and the name within it (``""`` for the module itself)."""
@@ -238,10 +238,9 @@ class View:
         try:
             node = bindings[-1].node
             if bindings[-1].kind == "define":
-                ancestors = script.names.ancestors(node) if isinstance(node, ast.ClassDef) else ()
-                names: Names = (dotted, *(f"{each}.{rest}" if rest else each for each in ancestors))
-                return names
-            bound = script.names._names_bound(bindings[-1])
+                defined = script.names.defined(node)
+                return tuple(f"{each}.{rest}" for each in defined) if rest else defined
+            bound = script.names.names_bound(bindings[-1])
             if rest:
                 bound = tuple(f"{each}.{rest}" for each in bound)
             return bound or None
@@ -254,7 +253,7 @@ class View:
         if at is None or not at[1] or "." in at[1]:
             return None
         bindings = at[0].index.module.names.get(at[1])
-        return at[0].names._kinds_agreed(bindings) if bindings else None
+        return at[0].names.kinds_agreed(bindings) if bindings else None
 
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
         """What a function of the project returns."""
@@ -272,7 +271,7 @@ class View:
         finally:
             self._asking.discard(dotted)
 
-    def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
+    def class_at(self, dotted: str) -> tuple[BaseResolver, ast.ClassDef] | None:
         """The class of the project that a dotted name is."""
         at = self._at(dotted)
         if at is None or not at[1]:

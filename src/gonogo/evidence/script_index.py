@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -77,34 +78,29 @@ class Index:
     def _walk(self) -> None:
         parents = self.parents
         by_type = self.by_type
-        binders = _BINDERS
-        scoped = _SCOPED
-        leaves = _LEAVES
         stack: list[tuple[Any, Scope]] = [(self.tree, self.module)]
         pop, push = stack.pop, stack.append
         while stack:
             node, scope = pop()
             cls = node.__class__
             by_type[cls].append(node)
-            if cls in leaves:
+            if cls in _LEAVES:
                 continue
-            binder = binders.get(cls)
+            binder = _BINDERS.get(cls)
             if binder is not None:
                 binder(self, node, scope)
-            if cls in scoped:
-                scope = Scope(node, scope)
-                self.scopes[node] = scope
+            if cls in _SCOPED:
+                scope = self.scopes[node] = Scope(node, scope)
                 if cls not in _COMPREHENSION_TYPES and cls is not ast.ClassDef:
                     _bind_parameters(node, scope)
-            attributes = node.__dict__
-            for name in reversed(cls._fields):
-                value = attributes.get(name)
+            for name in _children(cls):
+                value = getattr(node, name, None)
                 if value.__class__ is list:
                     for child in reversed(value):
-                        if isinstance(child, ast.AST):
+                        if child is not None:
                             parents[child] = node
                             push((child, scope))
-                elif isinstance(value, ast.AST) and value.__class__ not in _MARKS:
+                elif value is not None:
                     parents[value] = node
                     push((value, scope))
         self.calls = by_type[ast.Call]
@@ -148,9 +144,9 @@ def end_position(node: Any) -> tuple[int, int]:
 
 
 def _is_outside(child: ast.AST, scope_node: ast.AST) -> bool:
-    if isinstance(scope_node, (*FUNCTIONS, ast.ClassDef)):
-        return not any(child is statement for statement in scope_node.body)
-    return isinstance(scope_node, ast.Lambda) and child is scope_node.args
+    if isinstance(scope_node, ast.Lambda):
+        return child is scope_node.args
+    return not isinstance(child, ast.stmt) and not isinstance(scope_node, (ast.Module, *COMPREHENSIONS))
 
 
 def bind_target(scope: Scope, target: ast.AST, kind: str, node: ast.AST, value: Any, path: tuple[int, ...]) -> None:
@@ -292,9 +288,20 @@ _BINDERS: dict[type, Any] = {
 _COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
 _SCOPED = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
-# Shared by all nodes, so they have no parent: Load, Add, And, Not, Eq and their like.
-_MARKS = frozenset(
-    each
-    for base in (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
-    for each in base.__subclasses__()
+# Fields that hold no node of the tree: text, numbers, and marks such as Load and Add, which all nodes share.
+_NO_NODES = frozenset(
+    {
+        *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "rest", "kwd_attrs", "kind"),
+        *("type_comment", "type_ignores", "conversion", "is_async", "simple", "lineno", "str"),
+    }
 )
+_NAMES_OF = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+
+
+@cache
+def _children(cls: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a node that hold other nodes, the last first."""
+    if cls in _NAMES_OF:
+        return ()
+    typed = ("name",) if cls.__name__ == "TypeAlias" else ()  # its name is a node, alone among the names
+    return (*reversed([name for name in cls._fields if name not in _NO_NODES]), *typed)

@@ -1,4 +1,4 @@
-"""Qualified names: what a name in a script stands for, and what made the object that it holds.
+"""Qualified names: what a name in a script stands for, through imports, aliases and classes.
 
 ``AutoModelForCausalLM.from_pretrained`` is ``transformers.AutoModelForCausalLM.from_pretrained`` however it was
 imported; with ``engine, *_ = deepspeed.initialize(...)`` the engine is *of the kind* ``deepspeed.initialize``, and
@@ -9,79 +9,19 @@ from __future__ import annotations
 
 import ast
 import builtins
+from functools import cached_property
 from typing import Protocol
 
 from gonogo.evidence.script_flow import reaching, scope_binding
 from gonogo.evidence.script_index import FUNCTIONS, Binding, Index, Scope, position
+from gonogo.evidence.script_spelling import canonical
 
 Names = tuple[str, ...]
 """The names of one thing, its own first: for a class of the script, those of the classes that it derives from too."""
 
-_BUILTINS = frozenset(dir(builtins))
-_DEEPEST = 40
-
-# What these packages export at their top is defined in modules that users import from as well.
-_FLAT = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
-_MOVED = (
-    ("deepspeed.runtime.zero.partition_parameters.", "deepspeed.zero."),
-    ("deepspeed.runtime.zero.", "deepspeed.zero."),
-    ("deepspeed.runtime.engine.", "deepspeed."),
-    ("deepspeed.runtime.activation_checkpointing.", "deepspeed."),
-    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
-    ("torch.optim.adamw.", "torch.optim."),
-    ("torch.optim.adam.", "torch.optim."),
-    ("torch.utils.data.dataloader.", "torch.utils.data."),
-    ("torch.utils.data.dataset.", "torch.utils.data."),
-    ("torch.utils.data.distributed.", "torch.utils.data."),
-    ("torch.nn.modules.", "torch.nn."),
-    ("lightning.pytorch.", "pytorch_lightning."),
-)
-_RETURN_THEMSELVES = frozenset(
-    {
-        "to",
-        "cuda",
-        "cpu",
-        "npu",
-        "xpu",
-        "train",
-        "eval",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "requires_grad_",
-        "apply",
-    }
-)
-_PARSED = frozenset({"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"})
-
-
-def canonical(name: str) -> str:
-    """One spelling for a name that has several: ``transformers.trainer.Trainer`` is ``transformers.Trainer``."""
-    top, dot, rest = name.partition(".")
-    if not dot:
-        return name
-    if top in _FLAT and rest[:1].islower():
-        parts = rest.split(".")
-        for i, part in enumerate(parts):
-            if part[:1].isupper():
-                return ".".join([top, *parts[i:]])
-            if "*" in part:
-                return name
-        return name
-    if top in ("deepspeed", "torch", "lightning"):
-        for old, new in _MOVED:
-            if name.startswith(old):
-                name = new + name.removeprefix(old)
-                break
-        if name.startswith("torch.nn."):
-            parts = name.split(".")
-            if len(parts) > 3 and parts[2].islower() and parts[3][:1].isupper() and parts[2] not in _TORCH_NN:
-                return ".".join(["torch", "nn", *parts[3:]])
-    return name
-
-
-_TORCH_NN = frozenset({"functional", "init", "parallel", "utils", "attention", "parameter", "qat", "quantized"})
+BUILTINS = frozenset(dir(builtins))
+DEEPEST = 40
+_MOST_BASES = 10
 
 
 class Elsewhere(Protocol):
@@ -96,16 +36,18 @@ class Elsewhere(Protocol):
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
         """What a function of the project returns."""
 
-    def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
+    def class_at(self, dotted: str) -> tuple[BaseResolver, ast.ClassDef] | None:
         """The class of the project that ``dotted`` is."""
 
 
-class NameResolver:
+class BaseResolver:
     """Answers for one script; everything is worked out when asked, and once."""
 
-    def __init__(self, index: Index, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, index: Index, elsewhere: Elsewhere | None = None, module: str = "") -> None:
         self.index = index
         self.elsewhere = elsewhere
+        self.module = module
+        """What other scripts import this one as; the entry, which none does, is called by bare names."""
         self._names: dict[ast.AST, Names] = {}
         self._kinds: dict[ast.AST, Names] = {}
         self._ancestors: dict[ast.ClassDef, Names] = {}
@@ -117,7 +59,7 @@ class NameResolver:
         found = self._names.get(node)
         if found is None:
             self._names[node] = ()  # what refers to itself has no name
-            if self._depth < _DEEPEST:
+            if self._depth < DEEPEST:
                 self._depth += 1
                 try:
                     found = self._find_names(node)
@@ -127,26 +69,23 @@ class NameResolver:
         return found or ()
 
     def kinds(self, node: ast.AST) -> Names:
-        """The names of the class or call that made the object a node stands for; empty where they can't be told."""
-        found = self._kinds.get(node)
-        if found is None:
-            self._kinds[node] = ()
-            if self._depth < _DEEPEST:
-                self._depth += 1
-                try:
-                    found = self._find_kinds(node)
-                finally:
-                    self._depth -= 1
-                self._kinds[node] = found
-        return found or ()
+        """What made the object that a node stands for."""
+        raise NotImplementedError
+
+    def kinds_agreed(self, bindings: list[Binding]) -> Names:
+        """What made the object that a name holds, where all that may have bound it agree."""
+        raise NotImplementedError
 
     def _find_names(self, node: ast.AST) -> Names:
         if isinstance(node, ast.Name):
             return self._names_of_name(node)
         if isinstance(node, ast.Attribute):
-            own = self.attribute_bindings(node)
-            if own:
-                return self._agreed([self._names_bound(binding) for binding in own], own)
+            held = self.held(node)
+            if held is not None:
+                resolver, bindings = held
+                agreed = self._agreed([resolver.names_bound(binding) for binding in bindings], bindings)
+                if agreed:
+                    return agreed
             bases = self.names(node.value) or self.kinds(node.value)
             return self._imported(tuple(f"{base}.{node.attr}" for base in bases))
         if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
@@ -163,7 +102,7 @@ class NameResolver:
         if scope is None:
             return self._names_of_free(node.id)
         found = reaching(self.index, scope.names[node.id], scope, node)
-        return self._agreed([self._names_bound(binding) for binding in found], found)
+        return self._agreed([self.names_bound(binding) for binding in found], found)
 
     def _names_of_free(self, name: str) -> Names:
         stars = self.index.module.stars
@@ -171,11 +110,12 @@ class NameResolver:
             there = self.elsewhere.names(f"{module}.{name}") if self.elsewhere is not None else None
             if there:
                 return there
-        if name in _BUILTINS:
+        if name in BUILTINS:
             return (name,)
         return (canonical(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
 
-    def _names_bound(self, binding: Binding) -> Names:
+    def names_bound(self, binding: Binding) -> Names:
+        """The names of what one binding gives a name."""
         if binding.kind == "import":
             return self._imported((binding.value,))
         if binding.kind == "define":
@@ -199,6 +139,8 @@ class NameResolver:
             if isinstance(parent, ast.ClassDef):
                 own = f"{parent.name}.{own}"
             parent = self.index.parents.get(parent)
+        if self.module:
+            own = f"{self.module}.{own}"
         return (own, *self.ancestors(node)) if isinstance(node, ast.ClassDef) else (own,)
 
     def ancestors(self, node: ast.ClassDef) -> Names:
@@ -210,15 +152,39 @@ class NameResolver:
             found = self._ancestors[node] = tuple(dict.fromkeys(names))
         return found
 
-    def class_of(self, node: ast.AST) -> tuple[NameResolver, ast.ClassDef] | None:
+    @cached_property
+    def _own_classes(self) -> dict[str, ast.ClassDef]:
+        return {self.defined(node)[0]: node for node in self.index.by_type.get(ast.ClassDef, ())}
+
+    def class_named(self, name: str) -> tuple[BaseResolver, ast.ClassDef] | None:
+        """The project's class of a qualified name, with the resolver of the script that defines it."""
+        own = self._own_classes.get(name)
+        if own is not None:
+            return self, own
+        return self.elsewhere.class_at(name) if self.elsewhere is not None else None
+
+    def class_of(self, node: ast.AST) -> tuple[BaseResolver, ast.ClassDef] | None:
         """The project's class that a name stands for, with the resolver of the script that defines it."""
-        if isinstance(node, ast.Name):
-            scope = scope_binding(self.index, node.id, node)
-            bindings = scope.names[node.id] if scope is not None else []
-            if len(bindings) == 1 and isinstance(bindings[0].node, ast.ClassDef):
-                return self, bindings[0].node
-        names = self.names(node) if self.elsewhere is not None else ()
-        return self.elsewhere.class_at(names[0]) if names and self.elsewhere is not None else None
+        names = self.names(node)
+        return self.class_named(names[0]) if names else None
+
+    def held(self, node: ast.Attribute) -> tuple[BaseResolver, list[Binding]] | None:
+        """What the project's classes set an attribute of their instances to, for ``self.x`` or ``model.x``."""
+        own = self._own_class(node.value) if isinstance(node.value, ast.Name) else None
+        found: tuple[BaseResolver, ast.ClassDef] | None = (self, own) if own is not None else None
+        if found is None:
+            kinds = self.kinds(node.value)
+            found = self.class_named(kinds[0]) if kinds else None
+        for _ in range(_MOST_BASES):
+            if found is None:
+                break
+            resolver, owner = found
+            bindings = resolver.class_attributes(owner).get(node.attr)
+            if bindings:
+                return resolver, bindings
+            bases = [resolver.class_of(base) for base in owner.bases]
+            found = next((base for base in bases if base is not None and base[1] is not owner), None)
+        return None
 
     @staticmethod
     def _agreed(found: list[Names], bindings: list[Binding]) -> Names:
@@ -233,181 +199,6 @@ class NameResolver:
         said = [names for names, binding in pairs if not is_none(binding.value)]
         return said[0] if said and all(names == said[0] for names in said) else ()
 
-    # What made an object
-
-    def _find_kinds(self, node: ast.AST) -> Names:
-        if isinstance(node, ast.Name):
-            scope = scope_binding(self.index, node.id, node)
-            if scope is None:
-                return ()
-            found = reaching(self.index, scope.names[node.id], scope, node)
-            return self._kinds_agreed(found)
-        if isinstance(node, ast.Attribute):
-            own = self.attribute_bindings(node)
-            if own:
-                return self._kinds_agreed(own)
-            return tuple(f"{kind}.{node.attr}" for kind in self.kinds(node.value))
-        if isinstance(node, ast.Call):
-            return self.result(node, ())
-        if isinstance(node, ast.Await):
-            return self.kinds(node.value)
-        if isinstance(node, ast.IfExp):
-            kinds = self.kinds(node.body)
-            return kinds if kinds == self.kinds(node.orelse) or is_none(node.orelse) else ()
-        if isinstance(node, ast.NamedExpr):
-            return self.kinds(node.value)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            key = node.slice.value
-            return self._kinds_at(node.value, (key,)) if isinstance(key, int) and 0 <= key < 100 else ()
-        return ()
-
-    def _kinds_agreed(self, bindings: list[Binding]) -> Names:
-        known = [self._kinds_bound(binding) for binding in bindings if not is_none(binding.value)]
-        return known[0] if known and all(kinds == known[0] for kinds in known) else ()
-
-    def _kinds_bound(self, binding: Binding) -> Names:
-        if binding.kind == "assign":
-            return self._kinds_at(binding.value, binding.path)
-        if binding.kind == "with":
-            return self.kinds(binding.value)
-        if binding.kind == "import" and self.elsewhere is not None:
-            return self.elsewhere.kinds(binding.value) or ()
-        if binding.kind == "parameter":
-            return self._kinds_of_parameter(binding)
-        return ()
-
-    def _kinds_at(self, value: ast.AST, path: tuple[int, ...]) -> Names:
-        if not path:
-            return self.kinds(value)
-        if isinstance(value, (ast.Tuple, ast.List)):
-            elements = value.elts[: path[0] + 1]
-            if len(elements) <= path[0] or any(isinstance(each, ast.Starred) for each in elements):
-                return ()
-            return self._kinds_at(elements[path[0]], path[1:])
-        return self.result(value, path) if isinstance(value, ast.Call) else ()
-
-    def _kinds_of_parameter(self, binding: Binding) -> Names:
-        arg, function = binding.node, binding.value
-        if not isinstance(arg, ast.arg):
-            return ()
-        owner = self.index.parents.get(function)
-        if isinstance(owner, ast.ClassDef) and isinstance(function, FUNCTIONS) and not _is_static(function):
-            arguments = [*function.args.posonlyargs, *function.args.args]
-            if arguments and arguments[0] is arg:
-                return self.defined(owner)
-        annotated = _annotation(arg.annotation)
-        if annotated is not None:
-            names = self.names(annotated)
-            if names and names[0] not in _BUILTINS and not names[0].startswith(("typing.", "collections.")):
-                return names
-        return self._kinds_passed(arg, function)
-
-    def _kinds_passed(self, arg: ast.arg, function: ast.AST) -> Names:
-        """What every call of a function in this script passes for a parameter."""
-        if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
-            return ()
-        places = [*function.args.posonlyargs, *function.args.args]
-        at = next((i for i, each in enumerate(places) if each is arg), None)
-        found: list[Names] = []
-        for call in self.index.calls:
-            if not isinstance(call.func, ast.Name) or call.func.id != function.name:
-                continue
-            passed = next((each.value for each in call.keywords if each.arg == arg.arg), None)
-            if passed is None and at is not None and at < len(call.args):
-                if any(isinstance(each, ast.Starred) for each in call.args[: at + 1]):
-                    return ()
-                passed = call.args[at]
-            found.append(self.kinds(passed) if passed is not None else ())
-        return found[0] if found and all(kinds == found[0] for kinds in found) else ()
-
-    def result(self, call: ast.AST, path: tuple[int, ...]) -> Names:
-        """What made the object that a call returns, or the one at ``path`` of the tuple that it returns."""
-        if not isinstance(call, ast.Call):
-            return ()
-        func = call.func
-        names = self.names(func)
-        if isinstance(func, ast.Name) and func.id == "super" and names == ("super",):
-            owner = self._class_around(call)
-            return self.ancestors(owner) if owner is not None else ()
-        if isinstance(func, ast.Attribute):
-            if func.attr in _RETURN_THEMSELVES and not path:
-                return self.kinds(func.value) or names
-            if func.attr == "prepare" and names[:1] == ("accelerate.Accelerator.prepare",):
-                at = path[0] if path else 0
-                if len(path) <= 1 and at < len(call.args) and (path or len(call.args) == 1):
-                    return self.kinds(call.args[at])
-                return ()
-            if func.attr in _PARSED and path:
-                parsed = self._parsed_class(func.value, path[0])
-                if parsed:
-                    return parsed
-        if not names:
-            return ()
-        function = self._own_function(func)
-        if function is not None:
-            return self._returned(function, path) or _at(names, path)
-        there = self.elsewhere.result(names[0], path) if self.elsewhere is not None else None
-        return there or _at(names, path)
-
-    def _parsed_class(self, parser: ast.expr, at: int) -> Names:
-        """The dataclass that HfArgumentParser fills at a place of its answer."""
-        made = self._maker(parser)
-        if made is None or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
-            return ()
-        classes = (
-            made.args[0] if made.args else next((k.value for k in made.keywords if k.arg == "dataclass_types"), None)
-        )
-        if isinstance(classes, (ast.Tuple, ast.List)):
-            return self.names(classes.elts[at]) if at < len(classes.elts) else ()
-        return self.names(classes) if classes is not None and at == 0 else ()
-
-    def _maker(self, node: ast.expr) -> ast.Call | None:
-        """The call that made what a name holds, where one assignment says so."""
-        if isinstance(node, ast.Call):
-            return node
-        if isinstance(node, ast.Name):
-            scope = scope_binding(self.index, node.id, node)
-            if scope is not None:
-                found = reaching(self.index, scope.names[node.id], scope, node)
-                if len(found) == 1 and found[0].kind == "assign" and isinstance(found[0].value, ast.Call):
-                    return found[0].value
-        return None
-
-    def _own_function(self, func: ast.expr) -> ast.AST | None:
-        if isinstance(func, ast.Name):
-            scope = scope_binding(self.index, func.id, func)
-            if scope is not None and len(scope.names[func.id]) == 1:
-                binding = scope.names[func.id][0]
-                if binding.kind == "define" and isinstance(binding.node, FUNCTIONS):
-                    return binding.node
-        return None
-
-    def _returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
-        returns = [each for each in self.index.by_type.get(ast.Return, ()) if each.value is not None]
-        own = [each for each in returns if self.index.scope_at(each).node is function]
-        found = [self._kinds_at(each.value, path) for each in own]
-        return found[0] if found and all(kinds == found[0] for kinds in found) else ()
-
-    def returned_by(self, name: str, path: tuple[int, ...]) -> Names:
-        """What the function of that name at the script's top returns."""
-        bindings = self.index.module.names.get(name, [])
-        if len(bindings) == 1 and isinstance(bindings[0].node, FUNCTIONS):
-            return self._returned(bindings[0].node, path)
-        return ()
-
-    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        parent = self.index.parents.get(node)
-        while parent is not None and not isinstance(parent, ast.ClassDef):
-            parent = self.index.parents.get(parent)
-        return parent
-
-    def attribute_bindings(self, node: ast.Attribute) -> list[Binding]:
-        """Where the script sets ``self.x``, for an attribute of one of its own classes' instances."""
-        if not isinstance(node.value, ast.Name):
-            return []
-        owner = self._own_class(node.value)
-        return self._class_attributes(owner).get(node.attr, []) if owner is not None else []
-
     def _own_class(self, name: ast.Name) -> ast.ClassDef | None:
         """The class whose instance a name is, where it is a method's first parameter."""
         scope = scope_binding(self.index, name.id, name)
@@ -416,10 +207,11 @@ class NameResolver:
         owner = self.index.parents.get(scope.node)
         arguments = [*scope.node.args.posonlyargs, *scope.node.args.args]
         if isinstance(owner, ast.ClassDef) and arguments and arguments[0].arg == name.id:
-            return owner if not _is_static(scope.node) else None
+            return owner if not is_static(scope.node) else None
         return None
 
-    def _class_attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
+    def class_attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
+        """What the methods of a class set on ``self``."""
         found = self._attributes.get(owner)
         if found is None:
             found = self._attributes[owner] = {}
@@ -444,25 +236,10 @@ def _unsubscripted(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node
 
 
-def _annotation(node: ast.expr | None) -> ast.expr | None:
-    """The class that an annotation names: ``Optional[X]`` and ``X | None`` are X."""
-    if isinstance(node, ast.Subscript):
-        return node.slice if dotted(node.value).rpartition(".")[2] == "Optional" else None
-    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and node.right.value is None:
-        return node.left
-    return node if isinstance(node, (ast.Name, ast.Attribute)) else None
-
-
-def _is_static(function: ast.AST) -> bool:
+def is_static(function: ast.AST) -> bool:
+    """Whether a method's first parameter is no instance of its class."""
     decorators = getattr(function, "decorator_list", [])
     return any(isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod") for each in decorators)
-
-
-def _at(names: Names, path: tuple[int, ...]) -> Names:
-    """The names of one of several results; the first of ``deepspeed.initialize``'s, the engine, goes by its name."""
-    if not path or (path == (0,) and names[:1] == ("deepspeed.initialize",)):
-        return names
-    return tuple(name + "".join(f"[{i}]" for i in path) for name in names)
 
 
 def dotted(node: ast.AST) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from gonogo.evidence.script_index import FUNCTIONS, Index
-from gonogo.evidence.script_names import NameResolver, dotted
+from gonogo.evidence.script_kinds import NameResolver
+from gonogo.evidence.script_names import dotted
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

@@ -12,7 +12,8 @@ import msgspec
 from gonogo.evidence.field import Field, Status
 from gonogo.evidence.script_flow import reaching, scope_binding
 from gonogo.evidence.script_index import Binding
-from gonogo.evidence.script_names import NameResolver, dotted
+from gonogo.evidence.script_kinds import NameResolver
+from gonogo.evidence.script_names import dotted
 from gonogo.finding import Text
 
 _DEEPEST = 30
@@ -122,7 +123,7 @@ class ValueResolver:
             there = self.elsewhere(binding.value) if self.elsewhere is not None else None
             if there is not None:
                 return there
-            names = self.names._names_bound(binding)
+            names = self.names.names_bound(binding)
             return Value(Symbol(names[0])) if names else Value(known=False, reason=_UNDEFINED.format(name=name))
         if binding.kind == "define":
             return Value(Symbol(self.names.defined(binding.node)[0]))
@@ -132,9 +133,9 @@ class ValueResolver:
         return Value(known=False, reason=_COMPUTED.format(text=name))
 
     def _of_attribute(self, node: ast.Attribute) -> Value:
-        bindings = self.names.attribute_bindings(node)
-        if bindings:
-            values = [self._bound(binding, node.attr) for binding in bindings]
+        held = self.names.held(node)
+        if held is not None and held[0] is self.names:
+            values = [self._bound(binding, node.attr) for binding in held[1]]
             if all(value.known and _same(value.value, values[0].value) for value in values):
                 return values[0]
             return values[0] if len(values) == 1 else Value(known=False, reason=_SEVERAL.format(name=_text(node)))

@@ -1,0 +1,48 @@
+"""One spelling for names that libraries export from several modules."""
+
+from __future__ import annotations
+
+# What these packages export at their top is defined in modules that users import from as well.
+_FLAT = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
+_MOVED = (
+    ("deepspeed.runtime.zero.partition_parameters.", "deepspeed.zero."),
+    ("deepspeed.runtime.zero.", "deepspeed.zero."),
+    ("deepspeed.runtime.engine.", "deepspeed."),
+    ("deepspeed.runtime.activation_checkpointing.", "deepspeed."),
+    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
+    ("torch.optim.adamw.", "torch.optim."),
+    ("torch.optim.adam.", "torch.optim."),
+    ("torch.utils.data.dataloader.", "torch.utils.data."),
+    ("torch.utils.data.dataset.", "torch.utils.data."),
+    ("torch.utils.data.distributed.", "torch.utils.data."),
+    ("torch.nn.modules.", "torch.nn."),
+    ("lightning.pytorch.", "pytorch_lightning."),
+)
+
+
+def canonical(name: str) -> str:
+    """One spelling for a name that has several: ``transformers.trainer.Trainer`` is ``transformers.Trainer``."""
+    top, dot, rest = name.partition(".")
+    if not dot:
+        return name
+    if top in _FLAT and rest[:1].islower():
+        parts = rest.split(".")
+        for i, part in enumerate(parts):
+            if part[:1].isupper():
+                return ".".join([top, *parts[i:]])
+            if "*" in part:
+                return name
+        return name
+    if top in ("deepspeed", "torch", "lightning"):
+        for old, new in _MOVED:
+            if name.startswith(old):
+                name = new + name.removeprefix(old)
+                break
+        if name.startswith("torch.nn."):
+            parts = name.split(".")
+            if len(parts) > 3 and parts[2].islower() and parts[3][:1].isupper() and parts[2] not in _TORCH_NN:
+                return ".".join(["torch", "nn", *parts[3:]])
+    return name
+
+
+_TORCH_NN = frozenset({"functional", "init", "parallel", "utils", "attention", "parameter", "qat", "quantized"})
