@@ -32,6 +32,11 @@ class Field(msgspec.Struct, frozen=True):
     reason: Text | None = None
 
     @classmethod
+    def of(cls, value: Any, place: Place | None = None, reason: Text | None = None) -> Field:
+        """A value that is known."""
+        return cls(value, Status.RESOLVED, place, reason)
+
+    @classmethod
     def missing(cls) -> Field:
         """The value is not set."""
         return _ABSENT

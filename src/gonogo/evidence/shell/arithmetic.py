@@ -1,0 +1,89 @@
+"""``$(( … ))`` with whole numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gonogo.evidence.shell.state import State
+from gonogo.evidence.shell.text import text_of
+
+if TYPE_CHECKING:
+    from gonogo.evidence.shell.run import Shell
+
+_LARGEST = 1 << 62
+
+
+def evaluate(shell: Shell, node: Any, state: State, depth: int = 0) -> int | None:
+    """The number that a node comes to, or None where it can't be told."""
+    if depth > 24:
+        return None
+    number = _evaluate(shell, node, state, depth)
+    return number if number is not None and abs(number) < _LARGEST else None
+
+
+def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
+    from gonogo.evidence.shell.expansion import expand
+
+    kind = node.type
+    if kind in ("arithmetic_expansion", "parenthesized_expression", "test_command"):
+        inside = node.named_children
+        return evaluate(shell, inside[0], state, depth + 1) if len(inside) == 1 else None
+    if kind in ("number", "word"):
+        return _number(shell.text(node))
+    if kind == "variable_name":
+        variable = state.variables.get(shell.text(node))
+        return _number(variable.value or "") if variable is not None and variable.value is not None else None
+    if kind in ("simple_expansion", "expansion", "string", "command_substitution"):
+        text = text_of(expand(shell, node, state, depth=depth))
+        return _number(text) if text is not None else None
+    if kind == "unary_expression":
+        operand = evaluate(shell, node.named_children[-1], state, depth + 1) if node.named_children else None
+        sign = shell.text(node)[:1]
+        if operand is None:
+            return None
+        return {"-": -operand, "+": operand, "!": int(not operand)}.get(sign)
+    if kind == "binary_expression":
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        operator = node.child_by_field_name("operator")
+        if left is None or right is None or operator is None:
+            return None
+        return _combined(
+            evaluate(shell, left, state, depth + 1), shell.text(operator), evaluate(shell, right, state, depth + 1)
+        )
+    if kind == "ternary_expression" and len(node.named_children) == 3:
+        condition, yes, no = node.named_children
+        tested = evaluate(shell, condition, state, depth + 1)
+        return None if tested is None else evaluate(shell, yes if tested else no, state, depth + 1)
+    return None
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def _combined(left: int | None, operator: str, right: int | None) -> int | None:
+    if left is None or right is None:
+        return None
+    if operator in ("/", "%"):
+        if right == 0:
+            return None
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if operator == "/" else left - quotient * right
+    if operator == "**":
+        return left**right if 0 <= right < 64 and abs(left) < 1 << 16 else None
+    values = {
+        "+": left + right,
+        "-": left - right,
+        "*": left * right,
+        "<": int(left < right),
+        ">": int(left > right),
+        "<=": int(left <= right),
+        ">=": int(left >= right),
+        "==": int(left == right),
+        "!=": int(left != right),
+        "&&": int(bool(left) and bool(right)),
+        "||": int(bool(left) or bool(right)),
+    }
+    return values.get(operator)

@@ -1,0 +1,130 @@
+"""The shell's own commands that change its state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.shell.conditions import test_words
+from gonogo.evidence.shell.state import FAILURE, SUCCESS, State, Status, Variable
+from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place
+from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.shell.run import Shell
+
+_READ = Text("`{name}` is read from the standard input", "`{name}` 从标准输入读取")
+_NOTHING = """
+    echo printf : true trap ulimit wait sleep mkdir rm cp mv ls chmod touch which type hash umask history alias popd
+    nvidia-smi date tee grep sed awk cat find sort uniq head tail wc tr cut pip pip3 conda mamba module shopt kill pkill
+    ps free df hostname whoami uname git wget curl tar unzip apt apt-get jobs disown logger printenv id ln stat md5sum
+    sync clear
+"""
+_NOT_FOLLOWED = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
+
+
+@cache
+def _without_effect() -> frozenset[str]:
+    return frozenset(_NOTHING.split())
+
+
+def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> Status | None:
+    """Do what a builtin does; None where ``name`` is no builtin."""
+    if name in ("exit", "exec") and not (name == "exec" and arguments):
+        if name == "exit":
+            state.ended = True
+        return SUCCESS
+    if name in ("return", "break", "continue"):
+        state.leaving = name
+        return SUCCESS
+    if name in ("cd", "pushd"):
+        return _cd(arguments, state)
+    if name in ("source", "."):
+        return _source(shell, arguments, state)
+    if name == "shift":
+        return _shift(arguments, state)
+    if name == "set":
+        return _set(arguments, state)
+    if name == "read":
+        for word in arguments:
+            if word.value and word.value.isidentifier():
+                state.forget(word.value, place, _READ.format(name=word.value))
+        return SUCCESS
+    if name in ("mapfile", "readarray"):
+        target = arguments[-1].value if arguments else None
+        if target and target.isidentifier():
+            piece = Piece(None, place.source, place.start, place.end, many=True, reason=_READ.format(name=target))
+            state.set(target, Variable((), place, array=(ShellWord((piece,), place),)))
+        return SUCCESS
+    if name == "test":
+        return test_words(list(arguments))
+    if name == "false":
+        return FAILURE
+    if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
+        return None
+    if name == "eval":
+        from gonogo.evidence.shell.nested import run_text
+
+        return run_text(shell, arguments, state, place)
+    return SUCCESS if name in _without_effect() else None
+
+
+def _cd(arguments: Sequence[ShellWord], state: State) -> Status:
+    words = [word for word in arguments if word.value is None or not word.value.startswith("-")]
+    if not words:
+        if any(word.value == "-" for word in arguments):
+            state.cwd_known = False
+        else:
+            state.cwd, state.cwd_known = Path.home(), True
+        return SUCCESS
+    target = words[0].value
+    if target is None:
+        state.cwd_known = False
+        return SUCCESS
+    absolute = os.path.isabs(target)
+    moved = os.path.normpath(os.path.join(state.cwd, target))
+    if not state.cwd_known and not absolute and not os.path.isdir(moved):
+        return SUCCESS  # a folder of wherever the script is started
+    state.cwd = Path(moved)
+    state.cwd_known = state.cwd_known or absolute or _names_script_folder(words[0])
+    return SUCCESS
+
+
+def _names_script_folder(word: ShellWord) -> bool:
+    """Whether ``cd`` goes to the script's own folder, or one that is told from there."""
+    return "dirname" in word.place.text or "BASH_SOURCE" in word.place.text or "%/*" in word.place.text
+
+
+def _source(shell: Shell, arguments: Sequence[ShellWord], state: State) -> Status:
+    target = arguments[0].value if arguments else None
+    if not target or os.path.basename(target) in _NOT_FOLLOWED or target.startswith(("/etc/", "/opt/", "/usr/")):
+        return SUCCESS
+    return shell.source_script(Path(os.path.join(state.cwd, target)), state)
+
+
+def _shift(arguments: Sequence[ShellWord], state: State) -> Status:
+    count = arguments[0].value if arguments else "1"
+    if count is None or not count.isdigit():
+        state.positional, state.arguments_given = (), False
+    elif int(count) <= len(state.positional):
+        state.positional = state.positional[int(count) :]
+    else:
+        return FAILURE
+    return SUCCESS
+
+
+def _set(arguments: Sequence[ShellWord], state: State) -> Status:
+    for index, word in enumerate(arguments):
+        value = word.value
+        if value == "--":
+            state.positional, state.arguments_given = tuple(arguments[index + 1 :]), True
+            break
+        if value in ("-a", "-o") and (value == "-a" or [w.value for w in arguments[index + 1 :]] == ["allexport"]):
+            state.export_all = True
+        elif value == "+a":
+            state.export_all = False
+    return SUCCESS

@@ -1,0 +1,46 @@
+"""Scripts inside words: ``bash -c '…'`` and ``eval …``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.shell.state import UNSURE, State, Status
+from gonogo.evidence.shell.text import Piece, ShellWord, words_of
+from gonogo.evidence.source_file import Place
+
+if TYPE_CHECKING:
+    from gonogo.evidence.shell.run import Shell
+
+
+def run_text(shell: Shell, words: Sequence[ShellWord], state: State, place: Place) -> Status:
+    """Follow the words as a script.
+
+    A word that stands in the file as it is, is parsed where it stands; a text that variables make up is taken as one
+    command whose words are parted by blanks.
+    """
+    if len(words) == 1:
+        word = words[0]
+        text = word.place.text
+        if word.place.source is shell.source and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"":
+            root = shell.parsed_part(word.place.start + 1, word.place.end - 1)
+            return shell.statements(root.children, state)
+    split: list[ShellWord] = []
+    for word in words:
+        parts = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
+        split += [_unquoted(made) for made in words_of(parts, word.place, quoted=False)]
+    if not split or split[0].value is None:
+        return UNSURE
+    shell.record(split, {}, state, place)
+    return UNSURE
+
+
+def _unquoted(word: ShellWord) -> ShellWord:
+    """A word without the quotes that the second reading takes off."""
+    value = word.value
+    if value is None or len(value) < 2 or value[0] != value[-1] or value[0] not in "'\"":
+        return word
+    place = word.place
+    return ShellWord((Piece(value[1:-1], place.source, place.start, place.end),), place, True)

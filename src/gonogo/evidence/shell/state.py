@@ -1,0 +1,153 @@
+"""What a shell knows while it runs: variables, functions, positional parameters, the folder it is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.evidence.source_file import Place, SourceFile
+from gonogo.finding import Text
+
+DIFFERENT = Text(
+    "`{name}` depends on a condition on line {line} that the files don't settle",
+    "`{name}` 取决于第 {line} 行的条件，仅凭文件无法判定",
+)
+NOT_SET = Text("`${name}` is not set in the script", "脚本中没有设置 `${name}`")
+CHANGED_IN_LOOP = Text("`{name}` changes in the loop on line {line}", "`{name}` 在第 {line} 行的循环中变化")
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A shell variable: a text, or an array of words where ``array`` is set."""
+
+    pieces: tuple[Piece, ...] = ()
+    place: Place | None = None
+    exported: bool = False
+    array: tuple[ShellWord, ...] | None = None
+    unset: bool = False
+
+    @property
+    def value(self) -> str | None:
+        """Its text (an array's is its first element); None where it can't be told."""
+        if self.array is not None:
+            return self.array[0].value if self.array else ""
+        return text_of(self.pieces)
+
+    @property
+    def reason(self) -> Text | None:
+        """Why it can't be told, or what was taken for it."""
+        return reason_of(self.pieces)
+
+    def same(self, other: Variable | None) -> bool:
+        """Whether both hold the same known value and are handed on alike."""
+        if other is None or self.exported != other.exported or self.unset != other.unset:
+            return False
+        if self == other:
+            return True
+        if (self.array is None) != (other.array is None):
+            return False
+        if self.array is not None and other.array is not None:
+            ours, theirs = [word.value for word in self.array], [word.value for word in other.array]
+            return None not in ours and ours == theirs
+        return self.value is not None and self.value == other.value
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a command ends: ``success`` is None where that can't be told."""
+
+    success: bool | None = True
+    assumed: bool = False
+    """It rests on what the environment or the caller leaves unset."""
+
+    def negated(self) -> Status:
+        """The status after ``!``."""
+        return Status(None if self.success is None else not self.success, self.assumed)
+
+
+SUCCESS = Status(True)
+FAILURE = Status(False)
+UNSURE = Status(None)
+
+
+class State:
+    """A shell's state. Branches work on copies, which are merged afterwards."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.functions: dict[str, tuple[Any, SourceFile]] = {}
+        self.positional: tuple[ShellWord, ...] = ()
+        self.arguments_given = False
+        """The positional parameters are known; else the script is read as it runs without arguments."""
+        self.cwd = cwd
+        self.cwd_known = False
+        self.export_all = False
+        self.ended = False
+        """``exit``: nothing after it runs."""
+        self.leaving = ""
+        """``return``, ``break`` or ``continue`` under way."""
+        self.locals: list[dict[str, Variable | None]] = []
+        self.written: dict[str, tuple[tuple[Piece, ...], Place]] = {}
+        """Files that the script itself writes, by heredoc: their text and place."""
+
+    def copy(self) -> State:
+        """A state that changes on its own."""
+        other = State(self.cwd)
+        other.__dict__.update(self.__dict__)
+        other.variables = dict(self.variables)
+        other.functions = dict(self.functions)
+        other.locals = [dict(frame) for frame in self.locals]
+        other.written = dict(self.written)
+        return other
+
+    def become(self, other: State) -> None:
+        """Take over another state."""
+        self.__dict__.update(other.__dict__)
+
+    def set(self, name: str, variable: Variable) -> None:
+        """Set a variable; one that is exported stays so."""
+        before = self.variables.get(name)
+        if self.export_all or (before is not None and before.exported):
+            variable = msgspec.structs.replace(variable, exported=True)
+        self.variables[name] = variable
+
+    def forget(self, name: str, place: Place, reason: Text) -> None:
+        """Make a variable's value unknown."""
+        before = self.variables.get(name)
+        piece = Piece(None, place.source, place.start, place.end, reason=reason)
+        exported = before is not None and before.exported
+        self.variables[name] = Variable((piece,), before.place if before and before.place else place, exported)
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more of the current list runs."""
+        return self.ended or bool(self.leaving)
+
+
+def merge(states: list[State], place: Place, reason: Text = DIFFERENT) -> State:
+    """The state after one of several branches was taken, it is not known which."""
+    alive = [state for state in states if not state.ended] or states
+    merged = alive[0].copy()
+    names = dict.fromkeys(name for state in alive for name in state.variables)
+    for name in names:
+        found = [state.variables.get(name) for state in alive]
+        first = found[0]
+        if first is not None and all(first.same(other) for other in found[1:]):
+            continue
+        if all(other is None or other.unset for other in found):
+            continue
+        merged.forget(name, place, reason.format(name=name, line=place.line))
+        if any(other is not None and other.exported for other in found):
+            merged.variables[name] = msgspec.structs.replace(merged.variables[name], exported=True)
+    for state in alive[1:]:
+        merged.functions = {**state.functions, **merged.functions}
+        merged.written = {**state.written, **merged.written}
+        merged.export_all = merged.export_all and state.export_all
+        if state.cwd != merged.cwd:
+            merged.cwd_known = False
+    if len({state.leaving for state in alive}) > 1:
+        merged.leaving = ""
+    if len({tuple(word.value for word in state.positional) for state in alive}) > 1:
+        merged.positional, merged.arguments_given = (), False
+    return merged

@@ -1,0 +1,167 @@
+"""``$(…)`` of commands whose output the files settle: dirname, basename, pwd, echo, seq, counting and cutting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from gonogo.evidence.shell.builtins import run_builtin
+from gonogo.evidence.shell.expansion import expand_words
+from gonogo.evidence.shell.state import State
+from gonogo.evidence.shell.text import Piece, ShellWord, text_of
+
+if TYPE_CHECKING:
+    from gonogo.evidence.shell.run import Shell
+
+
+def output(shell: Shell, node: Any, state: State) -> Sequence[Piece] | None:
+    """What the commands print, without line ends at the end; None where it can't be told."""
+    inside = [child for child in node.named_children if child.type != "comment"]
+    if len(inside) != 1:
+        return None
+    pieces = _printed(shell, inside[0], state.copy(), 0)
+    if pieces is None:
+        return None
+    text = text_of(pieces)
+    if text is not None and text.endswith("\n"):
+        return [Piece(text.rstrip("\n"), shell.source, node.start_byte, node.end_byte)]
+    return pieces
+
+
+def _printed(shell: Shell, node: Any, state: State, depth: int) -> list[Piece] | None:
+    if depth > 10:
+        return None
+    kind = node.type
+    if kind == "redirected_statement":
+        body = node.child_by_field_name("body")
+        here = any(child.type in ("heredoc_redirect", "herestring_redirect") for child in node.named_children)
+        return None if body is None or here else _printed(shell, body, state, depth + 1)
+    if kind == "list" and len(node.named_children) == 2 and any(child.type == "&&" for child in node.children):
+        left, right = node.named_children
+        before = _printed(shell, left, state, depth + 1)
+        if before is None:
+            return None
+        after = _printed(shell, right, state, depth + 1)
+        return None if after is None else [*before, *after]
+    if kind == "pipeline":
+        commands = node.named_children
+        text: str | None = None
+        for index, command in enumerate(commands):
+            if index == 0:
+                first = _printed(shell, command, state, depth + 1)
+                text = text_of(first) if first is not None else None
+            else:
+                words = _words(shell, command, state)
+                text = _filtered(words, text + "\n" if not text.endswith("\n") else text) if words and text else None
+            if text is None:
+                return None
+        return [Piece(text, shell.source, node.start_byte, node.end_byte)]
+    if kind != "command":
+        return None
+    expanded = _expanded(shell, node, state)
+    if not expanded:
+        return None
+    name, arguments = expanded[0].value, expanded[1:]
+    if name == "cd":
+        run_builtin(shell, "cd", arguments, state, shell.place(node))
+        return []
+    if name == "echo":
+        return _echoed(shell, node, arguments)
+    values = [word.value for word in arguments]
+    if name is None or any(value is None for value in values):
+        return None
+    printed = _plain(name, [value for value in values if value is not None], state)
+    return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
+
+
+def _expanded(shell: Shell, node: Any, state: State) -> list[ShellWord]:
+    words: list[ShellWord] = []
+    for child in node.named_children:
+        if child.type == "command_name":
+            for inner in child.named_children:
+                words += expand_words(shell, inner, state)
+        elif child.type == "variable_assignment" or "redirect" in child.type:
+            return []
+        else:
+            words += expand_words(shell, child, state)
+    return words
+
+
+def _words(shell: Shell, node: Any, state: State) -> list[str] | None:
+    if node.type != "command":
+        return None
+    values = [word.value for word in _expanded(shell, node, state)]
+    return None if None in values else [value for value in values if value is not None]
+
+
+def _echoed(shell: Shell, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
+    pieces: list[Piece] = []
+    for index, word in enumerate(arguments):
+        if index == 0 and word.value in ("-n", "-e", "-ne"):
+            continue
+        if pieces:
+            pieces.append(Piece(" ", shell.source, node.start_byte, node.start_byte))
+        pieces += word.pieces
+    return pieces
+
+
+def _plain(name: str, values: list[str], state: State) -> str | None:
+    values = [value for value in values if value != "--"]
+    if name == "pwd":
+        return str(state.cwd) if state.cwd_known else None
+    if name == "dirname" and len(values) == 1:
+        return os.path.dirname(values[0].rstrip("/")) or ("/" if values[0].startswith("/") else ".")
+    if name == "basename" and 1 <= len(values) <= 3:
+        if values[0] == "-s" and len(values) == 3:
+            values = [values[2], values[1]]
+        base = PurePosixPath(values[0]).name
+        suffix = values[1] if len(values) == 2 else ""
+        return base.removesuffix(suffix) if base != suffix else base
+    if name in ("realpath", "readlink"):
+        paths = [value for value in values if not value.startswith("-")]
+        return os.path.normpath(os.path.join(state.cwd, paths[0])) if len(paths) == 1 and state.cwd_known else None
+    if name == "seq":
+        return _sequence(values)
+    if name == "printf" and len(values) == 2 and values[0] in ("%s", "%s\\n"):
+        return values[1]
+    return None
+
+
+def _sequence(values: list[str]) -> str | None:
+    separator = "\n"
+    if values[:1] == ["-s"]:
+        separator, values = values[1] if len(values) > 1 else "\n", values[2:]
+    elif values and values[0].startswith("-s"):
+        separator, values = values[0][2:], values[1:]
+    if not 1 <= len(values) <= 2 or not all(value.isdigit() and len(value) < 5 for value in values):
+        return None
+    first, last = (1, int(values[0])) if len(values) == 1 else (int(values[0]), int(values[1]))
+    return separator.join(str(number) for number in range(first, min(last, first + 1024) + 1))
+
+
+def _filtered(words: list[str], text: str) -> str | None:
+    """What a filter makes of its input: the ways in which scripts count the entries of CUDA_VISIBLE_DEVICES."""
+    name, arguments = words[0], words[1:]
+    if name == "wc" and len(arguments) == 1:
+        counts = {"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}
+        return str(counts[arguments[0]]) if arguments[0] in counts else None
+    if name == "tr" and len(arguments) == 2:
+        old, new = (argument.replace("\\n", "\n") for argument in arguments)
+        if arguments[0] == "-d":
+            return "".join(character for character in text if character not in new)
+        return text.replace(old, new) if len(old) == len(new) == 1 else None
+    if name == "awk" and arguments and arguments[-1].replace(" ", "") == "{printNF}":
+        separator = "".join(arguments[:-1]).removeprefix("-F").strip()
+        line = text.split("\n")[0]
+        return str(len(line.split(separator) if separator else line.split()))
+    if name == "cut" and len(arguments) in (2, 3, 4):
+        joined = "".join(arguments)
+        delimiter, _, field = joined.removeprefix("-d").partition("-f")
+        if joined.startswith("-d") and len(delimiter) == 1 and field.isdigit() and int(field) > 0:
+            parts = text.rstrip("\n").split(delimiter)
+            return parts[int(field) - 1] if int(field) <= len(parts) else ""
+    if name == "grep" and arguments == ["-o", ","]:
+        return ",\n" * text.count(",") or None
+    return None

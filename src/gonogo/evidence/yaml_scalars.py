@@ -1,0 +1,70 @@
+"""What YAML 1.1 makes of a plain scalar, as PyYAML reads it: ``1e-5`` is text, ``on`` is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TRUE = frozenset({"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+_FALSE = frozenset({"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_STANDARD = "tag:yaml.org,2002:"
+
+
+def scalar_value(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
+    """A scalar's value, and whether it is known: another program's tag makes something else of it."""
+    if tag is None or tag == "!":
+        return (_plain(text) if plain and tag is None else text), True
+    kind = tag.removeprefix(_STANDARD)
+    if kind == "str":
+        return text, True
+    if kind in ("int", "float", "bool", "null"):
+        return _plain(text), True
+    return text, False
+
+
+def _plain(text: str) -> Any:
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if text[0] not in "+-.0123456789":
+        return text
+    integer = _integer(text)
+    if integer is not None:
+        return integer
+    number = _float(text)
+    return text if number is None else number
+
+
+def _integer(text: str) -> int | None:
+    digits = text.replace("_", "")
+    sign = -1 if digits.startswith("-") else 1
+    digits = digits.lstrip("+-") if digits[:1] in "+-" else digits
+    if not digits or not digits.isascii() or len(digits) > 40 or text[0] == "_":
+        return None
+    try:
+        if digits.startswith("0b"):
+            return sign * int(digits[2:], 2)
+        if digits.startswith("0x"):
+            return sign * int(digits[2:], 16)
+        if not digits.isdigit():
+            return None
+        return sign * int(digits, 8 if digits.startswith("0") and len(digits) > 1 else 10)
+    except ValueError:
+        return None
+
+
+def _float(text: str) -> float | None:
+    lowered = text.lower()
+    if lowered in (".nan", ".inf", "+.inf", "-.inf"):
+        return float(lowered.replace(".", "", 1))
+    # PyYAML takes a number with an exponent only where it has a point and the exponent a sign.
+    mantissa, e, exponent = lowered.partition("e")
+    if "." not in mantissa or (e and exponent[:1] not in ("+", "-")):
+        return None
+    try:
+        return float(lowered.replace("_", ""))
+    except ValueError:
+        return None
