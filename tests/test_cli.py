@@ -128,7 +128,7 @@ def test_report_goes_to_the_file_whole_and_nothing_to_stdout(
         (["rehearse"], "no command to rehearse"),
         (["rehearse", "--"], "no command to rehearse"),
         (["rehearse", "--lang", "zh"], "没有给出要排练的命令"),
-        (["rehearse", "--format", "sarif", "--", "x"], "text, json, markdown"),
+        (["rehearse", "--format", "yaml", "--", "x"], "text, json, markdown"),
         (["rehearse", "--lang", "fr", "--", "x"], "--lang fr"),
         (["rehearse", "--output", "no/such/folder/r.json", "--", "x"], "no/such/folder"),
         (["rehearse", "--output", ".", "--", "x"], "is a folder"),
