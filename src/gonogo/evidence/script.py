@@ -26,6 +26,7 @@ from gonogo.finding import Edit
 if TYPE_CHECKING:
     from gonogo.evidence.script_edits import Editor
     from gonogo.evidence.script_imports import Project
+    from gonogo.evidence.script_parameters import ParameterUse
 
 _Node = TypeVar("_Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -278,6 +279,16 @@ class Script:
             if inherited is not None:
                 return inherited
         return Field.missing()
+
+    @cached_property
+    def _parameter_uses(self) -> tuple[ParameterUse, ...]:
+        from gonogo.evidence.script_parameters import parameter_uses
+
+        return parameter_uses(self)
+
+    def parameter_uses(self) -> tuple[ParameterUse, ...]:
+        """Where parameters are used themselves, rather than through the modules that hold them."""
+        return self._parameter_uses
 
     # Around a node
 
