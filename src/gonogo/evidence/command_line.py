@@ -326,7 +326,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Optio
                 break
             values.append(words[index])
             index += 1
-            if values[-1].many:
+            if values[-1].many and not values[-1].place.text.startswith(("$(", "`")):
                 complete = False
                 break
         options.append(Option(normal(name), word, tuple(values)))

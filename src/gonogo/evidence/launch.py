@@ -198,7 +198,9 @@ def _followed(
     environment = _environment(call, command)
     asked = {**slurm, **as_mapping(call.slurm)} if call.slurm is not None else dict(slurm)
     if call.code is not None:
-        return _launches(_inside(call.code, command, environment), source, with_gpus_per_node(asked), depth + 1)
+        given = slurm_variables(with_gpus_per_node(dict(asked)))
+        inside = _inside(call.code, command, environment, given)
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
     path = call.script.value if call.script is not None else None
     if path is None:
         return ()
@@ -228,7 +230,9 @@ def _shown_path(cwd: Path, path: str) -> str:
     return whole if relative.startswith("..") else relative
 
 
-def _inside(code: ShellWord, command: ShellCommand, environment: dict[str, Variable]) -> list[ShellCommand]:
+def _inside(
+    code: ShellWord, command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
+) -> list[ShellCommand]:
     """The commands of ``bash -c CODE``."""
     from gonogo.evidence.shell.nested import run_text
     from gonogo.evidence.shell.state import State
@@ -236,8 +240,8 @@ def _inside(code: ShellWord, command: ShellCommand, environment: dict[str, Varia
     place = code.place
     if place.source.path == "<command>" and code.value is not None:
         source = SourceFile.of_text("<command>", code.value)
-        return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment)
-    shell = Shell(place.source)
+        return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
+    shell = Shell(place.source, given)
     state = State(command.cwd)
     state.cwd_known = command.cwd_known
     # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
@@ -429,6 +433,8 @@ def _deepspeed_config(
     """The DeepSpeed config that the files name: a path, or a framework's name for one of its own."""
     for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):
         field = call.options.get(name)
+        if isinstance(field.value, tuple):
+            field = msgspec.structs.replace(field, value=field.value[0])
         if isinstance(field.value, str) and field.value.lower() not in ("true", "false", "none", ""):
             return field
         if field.unknown and name in call.options:

@@ -22,7 +22,7 @@ def evaluate(shell: Shell, node: Any, state: State, depth: int = 0) -> int | Non
 
 
 def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
-    from gonogo.evidence.shell.expansion import expand
+    from gonogo.evidence.shell.expansion import expand, look_up
 
     kind = node.type
     if kind in ("arithmetic_expansion", "parenthesized_expression", "test_command"):
@@ -31,8 +31,9 @@ def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
     if kind in ("number", "word"):
         return _number(shell.text(node))
     if kind == "variable_name":
-        variable = state.variables.get(shell.text(node))
-        return _number(variable.value or "") if variable is not None and variable.value is not None else None
+        found, _assumed = look_up(shell, node, shell.text(node), state, split=False)
+        text = text_of(found) if found is not None else None
+        return _number(text) if text is not None else None
     if kind in ("simple_expansion", "expansion", "string", "command_substitution"):
         text = text_of(expand(shell, node, state, depth=depth))
         return _number(text) if text is not None else None
@@ -47,7 +48,7 @@ def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
         operator = node.child_by_field_name("operator")
         if left is None or right is None or operator is None:
             return None
-        return _combined(
+        return combined(
             evaluate(shell, left, state, depth + 1), shell.text(operator), evaluate(shell, right, state, depth + 1)
         )
     if kind == "ternary_expression" and len(node.named_children) == 3:
@@ -63,7 +64,8 @@ def _number(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
-def _combined(left: int | None, operator: str, right: int | None) -> int | None:
+def combined(left: int | None, operator: str, right: int | None) -> int | None:
+    """The outcome of an operator on whole numbers, as the shell computes it; None where there is none."""
     if left is None or right is None:
         return None
     if operator in ("/", "%"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.shell.conditions import test_words
-from gonogo.evidence.shell.state import FAILURE, SUCCESS, State, Status, Variable
+from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, State, Status, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
@@ -70,7 +70,9 @@ def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: 
         from gonogo.evidence.shell.nested import run_text
 
         return run_text(shell, arguments, state, place)
-    return SUCCESS if name in _without_effect() else None
+    if name in ("true", ":", "echo", "printf"):
+        return SUCCESS
+    return RAN if name in _without_effect() else None
 
 
 def _cd(arguments: Sequence[ShellWord], state: State) -> Status:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.shell.arithmetic import evaluate
+import msgspec
+
+from gonogo.evidence.shell.arithmetic import combined, evaluate
 from gonogo.evidence.shell.conditions import holds
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, State, Status, Variable, merge
-from gonogo.evidence.shell.text import text_of
+from gonogo.evidence.shell.text import Piece, text_of
 
 if TYPE_CHECKING:
     from gonogo.evidence.shell.run import Shell
 
 _MOST_TURNS = 32
+_CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
 _DECLARING = {"export": True, "declare": False, "typeset": False, "local": False, "readonly": False}
 
 
 def follow(shell: Shell, node: Any, state: State) -> Status:
     """Follow a statement that is neither a command nor an assignment."""
     kind = node.type
+    if kind == "compound_statement" and node.children and node.children[0].type == "((":
+        return _arithmetic(shell, node, state)
     if kind in ("program", "compound_statement", "do_group", "else_clause", "ERROR"):
         return shell.statements(node.children, state)
     if kind == "list":
@@ -57,6 +62,27 @@ def follow(shell: Shell, node: Any, state: State) -> Status:
     return UNSURE
 
 
+def _arithmetic(shell: Shell, node: Any, state: State) -> Status:
+    """``(( N > 2 ))``, ``(( N++ ))``, ``(( N += 2 ))``."""
+    inside = node.named_children
+    if len(inside) != 1:
+        return UNSURE
+    expression = inside[0]
+    target = expression.named_children[0] if expression.named_children else None
+    operator = next((shell.text(child) for child in expression.children if not child.is_named), "")
+    if target is None or target.type not in ("variable_name", "word") or operator not in _CHANGING:
+        number = evaluate(shell, expression, state)
+        return UNSURE if number is None else Status(number != 0)
+    name = shell.text(target)
+    before = evaluate(shell, target, state)
+    by = evaluate(shell, expression.named_children[-1], state) if operator not in ("++", "--") else 1
+    after = by if operator == "=" else combined(before, operator[0], by)
+    place = shell.place(expression)
+    piece = Piece(None if after is None else str(after), place.source, place.start, place.end)
+    state.set(name, Variable((piece,), place))
+    return UNSURE
+
+
 def _list(shell: Shell, node: Any, state: State) -> Status:
     # `a && b && c …` nests to the left: walk down without recursion.
     chain: list[tuple[str, Any]] = []
@@ -75,7 +101,7 @@ def _list(shell: Shell, node: Any, state: State) -> Status:
             reached = shell.statement(right, branch)
             if status.success is wanted and not branch.ended:
                 state.become(branch)
-                status = reached
+                status = Status(reached.success, assumed=True)
             elif status.success is None:
                 shell.either(branch, state.copy(), state, right)
                 status = UNSURE
@@ -108,7 +134,7 @@ def _if(shell: Shell, node: Any, state: State) -> Status:
             settled = True
             break
         condition, body = _condition_and_body(clause)
-        status = shell.statements(condition, state)
+        status = shell.statements(condition, state).as_condition()
         if status.success is False and not status.assumed:
             continue
         branch = state.copy()
@@ -204,7 +230,7 @@ def _while(shell: Shell, node: Any, state: State) -> Status:
     before = state.copy()
     for _turn in range(_MOST_TURNS):
         trial = state.copy()
-        status = shell.statements(condition, trial)
+        status = shell.statements(condition, trial).as_condition()
         success = status.negated().success if until else status.success
         if success is False:
             if status.assumed:
@@ -268,16 +294,12 @@ def _declaration(shell: Shell, node: Any, state: State) -> Status:
             for made in expand_words(shell, child, state):
                 name, equals, value = (made.value or "").partition("=")
                 if equals and name.isidentifier():
-                    from gonogo.evidence.shell.text import Piece
-
                     piece = Piece(value, made.place.source, made.place.start, made.place.end)
                     state.set(name, Variable((piece,), made.place, exported))
     return SUCCESS
 
 
 def _export(name: str, state: State, exported: bool) -> None:
-    import msgspec
-
     variable = state.variables.get(name)
     if variable is not None and not variable.unset:
         state.variables[name] = msgspec.structs.replace(variable, exported=exported)

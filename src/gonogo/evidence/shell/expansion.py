@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 DEFAULT = Text("the default of `{text}`", "取 `{text}` 的默认值")
 _ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
 _ALL_ARGUMENTS = Text("whatever arguments the script gets", "取决于脚本得到的参数")
-_NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
-_FROM_DIRECTIVE = Text("as the #SBATCH lines ask", "按 #SBATCH 行的要求")
+NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
 _DEEPEST = 24
 _KEPT_DEPTH = 8
 _QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
@@ -110,6 +109,15 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
         return _parts(shell, node, state, node.start_byte, node.end_byte, "$`\\", False, depth)
     if kind in ("simple_expansion", "expansion"):
         return _variable(shell, node, state, split, depth)
+    if kind == "ansi_c_string":
+        return [_ansi_c(shell, node)]
+    if kind == "command_substitution" and shell.text(node).startswith("$((") and shell.text(node).endswith("))"):
+        # Inside ${…} the grammar takes arithmetic for a subshell.
+        inner = shell.parsed_part(node.start_byte, node.end_byte)
+        while inner is not None and inner.type != "arithmetic_expansion":
+            inner = inner.named_children[0] if inner.named_child_count == 1 else None
+        if inner is not None:
+            return expand(shell, inner, state, split=split, depth=depth + 1)
     if kind == "command_substitution":
         printed = shell.substituted(node, state)
         if printed is None:
@@ -125,11 +133,22 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
     return [unknown(shell, node)]
 
 
+def _ansi_c(shell: Shell, node: Any) -> Piece:
+    """``$'…'`` with the escapes that scripts use."""
+    text = shell.text(node)[2:-1]
+    if "\\" in text:
+        for escape, character in (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"')):
+            text = text.replace(escape, character)
+        if "\\" in text:
+            return unknown(shell, node)
+    return Piece(text, shell.source, node.start_byte, node.end_byte)
+
+
 def unknown(shell: Shell, node: Any, reason: Text | None = None) -> Piece:
     """A text that can't be told."""
     shown = " ".join(shell.text(node).split())
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
-    return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or _NOT_EVALUATED.format(text=shown))
+    return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or NOT_EVALUATED.format(text=shown))
 
 
 def _parts(

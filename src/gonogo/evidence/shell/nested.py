@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.evidence.shell.expansion import NOT_EVALUATED
 from gonogo.evidence.shell.state import UNSURE, State, Status
 from gonogo.evidence.shell.text import Piece, ShellWord, words_of
 from gonogo.evidence.source_file import Place
+from gonogo.finding import Text
 
 if TYPE_CHECKING:
     from gonogo.evidence.shell.run import Shell
@@ -37,9 +39,20 @@ def run_text(shell: Shell, words: Sequence[ShellWord], state: State, place: Plac
     return UNSURE
 
 
+def _expanded_later(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
+    """What the second reading expands can't be told."""
+    return [
+        msgspec.structs.replace(piece, text=None, reason=reason) if "$" in (piece.text or "") else piece
+        for piece in pieces
+    ]
+
+
 def _unquoted(word: ShellWord) -> ShellWord:
     """A word without the quotes that the second reading takes off."""
     value = word.value
+    if value is not None and "$" in value:
+        reason = NOT_EVALUATED.format(text=value[:60])
+        return msgspec.structs.replace(word, pieces=tuple(_expanded_later(word.pieces, reason)))
     if value is None or len(value) < 2 or value[0] != value[-1] or value[0] not in "'\"":
         return word
     place = word.place

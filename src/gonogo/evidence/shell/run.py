@@ -15,7 +15,7 @@ from gonogo.errors import UserError
 from gonogo.evidence.shell import compound, substitution
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
-from gonogo.evidence.shell.state import FAILURE, SUCCESS, UNSURE, State, Status, Variable, merge
+from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
@@ -292,7 +292,7 @@ class Shell:
             if status is not None:
                 return status
         self.record(words, own, state, self.place(whole), (standard_input, input_place))
-        return SUCCESS
+        return RAN
 
     def record(
         self,

@@ -61,12 +61,20 @@ class Status(msgspec.Struct, frozen=True):
     assumed: bool = False
     """It rests on what the environment or the caller leaves unset."""
 
+    ran: bool = False
+    """It is a program, taken to succeed as scripts take it; a condition on it is open."""
+
+    def as_condition(self) -> Status:
+        """The status as an ``if`` asks for it."""
+        return UNSURE if self.ran else self
+
     def negated(self) -> Status:
         """The status after ``!``."""
-        return Status(None if self.success is None else not self.success, self.assumed)
+        return Status(None if self.success is None else not self.success, self.assumed, self.ran)
 
 
 SUCCESS = Status(True)
+RAN = Status(True, ran=True)
 FAILURE = Status(False)
 UNSURE = Status(None)
 

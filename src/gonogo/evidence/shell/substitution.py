@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_words
 from gonogo.evidence.shell.state import State
@@ -124,6 +125,11 @@ def _plain(name: str, values: list[str], state: State) -> str | None:
         return os.path.normpath(os.path.join(state.cwd, paths[0])) if len(paths) == 1 and state.cwd_known else None
     if name == "seq":
         return _sequence(values)
+    if name == "expr" and len(values) == 3:
+        left, operator, right = (value.strip() for value in values)
+        numbers = [int(value) if value.isdigit() and len(value) < 12 else None for value in (left, right)]
+        result = combined(numbers[0], operator, numbers[1])
+        return str(result) if result is not None else None
     if name == "printf" and len(values) == 2 and values[0] in ("%s", "%s\\n"):
         return values[1]
     return None

@@ -86,6 +86,8 @@ def reason_of(pieces: Iterable[Piece]) -> Text | None:
 
 def words_of(pieces: Sequence[Piece], place: Place, *, quoted: bool) -> list[ShellWord]:
     """The words that one word of the source comes to after splitting; often one, sometimes none."""
+    if not pieces and not quoted:
+        return []
     if not any(piece.split for piece in pieces):
         return [ShellWord(tuple(pieces), place, quoted)]
     words: list[ShellWord] = []
@@ -110,8 +112,12 @@ def _place_of(pieces: Sequence[Piece]) -> Place:
 
 def _atoms(piece: Piece, depth: int) -> list[Piece | None]:
     """The parts of a piece between its blanks; None is a gap between words."""
-    if not piece.split or piece.text is None:
+    if not piece.split:
         return [piece]
+    if piece.text is None:
+        # A text that is known in part: what is unknown in it is taken for a part of one word.
+        within = [_atoms(msgspec.structs.replace(inner, split=True), depth + 1) for inner in piece.inner[:4096]]
+        return [atom for atoms in within for atom in atoms] if depth < 20 and piece.inner else [piece]
     parts = piece.text.split()
     if len(parts) == 1 and piece.text == parts[0]:
         return [piece]
