@@ -1,0 +1,7 @@
+"""Reads the config keys that releases of DeepSpeed know out of their source, without importing them.
+
+    python -m scripts.deepspeed_keys FOLDER...
+
+Each FOLDER is an unpacked release (it holds ``deepspeed/`` and ``version.txt`` or ``PKG-INFO``); the installed one is
+added. What they know is written to ``src/gonogo/data/deepspeed_keys.json``.
+"""
