@@ -16,10 +16,12 @@ from typing import Annotated
 import typer
 
 from gonogo import __version__
+from gonogo.check_command import check
 from gonogo.errors import UserError
 from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language, language_of_locale
+from gonogo.options import Format, Lang, Output, PageFormat
 
 app = typer.Typer(
     name="gonogo",
@@ -49,16 +51,7 @@ def _gonogo(
     """
 
 
-Format = Annotated[
-    str,
-    typer.Option("--format", metavar="text|json|markdown|sarif|github|junit", help="How the report is written."),
-]
-PageFormat = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How it is written.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stdout.")]
-Lang = Annotated[
-    str | None,
-    typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
-]
+app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be read), 2 unusable input.")(check)
 
 
 @app.command(
@@ -238,7 +231,8 @@ def hazards(
         str | None, typer.Option("--theme", metavar="NAME", help="Only those of a theme: device, zero3 ...")
     ] = None,
     stage: Annotated[
-        str | None, typer.Option(metavar="rehearsal|log", help="Only those that can be met in a rehearsal or a log.")
+        str | None,
+        typer.Option(metavar="config|launch|script|environment|rehearsal|log", help="Only those that are met there."),
     ] = None,
     format_: PageFormat = "text",
     output: Output = None,

@@ -19,6 +19,10 @@ from gonogo.finding import Text
 from gonogo.hazard import Hazard, all_hazards
 
 STAGES = {
+    "config": Text("found in a DeepSpeed config", "DeepSpeed 配置中可发现"),
+    "launch": Text("found in a launch command", "启动命令中可发现"),
+    "script": Text("found in a script", "脚本中可发现"),
+    "environment": Text("found in the versions or the machine", "版本或机器环境中可发现"),
     "rehearsal": Text("found in a rehearsal", "排练中可发现"),
     "log": Text("found in a log", "日志中可发现"),
 }

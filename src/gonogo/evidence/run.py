@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from gonogo.evidence.model import Model
     from gonogo.evidence.script import Script
     from gonogo.evidence.training_arguments import Arguments
-
-_FRAMEWORKS = {"swift": "ms-swift", "llamafactory": "llamafactory", "trl": "trl", "axolotl": "axolotl"}
 
 
 class Run:
@@ -49,27 +46,22 @@ class Run:
     @property
     def framework(self) -> str | None:
         """``"ms-swift"``, ``"llamafactory"``, ``"trl"``, ``"axolotl"``; None for a script of the user's own."""
-        return _FRAMEWORKS.get(self.launch.launcher) if self.launch is not None else None
+        return self.launch.framework if self.launch is not None else None
 
-    @cached_property
+    @property
     def zero_stage(self) -> int | None:
         """ZeRO's stage; 0 without ZeRO or DeepSpeed; None where it can't be told."""
         if self.config is not None:
             return self.config.zero_stage
-        if self.accelerate is not None and self.accelerate.get("distributed_type").string == "DEEPSPEED":
-            stage = self.accelerate.get("deepspeed_config", "zero_stage").number
-            return stage if isinstance(stage, int) else None
         return 0 if self.deepspeed_on is False else None
 
-    @cached_property
+    @property
     def deepspeed_on(self) -> bool | None:
         """Whether DeepSpeed is at work; None where it can't be told."""
         if self.config is not None:
             return True
         if self.accelerate is not None:
-            kind = self.accelerate.get("distributed_type")
-            if kind.known:
-                return kind.value == "DEEPSPEED"
+            return self.accelerate.deepspeed_on
         if self.config_field.known:
             return True
         return False if self.config_field.absent and self.launch is not None else None
@@ -82,7 +74,7 @@ class Run:
         size = self.launch.world_size.number
         return size if isinstance(size, int) else None
 
-    @cached_property
+    @property
     def distributed(self) -> bool | None:
         """Whether a launcher starts it as more than a lone process without rendezvous; None where not known."""
         if self.launch is None:

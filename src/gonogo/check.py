@@ -1,0 +1,143 @@
+"""Files in, findings out: what the files of a run show before it is launched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.allowed import is_allowed
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.fixes import with_diffs
+from gonogo.hazard import Hazard, all_hazards
+from gonogo.runs import Gathered, gather
+from gonogo.settings import Settings
+
+_SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check's report, what it was made from, and whether the settings make it fail."""
+
+    report: Report
+    gathered: Gathered
+    seconds: float
+    failing: bool
+
+    @property
+    def exit_status(self) -> int:
+        """0 GO, 1 NO-GO or a finding that ``fail-on`` asks for, 3 CANNOT-TELL."""
+        return Verdict.NO_GO.exit_status if self.failing else self.report.verdict.exit_status
+
+
+def check(
+    paths: Sequence[str] = (),
+    command: Sequence[str] = (),
+    *,
+    settings: Settings | None = None,
+    use_installed: bool = True,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Checked:
+    """Check files and folders, or a command with all that it names.
+
+    ``use_installed``: the packages of this interpreter count where no file tells a version. ``on_progress`` hears how
+    many of how many runs have been looked at. Raises UserError for a path that isn't there.
+    """
+    settings = settings or Settings()
+    start = time.perf_counter()
+    gathered = gather(paths, command, settings=settings, use_installed=use_installed)
+    findings = []
+    hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]
+    handlers = _Handlers(hazards)
+    for done, run in enumerate(gathered.runs):
+        on_progress(done, len(gathered.runs))
+        findings += handlers.findings_in(run)
+    sources = gathered.files.sources
+    kept = [
+        finding
+        for finding in _once(findings)
+        if not is_allowed(finding, sources)
+        and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
+    ]
+    shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
+    complete = bool(gathered.covered) and not gathered.skipped
+    report = Report(
+        "check",
+        verdict_of(shown, complete=complete),
+        shown,
+        covered=gathered.covered,
+        skipped=gathered.skipped if gathered.covered or gathered.skipped else (_NOTHING,),
+        notes=gathered.notes,
+    )
+    failing = any(
+        finding.severity is Severity.ERROR and _SURENESS[finding.certainty] >= _SURENESS[settings.fail_on]
+        for finding in shown
+    )
+    return Checked(report, gathered, time.perf_counter() - start, failing)
+
+
+_NOTHING = Skipped(
+    Text("everything", "全部"),
+    Text(
+        "nothing here is a launch script, a DeepSpeed or accelerate config, a training script or a list of versions",
+        "这里没有启动脚本、DeepSpeed 或 accelerate 配置、训练脚本，也没有版本清单",
+    ),
+)
+
+
+class _Handlers:
+    """Which hazards look at which evidence: only those that override a handler are called."""
+
+    def __init__(self, hazards: Sequence[Hazard]) -> None:
+        def overriding(handler: str) -> list[Hazard]:
+            base = getattr(Hazard, handler)
+            return [hazard for hazard in hazards if getattr(type(hazard), handler) is not base]
+
+        self._config = overriding("in_config")
+        self._launch = overriding("in_launch")
+        self._script = overriding("in_script")
+        self._environment = overriding("in_environment")
+
+    def findings_in(self, run: Run) -> list[Finding]:
+        found: list[Finding] = []
+        if run.config is not None:
+            for hazard in self._config:
+                found += hazard.in_config(run.config, run)
+        if run.launch is not None:
+            for hazard in self._launch:
+                found += hazard.in_launch(run.launch, run)
+        for script in run.scripts:
+            for hazard in self._script:
+                found += hazard.in_script(script, run)
+        for hazard in self._environment:
+            found += hazard.in_environment(run.environment, run)
+        return found
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Each finding once: a file that several runs share is looked at with each of them; the surest stays.
+
+    The same hazard at the same place, said of two launches, is one finding.
+    """
+    kept: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        first = finding.spans[0] if finding.spans else None
+        place = (first.path, first.line, first.column) if first else (finding.cause.en,)
+        key = (finding.hazard, finding.parameter, *place)
+        before = kept.get(key)
+        if before is None or _rank(finding) > _rank(before):
+            kept[key] = finding
+    return list(kept.values())
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return (finding.severity is Severity.ERROR, _SURENESS[finding.certainty])
+
+
+def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
+    """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
+    named = [Path(path) if Path(path).is_dir() else Path(path).parent for path in paths]
+    return tuple(dict.fromkeys(folder.resolve() for folder in (base, *named)))

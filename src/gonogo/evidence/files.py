@@ -1,0 +1,136 @@
+"""Which files of a folder say something of a run: walked, told apart by name and content, each read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+
+from gonogo.errors import UserError
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Skipped, Text
+
+
+class Kind(str, Enum):
+    """What a file may be, by its name."""
+
+    PYTHON = "python"
+    SHELL = "shell"
+    JSON = "json"
+    YAML = "yaml"
+    ENVIRONMENT = "environment"
+
+
+_SUFFIXES = {
+    ".py": Kind.PYTHON,
+    ".sh": Kind.SHELL,
+    ".bash": Kind.SHELL,
+    ".sbatch": Kind.SHELL,
+    ".slurm": Kind.SHELL,
+    ".json": Kind.JSON,
+    ".jsonc": Kind.JSON,
+    ".json5": Kind.JSON,
+    ".yaml": Kind.YAML,
+    ".yml": Kind.YAML,
+}
+ENVIRONMENT_FILES = (
+    *("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "environment.yml", "environment.yaml"),
+    *("conda.yml", "conda.yaml", "Dockerfile", "pyproject.toml"),
+)
+"""Files that say which versions a run will have, the surest first."""
+
+_LEFT_OUT = frozenset(
+    {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
+)
+_LARGEST_DATA_FILE = 1 << 20
+"""Bytes of a JSON or YAML file met on a walk: what is larger is data."""
+
+
+class Files:
+    """The files that a check has read, by path. What can't be read is kept in :attr:`skipped`."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        """The folder that paths are shown from."""
+        self.sources: dict[str, SourceFile] = {}
+        """By the path that reports show."""
+        self.skipped: list[Skipped] = []
+        self._by_path: dict[str, SourceFile | None] = {}
+
+    def shown(self, path: Path | str) -> str:
+        """The path as reports show it: from :attr:`base` where it lies below, else whole."""
+        whole = os.path.abspath(path)
+        inside = os.path.relpath(whole, self.base)
+        return whole if inside.startswith("..") else inside
+
+    def read(self, path: Path | str) -> SourceFile | None:
+        """The file, read once; None, and a line in :attr:`skipped`, where it can't be read."""
+        whole = os.path.abspath(path)
+        if whole not in self._by_path:
+            shown = self.shown(path)
+            try:
+                source = SourceFile.read(whole)
+                source.path = shown
+                self._by_path[whole] = self.sources[shown] = source
+            except UserError as error:
+                self._by_path[whole] = None
+                self.skipped.append(Skipped(Text(shown, shown), error.text))
+        return self._by_path[whole]
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What the file may be, by its name; a file without suffix is a shell script where its first line says so."""
+    name = path.name
+    if name in ENVIRONMENT_FILES or (name.startswith(("requirements", "Dockerfile")) and path.suffix != ".py"):
+        return Kind.ENVIRONMENT
+    if kind := _SUFFIXES.get(path.suffix.lower()):
+        return kind
+    if not path.suffix:
+        try:
+            with open(path, "rb") as file:
+                first = file.readline(200)
+        except OSError:
+            return None
+        if first.startswith(b"#!") and any(shell in first for shell in (b"sh\n", b"sh ", b"sh\r", b"bash", b"zsh")):
+            return Kind.SHELL
+    return None
+
+
+def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped]) -> Iterator[tuple[Path, Kind]]:
+    """The files below a folder that may say something, in the order of their paths.
+
+    Hidden folders, virtual environments, caches and data files are left out, and links to folders are not followed.
+    """
+
+    def on_error(error: OSError) -> None:
+        path = str(error.filename)
+        problems.append(Skipped(Text(path, path), Text(error.strerror or "?", error.strerror or "?")))
+
+    for parent, folders, names in os.walk(folder, onerror=on_error):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _LEFT_OUT
+            and not os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
+            and not excluded(os.path.join(parent, name))
+        )
+        for name in sorted(names):
+            path = Path(parent, name)
+            kind = kind_of(path)
+            if kind is None or excluded(str(path)) or not path.is_file():
+                continue
+            if kind in (Kind.JSON, Kind.YAML) and path.stat().st_size > _LARGEST_DATA_FILE:
+                continue
+            yield path, kind
+
+
+def nearest_environment_file(folders: Sequence[Path]) -> Path | None:
+    """The file, in the first of those folders that has one, that says which versions the run will have."""
+    for folder in folders:
+        for name in ENVIRONMENT_FILES:
+            path = folder / name
+            if path.is_file():
+                return path
+    return None

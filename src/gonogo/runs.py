@@ -1,0 +1,200 @@
+"""What is to be checked, as runs: each launch with all that it names, then the files that belong to no launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gonogo.errors import UserError
+from gonogo.evidence.files import Files, Kind, kind_of, nearest_environment_file, walk
+from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Skipped, Text
+from gonogo.run_of_launch import RunMaker
+from gonogo.settings import Settings, matches_path
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.launch import Launch
+
+_NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The runs with the files that were read for them; what was covered, and what was not and why."""
+
+    runs: tuple[Run, ...]
+    files: Files
+    covered: tuple[Text, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[Text, ...] = ()
+
+
+def gather(paths: Sequence[str], command: Sequence[str], *, settings: Settings, use_installed: bool) -> Gathered:
+    """The runs that files, folders and a command come to.
+
+    Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
+    """
+    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed)
+    if command:
+        gatherer.take_command(command)
+    for path in paths or ([] if command else ["."]):
+        gatherer.take_path(path)
+    return gatherer.gathered()
+
+
+class _Gatherer:
+    def __init__(self, files: Files, settings: Settings, use_installed: bool) -> None:
+        self.files = files
+        self.settings = settings
+        self.use_installed = use_installed
+        self.launches: list[Launch] = []
+        self.found: dict[Kind, list[SourceFile]] = {kind: [] for kind in Kind}
+        self.named: set[str] = set()
+        """Files that the user named one by one: what they are not is said."""
+        self._environments: dict[Path | None, Environment] = {}
+        self._asked_for = settings.environment
+
+    def take_command(self, command: Sequence[str]) -> None:
+        """A command as it would be typed."""
+        from gonogo.evidence.launch import launch_of_command
+
+        launch = launch_of_command(command, self.files.base)
+        if launch is None:
+            raise UserError(
+                Text(
+                    "{command}: starts nothing that gonogo knows: give the launch command or script that starts the "
+                    "training, as in: gonogo check -- bash launch.sh",
+                    "{command}：没有启动 gonogo 认识的程序：请给出启动训练的命令或脚本，"
+                    "例如 gonogo check -- bash launch.sh",
+                ).format(command=" ".join(command)[:200])
+            )
+        self.files.sources.setdefault(launch.source.path, launch.source)
+        self.launches.append(launch)
+
+    def take_path(self, path: str) -> None:
+        """A file, or a folder with all below it."""
+        place = Path(path)
+        if place.is_dir():
+            for found, kind in walk(place, self._excluded, self.files.skipped):
+                self._take_file(found, kind)
+        elif place.exists():
+            self.named.add(self.files.shown(place))
+            kind = kind_of(place)
+            if kind is None:
+                self._not_ours(self.files.shown(place))
+            else:
+                source = SourceFile.read(place)  # named by the user: that it can't be read is an error
+                del source
+                self._take_file(place, kind)
+        else:
+            raise UserError(_NO_SUCH.format(path=path))
+
+    def _excluded(self, path: str) -> bool:
+        return any(matches_path(self.files.shown(path), pattern) for pattern in self.settings.exclude)
+
+    def _take_file(self, path: Path, kind: Kind) -> None:
+        source = self.files.read(path)
+        if source is None or source in self.found[kind]:
+            return
+        self.found[kind].append(source)
+        if kind is Kind.SHELL:
+            from gonogo.evidence.launch import read_launches
+
+            self.launches += read_launches(source)
+
+    def _not_ours(self, path: str) -> None:
+        why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
+        self.files.skipped.append(Skipped(Text(path, path), why))
+
+    def gathered(self) -> Gathered:
+        maker = RunMaker(self.files)
+        runs = [maker.run_of(launch, self._environment_for(launch)) for launch in self.launches]
+        runs += self._runs_of_the_rest(maker)
+        covered = tuple(_covered(runs, self.launches))
+        return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(maker.notes))
+
+    def _runs_of_the_rest(self, maker: RunMaker) -> list[Run]:
+        """Files that no launch uses: each a run of which nothing else is known."""
+        environment = self._environment_for(None)
+        runs: list[Run] = []
+        for source in (*self.found[Kind.JSON], *self.found[Kind.YAML]):
+            if source.path in maker.used:
+                continue
+            run = maker.run_of_config(source, environment)
+            if run is not None:
+                runs.append(run)
+            elif source.path in self.named:
+                self._not_ours(source.path)
+        runs += maker.runs_of_scripts(self.found[Kind.PYTHON], environment, self.named)
+        for source in self.found[Kind.ENVIRONMENT]:
+            read = self._environment(Path(source.path))
+            if read.packages and not any(run.environment is read for run in runs):
+                runs.append(Run(read))
+        if not runs and not self.launches and self.settings.environment is not None:
+            runs.append(Run(environment))
+        return runs
+
+    def _environment_for(self, launch: Launch | None) -> Environment:
+        """The versions that a launch will have: those asked for, else those of the file nearest to it."""
+        if self._asked_for is not None:
+            return self._environment(self._asked_for)
+        folders = [self.files.base]
+        if launch is not None:
+            folders = [launch.cwd, *([Path(launch.source.path).parent] if launch.source.writable else [])]
+        elif self.found[Kind.ENVIRONMENT]:
+            folders = [Path(self.found[Kind.ENVIRONMENT][0].path).parent]
+        if launch is None and not any(self.found.values()):
+            return self._environment(None)
+        return self._environment(nearest_environment_file(folders))
+
+    def _environment(self, path: Path | None) -> Environment:
+        key = Path(os.path.abspath(path)) if path is not None else None
+        if key not in self._environments:
+            self._environments[key] = self._read_environment(key)
+        return self._environments[key]
+
+    def _read_environment(self, path: Path | None) -> Environment:
+        from gonogo.evidence.environment import Environment, read_environment
+        from gonogo.evidence.this_machine import this_machine
+
+        told = Environment.unknown()
+        if path is not None:
+            asked_for = self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
+            source = SourceFile.read(path) if asked_for else self.files.read(path)
+            if source is not None:
+                source.path = self.files.shown(path)
+                self.files.sources.setdefault(source.path, source)
+                told = read_environment(source)
+            if asked_for:
+                return told  # another machine's: this one says nothing of it
+        return told.over(this_machine()) if self.use_installed else told
+
+
+def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
+    """What was looked at, one line a kind."""
+    configs = sorted({run.config.name for run in runs if run.config is not None})
+    scripts = sorted({script.source.path for run in runs for script in run.scripts})
+    versions = sorted({text.en: text for run in runs for text in run.environment.sources}.items())
+    starts = [f"{launch.source.path}:{launch.line} ({launch.launcher})" for launch in launches]
+    lines = []
+    for name_en, name_zh, found in (
+        ("launches", "启动命令", starts),
+        ("DeepSpeed configs", "DeepSpeed 配置", configs),
+        ("scripts", "脚本", scripts),
+    ):
+        if found:
+            shown = ", ".join(found[:8])
+            more = len(found) - 8
+            rest_en, rest_zh = (f" and {more} more", f" 等另外 {more} 个") if more > 0 else ("", "")
+            lines.append(Text(f"{name_en}: {shown}{rest_en}", f"{name_zh}：{shown}{rest_zh}"))
+    if versions:
+        texts = [text for _, text in versions[:4]]
+        lines.append(
+            Text("versions: " + ", ".join(text.en for text in texts), "版本：" + "，".join(text.zh for text in texts))
+        )
+    return lines

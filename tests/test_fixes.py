@@ -1,0 +1,121 @@
+"""Fixes carried out: whole or not at all, once, and nowhere but in the files they were made for."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gonogo.errors import UserError
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
+from gonogo.fixes import apply, diff_of_plan, edited, planned, with_diffs
+
+SAFE, UNSAFE, MANUAL = Applicability.SAFE, Applicability.UNSAFE, Applicability.MANUAL
+
+
+def edit(path: str, old: str, new: str) -> Edit:
+    data = Path(path).read_bytes()
+    start = data.index(old.encode())
+    return Edit(path, start, start + len(old.encode()), old.encode(), new.encode())
+
+
+def finding(*edits: Edit, applicability: Applicability = SAFE, hazard: str = "one") -> Finding:
+    text = Text("t", "题")
+    fix = Fix(text, applicability, edits=edits)
+    return Finding(hazard, Certainty.CERTAIN, Severity.ERROR, text, text, fixes=(fix,))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_bytes(b'{"a": 1,\r\n "b": "\xe4\xbd\xa0"}')
+    return tmp_path
+
+
+def test_several_edits_of_one_file(here: Path) -> None:
+    plan = planned([finding(edit("a.json", "1", "2")), finding(edit("a.json", "你", "他"))], unsafe=False)
+    assert apply(plan, [here]) == (("a.json",), ())
+    assert Path("a.json").read_bytes() == '{"a": 2,\r\n "b": "他"}'.encode()
+
+
+def test_unsafe_fixes_only_when_asked_for_and_manual_ones_never() -> None:
+    for applicability, unsafe, count in ((SAFE, False, 1), (UNSAFE, False, 0), (UNSAFE, True, 1), (MANUAL, True, 0)):
+        plan = planned([finding(edit("a.json", "1", "2"), applicability=applicability)], unsafe=unsafe)
+        assert len(plan.fixes) == count
+
+
+def test_of_two_fixes_for_one_place_the_first_is_carried_out_and_the_other_told(here: Path) -> None:
+    first, second = finding(edit("a.json", "1", "2")), finding(edit("a.json", '1,\r\n "b"', "x"), hazard="two")
+    plan = planned([first, second], unsafe=False)
+    assert [one.hazard for one in plan.not_applied] == ["two"]
+    apply(plan, [here])
+    assert b'"a": 2,' in Path("a.json").read_bytes()
+
+
+def test_two_insertions_at_one_place_are_a_conflict() -> None:
+    one, other = (Edit("a.json", 1, 1, b"", text) for text in (b"x", b"y"))
+    assert len(planned([finding(one), finding(other)], unsafe=False).not_applied) == 1
+    assert not planned([finding(one), finding(one)], unsafe=False).not_applied
+
+
+def test_a_fix_of_two_files_is_whole_or_not_at_all(here: Path) -> None:
+    Path("b.txt").write_text("deepspeed==0.14.2\n")
+    plan = planned([finding(edit("a.json", "1", "2"), edit("b.txt", "0.14.2", "0.14.4"))], unsafe=False)
+    Path("b.txt").write_text("deepspeed==0.15.0\n")
+    with pytest.raises(UserError, match=r"b\.txt has changed"):
+        apply(plan, [here])
+    assert b'"a": 1' in Path("a.json").read_bytes()
+
+
+def test_the_mode_stays_and_a_link_within_the_tree_stays_a_link(here: Path) -> None:
+    Path("real").mkdir()
+    Path("real/run.sh").write_text("export A=1\n")
+    os.chmod("real/run.sh", 0o751)
+    Path("run.sh").symlink_to("real/run.sh")
+    assert apply(planned([finding(edit("run.sh", "1", "2"))], unsafe=False), [here]) == (("run.sh",), ())
+    assert Path("run.sh").is_symlink()
+    assert Path("real/run.sh").read_text() == "export A=2\n"
+    assert stat.S_IMODE(Path("real/run.sh").stat().st_mode) == 0o751
+
+
+def test_a_link_out_of_the_tree_is_not_followed(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "config.json"
+    outside.write_text('{"a": 1}')
+    Path("link.json").symlink_to(outside)
+    written, refused = apply(planned([finding(edit("link.json", "1", "2"))], unsafe=False), [here])
+    assert written == ()
+    assert str(outside) in refused[0].why.en
+    assert outside.read_text() == '{"a": 1}'
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_values: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    plan = planned([finding(edit("a.json", "1", "2"))], unsafe=False)
+    monkeypatch.setattr("gonogo.atomic.tempfile.mkstemp", full)
+    with pytest.raises(UserError, match=r"can't write a\.json: No space left on device"):
+        apply(plan, [here])
+    assert b'"a": 1' in Path("a.json").read_bytes()
+
+
+def test_the_diff_is_one_that_patch_takes(here: Path) -> None:
+    Path("no_end.txt").write_text("one\ntwo\nthree")
+    before = {name: Path(name).read_bytes() for name in ("a.json", "no_end.txt")}
+    plan = planned([finding(edit("a.json", "1", "2")), finding(edit("no_end.txt", "three", "four"))], unsafe=False)
+    diff = diff_of_plan(plan)
+    subprocess.run(["git", "apply", "--check", "-"], input=diff.encode(), check=True, cwd=here)
+    subprocess.run(["git", "apply", "-"], input=diff.encode(), check=True, cwd=here)
+    for name, edits in plan.edits.items():
+        assert Path(name).read_bytes() == edited(before[name], edits)
+
+
+def test_each_fix_shows_its_own_diff() -> None:
+    source = SourceFile.read("a.json")
+    (shown,) = with_diffs([finding(edit("a.json", "1", "2"))], {"a.json": source.data})
+    assert '-{"a": 1,' in shown.fixes[0].diff
+    assert '+{"a": 2,' in shown.fixes[0].diff
