@@ -1,0 +1,86 @@
+"""How values of a DeepSpeed config are pointed at and worded, and what the run's DeepSpeed does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place
+from gonogo.finding import Span, Text
+from gonogo.hazards.config._of_run import in_own_loop, with_accelerate
+
+ZERO = "zero_optimization"
+
+
+def spot(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
+    """A key with its value; None where it stands in no file."""
+    key, value = config.key_place(*keys), config.raw(*keys).place
+    if key is not None and value is not None and key.source is value.source:
+        return Place(key.source, key.start, value.end).span(label)
+    place = value or key
+    return place.span(label) if place is not None else None
+
+
+def key_spot(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
+    """The key alone, as for an object of many lines; None where it stands in no file."""
+    place = config.key_place(*keys)
+    return place.span(label) if place is not None else spot(config, *keys, label=label)
+
+
+def dotted(keys: tuple[str, ...]) -> str:
+    """Nested keys as people write them: ``zero_optimization.stage``."""
+    return ".".join(keys)
+
+
+def is_on(config: DeepSpeedConfig, *section: str) -> bool:
+    """Whether a section's ``enabled`` is surely true."""
+    return config.get(*section, "enabled").truth is True
+
+
+def newer_than(run: Run, specifier: str) -> bool | None:
+    """Whether the run's DeepSpeed is in the specifier; None where its version is not told."""
+    return run.environment.within("deepspeed", specifier)
+
+
+def version_words(run: Run) -> Text:
+    """``deepspeed 0.17.6``, or only its name where the version is not told."""
+    version = run.environment.version("deepspeed")
+    return Text("deepspeed", "deepspeed") if version is None else Text(f"deepspeed {version}", f"deepspeed {version}")
+
+
+def read_by_json(run: Run) -> bool | None:
+    """Who reads the file: Python's json (transformers, accelerate), or DeepSpeed's Hjson; None where not known."""
+    launch = run.launch
+    if launch is not None:
+        if run.framework or launch.framework or launch.launcher == "accelerate":
+            return True
+        # `--deepspeed_config` is DeepSpeed's own option, `--deepspeed FILE` transformers'.
+        if launch.options.get("deepspeed_config").known:
+            return False
+        if (launch.options.get("deepspeed").string or "").endswith(".json"):
+            return True
+    if with_accelerate(run):
+        return True
+    return False if in_own_loop(run) else None
+
+
+def optimizer_type(config: DeepSpeedConfig) -> str | None:
+    """The optimizer that the config has DeepSpeed build, as written; None where it names none."""
+    return config.raw("optimizer", "type").string
+
+
+def has_stage_optimizer(config: DeepSpeedConfig) -> bool:
+    """Whether the config has DeepSpeed build one of the Adams with its own kernels."""
+    torch_adam = config.raw("optimizer", "params", "torch_adam")
+    return (optimizer_type(config) or "").lower() in ("adam", "adamw") and torch_adam.truth is not True
+
+
+def gib(size: float) -> str:
+    """Bytes as GiB."""
+    return f"{size / 1024**3:,.1f} GiB"
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,94 @@
+"""ds-config-duplicate-key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import read_by_json
+
+
+class DsConfigDuplicateKey(Hazard):
+    """One object of the config has the same key twice.
+
+    ## What happens
+    DeepSpeed: "ValueError: Duplicate keys in DeepSpeed config: ['stage']". transformers and accelerate say nothing,
+    and take the last value.
+
+    ## Why
+    DeepSpeed's reader refuses duplicates; Python's `json` lets the last one win, so the first setting silently has
+    no effect.
+
+    ## Cure
+    Keep the one that is meant.
+
+    ## When it is safe
+    Never: one of the two does nothing.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py:
+      `dict_raise_error_on_duplicate_keys`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load`, which
+      takes the last
+    """
+
+    page_zh = """配置的同一对象中出现了两个相同的键。
+
+    ## 现象
+    DeepSpeed：“ValueError: Duplicate keys in DeepSpeed config: ['stage']”。transformers 与 accelerate 不报错，取最
+    后一个值。
+
+    ## 原因
+    DeepSpeed 的读取函数拒绝重复键；Python 的 `json` 取最后一个，前面的设置会悄悄失效。
+
+    ## 解决办法
+    只保留需要的那个。
+
+    ## 何时安全
+    没有安全的情形：两者之一必然无效。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：
+      `dict_raise_error_on_duplicate_keys`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：`json.load` 取最后一个
+    """
+
+    name = "ds-config-duplicate-key"
+    title = Text(
+        en="A key stands twice in one object of the DeepSpeed config", zh="DeepSpeed 配置的同一对象中有重复的键"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Each key that its object has already."""
+        by_json = read_by_json(run)
+        for problem in config.problems:
+            if problem.kind != "duplicate-key":
+                continue
+            yield self.finding(
+                Text(
+                    en="{what}. {consequence}",
+                    zh="{what}。{consequence}",
+                ).format(
+                    what=problem.message,
+                    consequence=Text(
+                        "transformers and accelerate read this file: the earlier value has no effect.",
+                        "此文件由 transformers 与 accelerate 读取：先写的值不起作用。",
+                    )
+                    if by_json
+                    else Text(
+                        "With DeepSpeed's own reader the run stops.",
+                        "由 DeepSpeed 自己读取时，运行会停止。",
+                    ),
+                ),
+                certainty=Certainty.LIKELY if by_json is None else Certainty.CERTAIN,
+                severity=Severity.WARNING if by_json else Severity.ERROR,
+                cure=(Text("Keep one of the two entries", "两项只保留一项"),),
+                spans=(problem.place.span(),),
+            )

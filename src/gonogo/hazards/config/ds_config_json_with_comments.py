@@ -1,0 +1,112 @@
+"""ds-config-json-with-comments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.json_problems import ConfigProblem
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Edit, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import read_by_json
+
+
+def _without(problem: ConfigProblem) -> Edit:
+    """The comment goes, with the blanks before it, and with its line where it has one for itself."""
+    place = problem.place
+    data, start, end = place.source.data, place.start, place.end
+    line = place.source.line_start(place.line)
+    while start > line and data[start - 1 : start] in (b" ", b"\t"):
+        start -= 1
+    if start == line and data[end : end + 1] in (b"\n", b""):
+        end = min(end + 1, len(data))
+    return place.source.place(start, end).edit("")
+
+
+class DsConfigJsonWithComments(Hazard):
+    """The config holds comments, trailing commas or other things that only Hjson knows.
+
+    ## What happens
+    With transformers or accelerate: "json.decoder.JSONDecodeError: Expecting property name enclosed in double
+    quotes". A script that gives the file to `deepspeed.initialize` runs.
+
+    ## Why
+    DeepSpeed reads its file with Hjson, which allows comments and trailing commas. transformers and accelerate read
+    it with Python's `json`, which does not.
+
+    ## Cure
+    Take the comments and the trailing commas out.
+
+    ## When it is safe
+    Where only `deepspeed.initialize(config="file.json")` or `--deepspeed_config` reads the file.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load` reads the
+      file
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: `hjson.load` reads it
+    """
+
+    page_zh = """配置中含有只有 Hjson 才支持的内容，如注释、末尾逗号。
+
+    ## 现象
+    使用 transformers 或 accelerate 时：“json.decoder.JSONDecodeError: Expecting property name enclosed in double
+    quotes”。把文件直接交给 `deepspeed.initialize` 的脚本可以运行。
+
+    ## 原因
+    DeepSpeed 用 Hjson 读取文件，允许注释和末尾逗号；transformers 与 accelerate 用 Python 的 `json`，不允许。
+
+    ## 解决办法
+    去掉注释和末尾逗号。
+
+    ## 何时安全
+    只有 `deepspeed.initialize(config="file.json")` 或 `--deepspeed_config` 读取该文件时。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：用 `json.load` 读取文件
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：用 `hjson.load` 读取文件
+    """
+
+    name = "ds-config-json-with-comments"
+    title = Text(
+        en="The DeepSpeed config has comments or trailing commas, which JSON does not know",
+        zh="DeepSpeed 配置含有 JSON 不支持的注释或末尾逗号",
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
+        found = [one for one in config.problems if one.hjson_accepts and not one.json_accepts]
+        if not found or any(not one.hjson_accepts and not one.json_accepts for one in config.problems):
+            return
+        by_json = read_by_json(run)
+        if by_json is False:
+            return
+        repairs = [one.repair if one.repair is not None else _without(one) for one in found]
+        yield self.finding(
+            Text(
+                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own "
+                "reader would "
+                "not.",
+                zh="{what}（第 {line} 行）。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
+            ).format(
+                what=found[0].message,
+                line=found[0].place.line,
+                reader=Text(
+                    "transformers and accelerate read the file",
+                    "transformers 与 accelerate 用 Python 的 json 读取该文件",
+                ),
+            ),
+            certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Remove the comments and trailing commas: {count} place(s)",
+                    "去掉注释和末尾逗号：共 {count} 处",
+                ).format(count=len(found)),
+            ),
+            spans=tuple(one.place.span(one.message) for one in found[:8]),
+            fixes=(self.fix(Text("write plain JSON", "改写为标准 JSON"), *repairs),),
+        )

@@ -1,0 +1,116 @@
+"""ds-config-not-json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.json_problems import ConfigProblem
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Edit, Finding, Fix, Text
+from gonogo.hazard import Hazard
+
+_SHOWN = 8
+
+
+def _is_repaired(problem: ConfigProblem) -> bool:
+    return problem.repair is not None or problem.json_accepts
+
+
+def _other_repairs(config: DeepSpeedConfig) -> tuple[Edit, ...]:
+    """What Hjson would let pass, and Python's json not: without them the file would not be JSON yet."""
+    others = (one for one in config.problems if one.hjson_accepts and not one.json_accepts)
+    return tuple(one.repair for one in others if one.repair is not None)
+
+
+class DsConfigNotJson(Hazard):
+    """The DeepSpeed config is not JSON, or not an object.
+
+    ## What happens
+    Every rank stops while it reads its arguments: "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 12
+    column 5" from transformers and accelerate, "hjson.scanner.HjsonDecodeError" from DeepSpeed.
+
+    ## Why
+    A comma or a bracket is missing, a value is Python (`True`, `None`), a string has no closing quote, or a
+    template's placeholder was never filled in.
+
+    ## Cure
+    Correct the place that is named; `python -m json.tool ds_config.json` checks the whole.
+
+    ## When it is safe
+    A template that another program fills in before the run is never read as it stands.
+
+    ## Sources
+    - https://github.com/databrickslabs/dolly/issues/161: transformers' JSONDecodeError over a config
+    - https://github.com/imoneoi/openchat/issues/171: DeepSpeed's HjsonDecodeError
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load` reads the
+      file
+    """
+
+    page_zh = """DeepSpeed 配置不是 JSON，或不是一个对象。
+
+    ## 现象
+    每个 rank 在解析参数时就退出：transformers 与 accelerate 报 “json.decoder.JSONDecodeError: Expecting ','
+    delimiter: line 12 column 5”，DeepSpeed 报 “hjson.scanner.HjsonDecodeError”。
+
+    ## 原因
+    缺少逗号或括号，值写成了 Python 的形式（`True`、`None`），字符串没有右引号，或模板占位符未被替换。
+
+    ## 解决办法
+    修正指出的位置；`python -m json.tool ds_config.json` 可检查整个文件。
+
+    ## 何时安全
+    由其他程序在运行前填充的模板不会被直接读取。
+
+    ## 来源
+    - https://github.com/databrickslabs/dolly/issues/161：transformers 读取配置时的 JSONDecodeError
+    - https://github.com/imoneoi/openchat/issues/171：DeepSpeed 的 HjsonDecodeError
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：用 `json.load` 读取文件
+    """
+
+    name = "ds-config-not-json"
+    title = Text(en="The DeepSpeed config is not valid JSON", zh="DeepSpeed 配置不是有效的 JSON")
+    sources = (
+        "https://github.com/databrickslabs/dolly/issues/161",
+        "https://github.com/imoneoi/openchat/issues/171",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The first place at which every reader gives up; the others are spans of the same finding."""
+        broken = [one for one in config.problems if not one.json_accepts and not one.hjson_accepts]
+        if not broken:
+            return
+        first = broken[0]
+        template = any(one.kind == "template" for one in broken)
+        repairs = [one.repair for one in broken]
+        fixes: tuple[Fix, ...] = ()
+        if all(repair is not None for repair in repairs) and all(_is_repaired(one) for one in config.problems):
+            title = Text("write it as JSON", "改写为 JSON")
+            fixes = (self.fix(title, *(one for one in repairs if one is not None), *_other_repairs(config)),)
+        yield self.finding(
+            Text(
+                en="{what}. The run stops when it reads {name}.",
+                zh="{what}。运行在读取 {name} 时即停止。",
+            ).format(what=first.message, name=config.name),
+            certainty=Certainty.POSSIBLE if template else Certainty.CERTAIN,
+            cure=(
+                Text("Correct line {line}: {what}", "修正第 {line} 行：{what}").format(
+                    line=first.place.line, what=first.message
+                ),
+                Text(
+                    "Check the whole file with: python -m json.tool {name}",
+                    "用 python -m json.tool {name} 检查整个文件",
+                ).format(name=config.name),
+            ),
+            spans=tuple(one.place.span(one.message) for one in broken[:_SHOWN]),
+            confirm=(
+                Text(
+                    "Whether another program fills the placeholder in before the run",
+                    "确认运行前是否有其他程序填充占位符",
+                ),
+            )
+            if template
+            else (),
+            fixes=fixes,
+        )

@@ -1,0 +1,137 @@
+"""ds-config-section-not-an-object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, dotted, spot
+
+_DEVICES = ("cpu", "nvme", "none")
+
+
+def _enabled(value: Any) -> dict[str, Any] | None:
+    return {"enabled": value} if isinstance(value, bool) else None
+
+
+def _device(value: Any) -> dict[str, Any] | None:
+    return {"device": value} if value in _DEVICES else {"device": "cpu"} if value is True else None
+
+
+def _stage(value: Any) -> dict[str, Any] | None:
+    return {"stage": value} if value in (1, 2, 3) else None
+
+
+def _nothing(value: Any) -> dict[str, Any] | None:
+    return None
+
+
+# What each section's value may have been short for.
+_SECTIONS: Mapping[tuple[str, ...], Callable[[Any], dict[str, Any] | None]] = {
+    ("zero_optimization",): _stage,
+    ("zero_optimization", "offload_optimizer"): _device,
+    ("zero_optimization", "offload_param"): _device,
+    ("bf16",): _enabled,
+    ("fp16",): _enabled,
+    ("optimizer",): _nothing,
+    ("scheduler",): _nothing,
+    ("tensorboard",): _enabled,
+    ("wandb",): _enabled,
+    ("csv_monitor",): _enabled,
+    ("comet",): _enabled,
+    ("hybrid_engine",): _enabled,
+    ("pipeline",): _nothing,
+    ("checkpoint",): _nothing,
+}
+_MAY_BE_NULL = ("offload_optimizer", "offload_param")
+
+
+class DsConfigSectionNotAnObject(Hazard):
+    """A section that DeepSpeed reads as an object is a plain value.
+
+    ## What happens
+    "TypeError: DeepSpeedBF16Config() argument after ** must be a mapping, not bool", "AttributeError: 'str' object
+    has no attribute 'keys'", or pydantic's "Input should be a valid dictionary".
+
+    ## Why
+    `"bf16": true` and `"offload_optimizer": "cpu"` are short for nothing: DeepSpeed wants `{"enabled": true}` and
+    `{"device": "cpu"}`.
+
+    ## Cure
+    Write the object.
+
+    ## When it is safe
+    `"zero_optimization": true` is DeepSpeed's oldest form of stage 1, and `"offload_param": null` is none.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: each section is unpacked as
+      an object
+    - https://www.deepspeed.ai/docs/config-json/: the sections with their keys
+    """
+
+    page_zh = """DeepSpeed 按对象读取的某一段被写成了普通值。
+
+    ## 现象
+    “TypeError: DeepSpeedBF16Config() argument after ** must be a mapping, not bool”、
+    “AttributeError: 'str' object has no attribute 'keys'”，或 pydantic 的 “Input should be a valid dictionary”。
+
+    ## 原因
+    `"bf16": true`、`"offload_optimizer": "cpu"` 并不是简写：DeepSpeed 要求 `{"enabled": true}` 和
+    `{"device": "cpu"}`。
+
+    ## 解决办法
+    写成对象。
+
+    ## 何时安全
+    `"zero_optimization": true` 是 DeepSpeed 最早的 stage 1 写法，`"offload_param": null` 表示不卸载。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：每一段都按对象展开
+    - https://www.deepspeed.ai/docs/config-json/：各段及其键
+    """
+
+    name = "ds-config-section-not-an-object"
+    title = Text(en="A section of the DeepSpeed config is no object", zh="DeepSpeed 配置的某一段不是对象")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Sections with a value that is neither an object nor one of the short forms that there are."""
+        for keys, short in _SECTIONS.items():
+            field = config.raw(*keys)
+            if not field.known or isinstance(field.value, Mapping):
+                continue
+            oldest = keys == (ZERO,) and isinstance(field.value, bool)
+            if oldest or (field.value is None and keys[-1] in _MAY_BE_NULL):
+                continue
+            if field.value == "auto" and len(keys) > 1:
+                continue
+            whole = short(field.value)
+            fixes = (
+                fix_of(
+                    Text("write the object", "写成对象"),
+                    lambda keys=keys, whole=whole: config.replacing(*keys, value=whole),  # type: ignore[misc]
+                )
+                if whole is not None
+                else ()
+            )
+            yield self.finding(
+                Text(
+                    en='"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
+                    zh="“{key}” 的值是 {value}，而 DeepSpeed 在此读取的是对象：运行一开始就会停止。",
+                ).format(key=dotted(keys), value=shown(field.value)),
+                cure=(
+                    Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
+                        key=keys[-1], whole=shown(whole) if whole is not None else "{ … }"
+                    ),
+                ),
+                spans=(spot(config, *keys),),
+                fixes=fixes,
+            )
