@@ -1,0 +1,18 @@
+"""The name that a misspelt one was most likely meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.75) -> str | None:
+    """The known name that reads most like it, blind to case, ``-`` and ``_``; None where none does."""
+    from difflib import get_close_matches
+
+    plain = {_plain(one): one for one in known}
+    found = get_close_matches(_plain(name), plain, 1, cutoff)
+    return plain[found[0]] if found else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,0 +1,94 @@
+"""ds-offload-optimizer-without-zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, spot
+
+
+class DsOffloadOptimizerWithoutZero(Hazard):
+    """offload_optimizer names the CPU or NVMe, and the stage is 0.
+
+    ## What happens
+    The first step stops with "CPUAdam param is on cuda:0 and must be 'cpu', make sure you enabled
+    'offload_optimizer': 'cpu' in your ZeRO config."
+
+    ## Why
+    DeepSpeed builds DeepSpeedCPUAdam wherever `offload_optimizer` says so, but only ZeRO (stage 1, 2, 3) moves the
+    states to the CPU for it. At stage 0 the parameters stay on the GPU.
+
+    ## Cure
+    Take stage 1, 2 or 3, or remove `offload_optimizer`.
+
+    ## When it is safe
+    `"device": "none"`.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/1751: CPUAdam's assertion
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `zero_use_cpu_optimizer`
+      does not ask for the stage
+    """
+
+    page_zh = """offload_optimizer 指定了 CPU 或 NVMe，而 stage 为 0。
+
+    ## 现象
+    第一步就停止：“CPUAdam param is on cuda:0 and must be 'cpu', make sure you enabled 'offload_optimizer': 'cpu' in
+    your ZeRO config.”
+
+    ## 原因
+    只要 `offload_optimizer` 这样写，DeepSpeed 就会构建 DeepSpeedCPUAdam；但只有 ZeRO（stage 1、2、3）会把状态移到
+    CPU。stage 0 时参数仍在 GPU 上。
+
+    ## 解决办法
+    使用 stage 1、2 或 3，或去掉 `offload_optimizer`。
+
+    ## 何时安全
+    `"device": "none"`。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/1751：CPUAdam 的断言
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：`zero_use_cpu_optimizer` 不
+      检查 stage
+    """
+
+    name = "ds-offload-optimizer-without-zero"
+    title = Text(en="The optimizer is offloaded to the CPU, and ZeRO is off", zh="优化器要卸载到 CPU，而 ZeRO 未开启")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/1751",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """An offload device at a stage that is surely 0."""
+        if config.zero_stage != 0:
+            return
+        device = config.offload("optimizer")
+        if not device.known or device.value == "none":
+            return
+        key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"
+        yield self.finding(
+            Text(
+                en="{key} asks for {device} and ZeRO's stage is 0: DeepSpeed builds its CPU optimizer over parameters "
+                "that stay on the GPU, and the first step stops.",
+                zh="{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第"
+                "一步就会报错。",
+            ).format(key=key, device=shown(device.value)),
+            certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
+            cure=(
+                Text(
+                    'Set "stage" to 1, 2 or 3: ZeRO is what moves the optimizer states to the CPU',
+                    "把 “stage” 设为 1、2 或 3：把优化器状态移到 CPU 的正是 ZeRO",
+                ),
+                Text("Or remove {key}", "或去掉 {key}").format(key=key),
+            ),
+            spans=(spot(config, ZERO, "stage") or spot(config, ZERO, key), key_spot(config, ZERO, key)),
+            fixes=fix_of(
+                Text("take ZeRO-2", "使用 ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False
+            ),
+        )

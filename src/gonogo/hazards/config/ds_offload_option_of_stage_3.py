@@ -1,0 +1,114 @@
+"""ds-offload-option-of-stage-3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, spot
+
+
+class DsOffloadOptionOfStage3(Hazard):
+    """offload_optimizer holds ratio or super_offload, which only stage 3 has.
+
+    ## What happens
+    `ratio` below 1: "Assertion failed, Partial offloading only supported for ZeRO Stage 3." `super_offload` is
+    silently ignored below stage 3.
+
+    ## Why
+    Partial offload (Twin-Flow) and SuperOffload work on ZeRO-3's sub-groups.
+
+    ## Cure
+    Take stage 3, or remove the option.
+
+    ## When it is safe
+    `ratio` of 1.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: `offload_ratio_check`
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py: which options
+      are only valid with stage 3
+    """
+
+    page_zh = """offload_optimizer 中有只属于 stage 3 的 ratio 或 super_offload。
+
+    ## 现象
+    `ratio` 小于 1：“Assertion failed, Partial offloading only supported for ZeRO Stage 3.”；`super_offload` 在
+    stage 3 以下被悄悄忽略。
+
+    ## 原因
+    部分卸载（Twin-Flow）与 SuperOffload 基于 ZeRO-3 的 sub-group。
+
+    ## 解决办法
+    使用 stage 3，或去掉该选项。
+
+    ## 何时安全
+    `ratio` 为 1。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：`offload_ratio_check`
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py：哪些选项仅对
+      stage 3 有效
+    """
+
+    name = "ds-offload-option-of-stage-3"
+    title = Text(
+        en="An option of ZeRO-3's offload is set at another stage", zh="在其他 stage 设置了 ZeRO-3 卸载才有的选项"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Either option at a stage that is known and not 3."""
+        stage = config.zero_stage
+        if stage is None or stage == 3:
+            return
+        ratio = config.raw(ZERO, "offload_optimizer", "ratio")
+        if ratio.number is not None and 0 <= ratio.number < 1:
+            yield self._found(
+                config,
+                "ratio",
+                Text(
+                    en='offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed offloads a part only at '
+                    "stage 3, "
+                    "and refuses the config.",
+                    zh="offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持部分"
+                    "卸载，会拒绝此配置。",
+                ).format(value=shown(ratio.value), stage=stage),
+                Severity.ERROR,
+            )
+        elif config.raw(ZERO, "offload_optimizer", "super_offload").truth:
+            yield self._found(
+                config,
+                "super_offload",
+                Text(
+                    en='"super_offload" is on at stage {stage}, and has an effect only at stage 3: the plain CPU '
+                    "optimizer "
+                    "runs.",
+                    zh="stage 为 {stage} 时开启了 “super_offload”，它只在 stage 3 起作用：实际运行的是普通 CPU 优化器。",
+                ).format(stage=stage),
+                Severity.WARNING,
+            )
+
+    def _found(self, config: DeepSpeedConfig, key: str, cause: Text, severity: Severity) -> Finding:
+        keys = (ZERO, "offload_optimizer", key)
+        return self.finding(
+            cause,
+            severity=severity,
+            cure=(
+                Text('Set "stage": 3', "设置 “stage”: 3"),
+                Text("Or remove {key}", "或去掉 {key}").format(key=key),
+            ),
+            spans=(spot(config, *keys), spot(config, ZERO, "stage")),
+            fixes=fix_of(
+                Text("remove {key}", "去掉 {key}").format(key=key),
+                lambda: config.removing(*keys),
+                safe=severity is Severity.WARNING,
+            ),
+        )

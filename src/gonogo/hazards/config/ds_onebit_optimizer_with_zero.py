@@ -1,0 +1,91 @@
+"""ds-onebit-optimizer-with-zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot, version_words
+
+
+class DsOnebitOptimizerWithZero(Hazard):
+    """OneBitAdam, ZeroOneAdam or OneBitLamb stands beside ZeRO.
+
+    ## What happens
+    "AssertionError: 1bit-Adam is not compatible with ZeRO". From DeepSpeed 0.19.7 on the optimizers are gone:
+    "OneBitAdam is not a supported DeepSpeed Optimizer".
+
+    ## Why
+    They compress the very communication that ZeRO replaces by its own.
+
+    ## Cure
+    Take AdamW with ZeRO, or stage 0 with DeepSpeed before 0.19.7.
+
+    ## When it is safe
+    At stage 0 before 0.19.7.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5046: the assertion under the Trainer
+    - https://github.com/deepspeedai/DeepSpeed/issues/1197: no support for ZeRO with 1-bit
+    """
+
+    page_zh = """OneBitAdam、ZeroOneAdam 或 OneBitLamb 与 ZeRO 同时使用。
+
+    ## 现象
+    “AssertionError: 1bit-Adam is not compatible with ZeRO”。自 DeepSpeed 0.19.7 起这些优化器已移除：
+    “OneBitAdam is not a supported DeepSpeed Optimizer”。
+
+    ## 原因
+    它们压缩的通信正是被 ZeRO 换掉的那部分。
+
+    ## 解决办法
+    与 ZeRO 搭配使用 AdamW；或在 0.19.7 之前的 DeepSpeed 中用 stage 0。
+
+    ## 何时安全
+    0.19.7 之前的版本，stage 0 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5046：Trainer 下的断言
+    - https://github.com/deepspeedai/DeepSpeed/issues/1197：1-bit 不支持 ZeRO
+    """
+
+    name = "ds-onebit-optimizer-with-zero"
+    title = Text(en="A 1-bit optimizer runs without ZeRO only", zh="1-bit 优化器只能在不用 ZeRO 时运行")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5046",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1197",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """One of the three by name, with ZeRO on or with a DeepSpeed that has none of them."""
+        name = optimizer_type(config) or ""
+        if name.lower() not in ("onebitadam", "zerooneadam", "onebitlamb"):
+            return
+        stage = config.zero_stage
+        gone = newer_than(run, ">=0.19.7")
+        if not stage and not gone:
+            return
+        cause = (
+            Text(
+                en="{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.",
+                zh="{deepspeed} 已没有优化器 {name}：它在 0.19.7 中被移除。",
+            ).format(deepspeed=version_words(run), name=name)
+            if gone
+            else Text(
+                en="{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.",
+                zh="{name} 不能与 ZeRO 一起使用，而这里开启了 ZeRO-{stage}：DeepSpeed 会拒绝。",
+            ).format(name=name, stage=stage)
+        )
+        yield self.finding(
+            cause,
+            cure=(
+                Text(
+                    'Take "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
+                    "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
+                ).format(name=name),
+            ),
+            spans=(spot(config, "optimizer", "type"), spot(config, ZERO, "stage")),
+        )

@@ -1,0 +1,150 @@
+"""ds-optimizer-unknown-parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._nearest import nearest
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import optimizer_type, spot
+
+_ADAM = frozenset(
+    {
+        *("lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "adam_w_mode", "adamw_mode"),
+        *("set_grad_none", "torch_adam", "fp32_optimizer_states", "foreach", "fused", "capturable", "maximize"),
+        *("differentiable", "decoupled_weight_decay"),
+    }
+)
+_TAKEN = {
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "lion": frozenset({"lr", "betas", "weight_decay", "set_grad_none", "adamw_mode", "fp32_optimizer_states"}),
+    "sgd": frozenset(
+        {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "foreach", "differentiable", "fused"}
+    ),
+}
+# TrainingArguments' names and other ways to say it.
+_MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
+
+
+class DsOptimizerUnknownParameter(Hazard):
+    """optimizer.params holds a key that the optimizer's constructor does not take.
+
+    ## What happens
+    "TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'"; for max_grad_norm
+    "ValueError: 'max_grad_norm' is not supported as an optimizer parameter".
+
+    ## Why
+    `params` goes to the constructor as it is. torch's names are `lr`, `betas`, `eps`, `weight_decay`; those of
+    TrainingArguments are others.
+
+    ## Cure
+    Rename the key; the gradient's norm is limited by the top-level `gradient_clipping`.
+
+    ## When it is safe
+    Parameters that this optimizer knows.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/pull/656: max_grad_norm is refused; gradient_clipping stands for it
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: what FusedAdam takes
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py: what DeepSpeedCPUAdam
+      takes
+    """
+
+    page_zh = """optimizer.params 中有优化器构造函数不接受的键。
+
+    ## 现象
+    “TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'”；max_grad_norm 则是
+    “ValueError: 'max_grad_norm' is not supported as an optimizer parameter”。
+
+    ## 原因
+    `params` 原样传给构造函数。torch 的参数名是 `lr`、`betas`、`eps`、`weight_decay`；TrainingArguments 的名称不同。
+
+    ## 解决办法
+    改正键名；梯度范数由顶层的 `gradient_clipping` 限制。
+
+    ## 何时安全
+    该优化器认识的参数。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/pull/656：拒绝 max_grad_norm，应使用 gradient_clipping
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py：FusedAdam 接受的参数
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py：DeepSpeedCPUAdam 接受的参
+      数
+    """
+
+    name = "ds-optimizer-unknown-parameter"
+    title = Text(en="The optimizer does not take a parameter that the config gives it", zh="优化器不接受配置给它的参数")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/pull/656",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""
+        params = config.raw("optimizer", "params")
+        name = (optimizer_type(config) or "").lower()
+        if not params.known or not isinstance(params.value, Mapping):
+            return
+        if "max_grad_norm" in params.value:
+            yield self._max_grad_norm(config, params.value["max_grad_norm"])
+        taken = _TAKEN.get(name)
+        if taken is None:
+            return
+        for key in params.value:
+            if key in taken or key == "max_grad_norm":
+                continue
+            meant = _MEANT.get(key) or nearest(key, taken, cutoff=0.7)
+            keys = ("optimizer", "params", key)
+            fits = meant is not None and meant not in params.value and config.raw(*keys).known
+            yield self.finding(
+                Text(
+                    en="{optimizer} takes no parameter {key}: DeepSpeed hands it to the constructor, which raises "
+                    "TypeError.",
+                    zh="{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
+                ).format(optimizer=optimizer_type(config), key=key),
+                cure=(
+                    Text('Write "{meant}"', "写 “{meant}”").format(meant=meant)
+                    if meant
+                    else Text("Remove it; there are: {taken}", "去掉它；可用的有：{taken}").format(
+                        taken=", ".join(sorted(taken))
+                    ),
+                ),
+                spans=(spot(config, *keys),),
+                fixes=self._renaming(config, keys, meant) if fits and meant else (),
+            )
+
+    def _renaming(self, config: DeepSpeedConfig, keys: tuple[str, ...], meant: str) -> tuple[Fix, ...]:
+        place = config.key_place(*keys)
+        if place is None or not place.source.writable:
+            return ()
+        return (
+            self.fix(Text("write {meant}", "写成 {meant}").format(meant=meant), place.edit(f'"{meant}"'), safe=False),
+        )
+
+    def _max_grad_norm(self, config: DeepSpeedConfig, value: object) -> Finding:
+        keys = ("optimizer", "params", "max_grad_norm")
+        set_already = not config.raw("gradient_clipping").absent
+        makers = [lambda: config.removing(*keys)]
+        if not set_already:
+            makers.append(lambda: config.inserting("gradient_clipping", value=value))
+        return self.finding(
+            Text(
+                en='DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is '
+                "built.",
+                zh="DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
+            ),
+            cure=(
+                Text(
+                    'Write "gradient_clipping": {value} at the top level instead',
+                    "改为在顶层写 “gradient_clipping”: {value}",
+                ).format(value=shown(value)),
+            ),
+            spans=(spot(config, *keys),),
+            fixes=fix_of(Text("use gradient_clipping", "使用 gradient_clipping"), *makers, safe=False),
+        )

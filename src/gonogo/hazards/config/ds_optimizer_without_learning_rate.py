@@ -1,0 +1,109 @@
+"""ds-optimizer-without-learning-rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_accelerate
+from gonogo.hazards.config._written import optimizer_type, read_by_json, spot
+
+
+class DsOptimizerWithoutLearningRate(Hazard):
+    """The config has DeepSpeed build the optimizer and gives it no lr.
+
+    ## What happens
+    The run trains with a learning rate of 0.001, whatever `--learning_rate` says: twenty to a hundred times too
+    much for most fine-tunes. The loss jumps and stays high.
+
+    ## Why
+    transformers writes the learning rate only where the config says "auto"; for a missing key Adam's own default
+    holds.
+
+    ## Cure
+    Write `"lr": "auto"` (with transformers) or the number.
+
+    ## When it is safe
+    A scheduler in the config with a `warmup_max_lr` sets the rate itself.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py: `fill_match`
+      leaves a missing key missing
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: lr=1e-3
+    """
+
+    page_zh = """配置让 DeepSpeed 构建优化器，却没有给 lr。
+
+    ## 现象
+    无论 `--learning_rate` 是多少，都以 0.001 的学习率训练：对多数微调来说高出二十到一百倍。loss 会突增并居高不下。
+
+    ## 原因
+    transformers 只在配置写有 "auto" 的地方填入学习率；键缺失时使用 Adam 自己的默认值。
+
+    ## 解决办法
+    写 `"lr": "auto"`（使用 transformers 时）或具体数值。
+
+    ## 何时安全
+    配置中的调度器带有 `warmup_max_lr` 时，由它设定学习率。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py：`fill_match`
+      不处理缺失的键
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py：lr=1e-3
+    """
+
+    name = "ds-optimizer-without-learning-rate"
+    title = Text(
+        en="The config's optimizer has no learning rate, so it is 0.001", zh="配置中的优化器没有学习率，默认为 0.001"
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """An optimizer by name without lr, and no scheduler that gives one."""
+        name = optimizer_type(config)
+        if (
+            name is None
+            or name.lower() not in ("adam", "adamw", "lion")
+            or not config.raw("optimizer", "params", "lr").absent
+        ):
+            return
+        if not config.raw("scheduler", "params", "warmup_max_lr").absent:
+            return
+        trainer = with_accelerate(run) or read_by_json(run)
+        wanted = run.arguments.get("learning_rate").number
+        if wanted == 0.001:
+            return
+        yield self.finding(
+            Text(
+                en='The optimizer {name} has no "lr": it trains with its default of 0.001{instead}.',
+                zh="优化器 {name} 没有 “lr”：将以默认值 0.001 训练{instead}。",
+            ).format(
+                name=name,
+                instead=Text(", not with --learning_rate {wanted}", "，而不是 --learning_rate {wanted}").format(
+                    wanted=wanted
+                )
+                if wanted is not None
+                else Text("", ""),
+            ),
+            certainty=Certainty.CERTAIN if wanted is not None else Certainty.LIKELY,
+            severity=Severity.ERROR if wanted is not None else Severity.WARNING,
+            cure=(
+                Text('Write "lr": "auto", which transformers fills in', "写 “lr”: “auto”，由 transformers 填充")
+                if trainer is not False
+                else Text('Write "lr" with the number', "写出 “lr” 的数值"),
+            ),
+            spans=(spot(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
+            fixes=fix_of(
+                Text("leave it to the training arguments", "交由训练参数决定"),
+                lambda: config.inserting("optimizer", "params", "lr", value="auto"),
+                safe=False,
+            )
+            if trainer
+            else (),
+        )
