@@ -57,19 +57,14 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Any] = {
 _OTHER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ms-swift": {
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": None,
-        "learning_rate": None,
-        "adam_beta2": None,
-        "weight_decay": None,
-        "warmup_ratio": None,
-        "fp16": None,
-        "bf16": None,
+        "weight_decay": 0.1,
+        "adam_beta2": 0.95,
+        **dict.fromkeys(("gradient_accumulation_steps", "learning_rate", "fp16", "bf16")),
     },
-    "trl": {"learning_rate": None, "bf16": None, "max_grad_norm": None, "per_device_train_batch_size": None,
-            "adam_beta2": None, "weight_decay": None, "warmup_ratio": None, "warmup_steps": None,
-            "gradient_accumulation_steps": None},
+    # Each of TRL's trainers has its own.
+    "trl": dict.fromkeys(set(TRANSFORMERS_DEFAULTS) - {"adam_beta1", "adam_epsilon", "fp16"}),
     "axolotl": dict.fromkeys(TRANSFORMERS_DEFAULTS),
-}  # fmt: skip
+}
 
 _BOOLEANS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
@@ -134,6 +129,7 @@ class AutoValues:
         self._world_size = world_size
         self._hidden_size = hidden_size
         self._accelerate = accelerate
+        framework = framework or getattr(arguments, "framework", None)
         self._defaults = {**TRANSFORMERS_DEFAULTS, **_OTHER_DEFAULTS.get(framework or "", {})}
 
     def resolve(self, keys: Keys, place: Place | None, raw: Callable[..., Field]) -> Field:
@@ -320,8 +316,7 @@ def hf_correspondences(
     values = AutoValues(
         arguments, world_size=world_size or Field.not_known(), hidden_size=Field.not_known(), framework=framework
     )
-    found = arguments.get("auto_find_batch_size")
-    searches_batch_size = found.truth is True or found.unknown
+    searches_batch_size = arguments.get("auto_find_batch_size").truth is True
     sizes = (("train_micro_batch_size_per_gpu",), ("train_batch_size",))
     return tuple(
         Correspondence(keys, name, names, _ARGUMENTS[keys](values))

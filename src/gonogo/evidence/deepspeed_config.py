@@ -190,6 +190,7 @@ def read_deepspeed_config(
     hidden_size: Field | None = None,
     accelerate: AccelerateSettings | None = None,
     framework: str | None = None,
+    preset: str | None = None,
 ) -> DeepSpeedConfig:
     """The config in a JSON file. ``"auto"`` is resolved as far as the arguments and the other facts are known.
 
@@ -207,8 +208,9 @@ def read_deepspeed_config(
         file.root,
         name=source.path,
         source=source,
+        preset=preset,
         problems=file.problems,
-        editor=JsonEditor(file),
+        editor=JsonEditor(file) if source.writable else None,
         auto=auto,
     )
 
