@@ -1,4 +1,4 @@
-"""What the tag of a base image tells: images whose tags name versions, and NVIDIA's, which have a table."""
+"""What the tag of a base image tells: the images whose tags name versions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,8 @@ def add_base_image(listing: Listing, image: str, place: Place) -> None:
     elif re.search(r"(?:^|/)nvidia/cuda$", name) and (match := re.match(r"(\d+\.\d+)(?:\.\d+)?-", tag)):
         listing.pypi = True  # it holds no torch: that comes from elsewhere
         _toolkit(listing, match[1], tag, place)
-    elif re.search(r"(?:^|/)nvidia/pytorch$", name) and (match := re.match(r"(\d\d\.\d\d)-py", tag)):
-        from gonogo.evidence.compatibility import nvidia_image
-
-        found = nvidia_image(match[1])
-        if found is not None:
-            listing.add("torch", exact(found.torch), place)
-            listing.fact("cuda", found.cuda, place)
-            listing.fact("toolkit", found.cuda, place)
-            listing.fact("python", found.python, place)
+    elif re.search(r"(?:^|/)nvidia/pytorch$", name):
+        listing.add("torch", "", place)  # a build of NVIDIA's own, which the tag does not tell
     elif "modelscope" in name or "axolotl" in name:
         _by_words(listing, tag, place)
 

@@ -1,0 +1,148 @@
+"""The compatibility tables: every row has a source and is well formed, and the questions asked of them have answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence import compatibility
+from gonogo.evidence.compatibility import (
+    architecture,
+    capability_of_gpu,
+    cuda_of_bitsandbytes,
+    cuda_of_torch_on_pypi,
+    first_release_with_model,
+    known_bad,
+    minimum_driver,
+    required_by,
+    runs_on,
+    torch_build,
+    torch_release,
+)
+from gonogo.evidence.hardware import all_accelerators
+from gonogo.evidence.version_range import parse_version, versions_in
+
+TABLES = sorted((Path(compatibility.__file__).parent.parent / "data" / "compatibility").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_row_has_a_source(path: Path) -> None:
+    table = json.loads(path.read_text(encoding="utf-8"))
+    assert table["about"]
+    for rows in table.values():
+        for row in rows if isinstance(rows, list) and "source" not in table else []:
+            sources = row.get("sources") or [row["source"]]
+            assert all(source.startswith("https://") for source in sources), row
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_specifier_is_one(path: Path) -> None:
+    for word in re.findall(r'"([<>=!~][^"]*)"', path.read_text(encoding="utf-8")):
+        assert versions_in(word) is not None, word
+
+
+def test_torch() -> None:
+    assert cuda_of_torch_on_pypi("2.1.0") == "12.1"
+    assert cuda_of_torch_on_pypi("2.5.1") == "12.4"
+    assert cuda_of_torch_on_pypi("2.99") is None
+    assert cuda_of_torch_on_pypi("2.4.0.dev20240501") is None
+    release = torch_release("2.3.1+cu118")
+    assert release is not None
+    assert release.python == ("3.8", "3.12")
+
+
+def test_cards_and_builds() -> None:
+    old, new = torch_build("11.7"), torch_build("12.8", "2.8.0")
+    assert old is not None
+    assert new is not None
+    assert runs_on(old, (8, 0))
+    assert runs_on(old, (8, 9)), "kernels of 8.6 run on 8.9"
+    assert not runs_on(old, (9, 0))
+    assert runs_on(new, (12, 0))
+    assert not runs_on(new, (6, 1))
+    assert torch_build("12.8") is None, "not the same for all releases of torch"
+    assert torch_build("10.2") is None
+
+
+def test_drivers() -> None:
+    row = minimum_driver("12.4")
+    assert row is not None
+    assert row.driver == "525"
+    assert minimum_driver("10.2").driver == "440.33"  # type: ignore[union-attr]
+    assert minimum_driver("9.9") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("NVIDIA A100-SXM4-80GB", (8, 0)),
+        ("NVIDIA A10G", (8, 6)),
+        ("NVIDIA A10", (8, 6)),
+        ("Tesla V100-SXM2-32GB", (7, 0)),
+        ("NVIDIA GeForce RTX 4090 D", (8, 9)),
+        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", (8, 6)),
+        ("NVIDIA RTX 6000 Ada Generation", (8, 9)),
+        ("NVIDIA RTX A6000", (8, 6)),
+        ("Quadro RTX 6000", (7, 5)),
+        ("NVIDIA H100 80GB HBM3", (9, 0)),
+        ("NVIDIA GeForce RTX 5090", (12, 0)),
+        ("Some Future Card", None),
+        ("Ascend910B2", None),
+    ],
+)
+def test_capability_by_name(name: str, capability: tuple[int, int] | None) -> None:
+    assert capability_of_gpu(name) == capability
+
+
+def test_capability_agrees_with_the_accelerators() -> None:
+    for accelerator in all_accelerators():
+        if accelerator.device_type == "cuda":
+            assert capability_of_gpu(accelerator.product) == accelerator.compute_capability, accelerator.product
+
+
+def test_architectures() -> None:
+    names = {(8, 0): "Ampere", (8, 6): "Ampere", (8, 9): "Ada Lovelace", (9, 0): "Hopper", (7, 0): "Volta"}
+    for capability, name in names.items():
+        row = architecture(capability)
+        assert row is not None
+        assert row.name == name
+    assert architecture((20, 0)) is None
+
+
+def test_model_types() -> None:
+    firsts = {"mistral": "4.34.0", "qwen2": "4.37.0", "qwen2_vl": "4.45.0", "qwen2_5_vl": "4.49.0", "qwen3": "4.51.0"}
+    for model_type, first in firsts.items():
+        row = first_release_with_model(model_type)
+        assert row is not None
+        assert (row.first, row.oldest) == (first, False)
+    llama = first_release_with_model("llama")
+    assert llama is not None
+    assert llama.oldest
+    assert first_release_with_model("no_such_model") is None
+    assert parse_version(compatibility.newest_transformers_looked_at()) is not None
+
+
+def test_requirements_of_packages() -> None:
+    [row] = required_by("transformers", "4.41.2")
+    assert row.requires["accelerate"] == ">=0.21.0"
+    assert row.requires["tokenizers"] == ">=0.19,<0.20"
+    assert required_by("transformers", "4.0.0") == ()
+    [flash] = required_by("flash-attn", "2.8.1")
+    assert flash.capability == "8.0"
+    cuda = cuda_of_bitsandbytes("0.43.1")
+    assert cuda is not None
+    assert "12.1" in cuda[0]
+    assert cuda_of_bitsandbytes("9.9") is None
+
+
+def test_known_faults() -> None:
+    assert any("clip" in row.when for row in known_bad("deepspeed", "0.14.2"))
+    assert not any("clip" in row.when for row in known_bad("deepspeed", "0.14.3"))
+    assert [row.when for row in known_bad("deepspeed", "0.18.0")] == ["zero2-accumulation", "zero2"]
+    assert known_bad("nothing") == ()
+    for row in known_bad("deepspeed"):
+        assert row.text.en
+        assert re.search(r"[\u4e00-\u9fff]", row.text.zh)
