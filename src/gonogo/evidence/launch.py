@@ -348,14 +348,18 @@ def _cwd(call: Called, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
         )
     if not wanted or os.path.isabs(wanted) or os.path.exists(os.path.join(cwd, wanted)):
         return cwd, ()
-    folder = cwd
-    for _ in range(4):
-        if folder.parent == folder or (folder / ".git").exists():
-            break
-        folder = folder.parent
+    above = [cwd, *cwd.parents][:5]
+    root = next((index for index, folder in enumerate(above) if _is_project(folder)), None)
+    if root is None and os.sep not in os.path.normpath(wanted):
+        return cwd, ()  # outside a project, a file of that name is found anywhere
+    for folder in above[1 : root + 1 if root is not None else None]:
         if (folder / wanted).exists():
             return folder, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(folder)),)
     return cwd, ()
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py"))
 
 
 def _framework(call: Called) -> str | None:

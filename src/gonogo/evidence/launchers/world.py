@@ -30,6 +30,7 @@ _HOSTFILE = Text("as the hostfile {path} says", "按 hostfile {path}")
 _NO_HOSTFILE = Text("the hostfile {path} can't be read here", "此处无法读取 hostfile {path}")
 _ALONE = Text("no launcher: one process", "没有启动器：单进程")
 _BY_SLURM = Text("slurm starts them", "由 slurm 启动")
+_BY_MPI = Text("MPI spreads them over its hosts", "由 MPI 分配到各主机")
 _UNSETTLED = Text("the number of processes is not told by the files", "文件没有给出进程数")
 _UNEVEN = Text(
     "{total} processes are not the same number on each of {nodes} nodes", "{total} 个进程无法平均分到 {nodes} 个节点"
@@ -73,7 +74,8 @@ def world_of(
         world = World(unknown, unknown, unknown)
     elif call.mpirun is not None:
         total = _count(call.mpirun.get("np", "n", "c"))
-        world = World(Field.not_known(), Field.not_known(), total)
+        unknown = Field.not_known(total.place, _BY_MPI)
+        world = World(unknown, unknown, total)
     elif call.slurm is not None:
         world = _srun(slurm)
     else:
@@ -276,7 +278,8 @@ def _python(variables: Mapping[str, Field]) -> World:
     size = variables.get("WORLD_SIZE")
     if size is not None and "RANK" in variables:
         total = _count(size)
-        return World(Field.not_known(size.place), Field.not_known(size.place), total)
+        unknown = Field.not_known(size.place, _UNSETTLED)
+        return World(unknown, unknown, total)
     one = Field.of(1, None, _ALONE)
     return World(one, one, one)
 
