@@ -49,12 +49,8 @@ def test_what_is_not_known_is_not_guessed(text: str) -> None:
 
 def test_patterns_take_any_public_spelling() -> None:
     script = script_of("from transformers.integrations.deepspeed import HfDeepSpeedConfig\nHfDeepSpeedConfig({})")
-    for pattern in (
-        "transformers.integrations.HfDeepSpeedConfig",
-        "transformers.HfDeepSpeedConfig",
-        "*.HfDeepSpeedConfig",
-    ):
-        assert only_call(script, pattern).line == 2
+    for module in ("transformers.integrations", "transformers.deepspeed", "transformers", "*"):
+        assert only_call(script, f"{module}.HfDeepSpeedConfig").line == 2
     script = script_of("from deepspeed.runtime.zero.partition_parameters import Init\nInit()")
     assert only_call(script, "deepspeed.zero.Init").line == 2
 
@@ -86,9 +82,9 @@ def test_calls_come_in_the_order_of_the_file_and_once() -> None:
         ("x = nn.Linear(1, 1) if a else None", "torch.nn.Linear"),
         ("def make():\n    made = nn.Linear(1, 1)\n    return made\nx = make()", "torch.nn.Linear"),
         ("def make():\n    return nn.Conv1d(1, 1), nn.Linear(1, 1)\n_, x = make()", "torch.nn.Linear"),
-        ("class Mine(nn.Module):\n    def __init__(self):\n        self.inner = nn.Linear(1, 1)\nx = Mine().inner", "torch.nn.Linear"),
+        ("class A:\n    def __init__(self):\n        self.inner = nn.Linear(1, 1)\nx = A().inner", "torch.nn.Linear"),
         ("x = Trainer(a).model", "transformers.Trainer.model"),
-        ("p = HfArgumentParser((A, TrainingArguments))\n_, x = p.parse_args_into_dataclasses()", "transformers.TrainingArguments"),
+        ("p = HfArgumentParser((A, Trainer))\n_, x = p.parse_args_into_dataclasses()", "transformers.Trainer"),
         ("(x,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", "transformers.TrainingArguments"),
         ("x = x", None),
         ("x, y = y, x", None),
@@ -194,7 +190,5 @@ def test_what_stands_around_a_node() -> None:
     assert function is not None
     assert function.name == "main"
     assert script.enclosing_class(saved) is None
-    assert [ast.unparse(test) for test in script.guarded_by(only_call(script, "print").node)] == [
-        "a and b",
-        "not rank != 0",
-    ]
+    printed = script.guarded_by(only_call(script, "print").node)
+    assert [ast.unparse(test) for test in printed] == ["a and b", "not rank != 0"]

@@ -52,7 +52,7 @@ def test_values_that_files_tell(text: str, value: Any) -> None:
         ("import os\nf(os.environ['X'])", "the environment variable X decides it"),
         ("import os\nf(int(os.environ.get('X', 'd')))", "the environment variable X decides it"),
         ("from os import getenv\nx = getenv('X')\nf(x)", "the environment variable X decides it"),
-        ("import argparse\nargs = argparse.ArgumentParser().parse_args()\nf(args.lr)", "args.lr comes from the command line (--lr)"),
+        ("import argparse as p\na = p.ArgumentParser().parse_args()\nf(a.b)", "a.b comes from the command line (--b)"),
         ("f(training_args.bf16)", "training_args.bf16 comes from the command line (--bf16)"),
         ("x = {'a': 1}\nx['b'] = 2\nf(x)", "the script changes x after making it"),
         ("f(x)", "x is not defined in this file"),

@@ -54,12 +54,7 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
     @property
     def defaults(self) -> tuple[str, ...]:
         """The names of the fields that have a default, as they are written in its body."""
-        return tuple(
-            statement.target.id
-            for statement in self.node.body
-            if isinstance(statement, ast.AnnAssign) and statement.value is not None
-            if isinstance(statement.target, ast.Name)
-        )
+        return tuple(name for name, value in _fields_of(self.node) if value is not None)
 
 
 class Script:
@@ -244,30 +239,29 @@ class Script:
         return self._project.imported_by(self) if self._project is not None else ()
 
     def class_default(self, func: ast.AST, name: str) -> Field | None:
-        """The default that a class of the project has for a field, None where the class has none or isn't known."""
-        found = self.names.class_of(func)
-        if found is None:
-            return None
-        resolver, node = found
-        if resolver is self.names:
-            field = self.default_in(node, name)
-        else:
-            other = self._project.script_of(resolver) if self._project is not None else None
-            field = other.default_in(node, name) if other is not None else Field.missing()
-        return None if field.absent else field
+        """The default that a class of the project has for a field; None where the class has none or isn't known."""
+        return self._class_default(func, name, set())
 
     def default_in(self, node: ast.ClassDef, name: str) -> Field:
         """The default of a field in a class's own body, or in those of its bases in the project."""
-        for statement in node.body:
-            if isinstance(statement, ast.AnnAssign):
-                target: ast.expr = statement.target
-            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                target = statement.targets[0]
-            else:
+        return self._default_in(node, name, set())
+
+    def _class_default(self, func: ast.AST, name: str, seen: set[ast.ClassDef]) -> Field | None:
+        found = self.names.class_of(func)
+        if found is None or found[1] in seen:
+            return None
+        resolver, node = found
+        other = self
+        if resolver is not self.names and self._project is not None:
+            other = self._project.script_of(resolver) or self
+        field = other._default_in(node, name, seen)
+        return None if field.absent else field
+
+    def _default_in(self, node: ast.ClassDef, name: str, seen: set[ast.ClassDef]) -> Field:
+        seen.add(node)
+        for target, value in _fields_of(node):
+            if target != name:
                 continue
-            if not isinstance(target, ast.Name) or target.id != name:
-                continue
-            value = statement.value
             if value is None:
                 return Field.missing()
             if isinstance(value, ast.Call) and self.qualified(value.func) == "dataclasses.field":
@@ -275,7 +269,7 @@ class Script:
                 return self.field(default) if default is not None else Field.not_known(self.place(value))
             return self.field(value)
         for base in node.bases:
-            inherited = self.class_default(base, name)
+            inherited = self._class_default(base, name, seen)
             if inherited is not None:
                 return inherited
         return Field.missing()
@@ -416,6 +410,15 @@ class Script:
     def inserting_import(self, text: str) -> Edit | None:
         """Add an import to those at the script's top."""
         return self._editor.insert_import(text) if self._editor is not None else None
+
+
+def _fields_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """The names that a class's body gives values or types to."""
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id, statement.value
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            yield statement.targets[0].id, statement.value
 
 
 def _is_plain_method(func: ast.expr) -> TypeGuard[ast.Attribute]:
