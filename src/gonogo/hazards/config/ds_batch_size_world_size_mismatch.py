@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
 from gonogo.hazards._said import said, told
+from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
@@ -38,12 +41,12 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     ## Why
     DeepSpeed holds the three numbers of its JSON against the number of processes. Either the numbers were written for
-    another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed launcher,
-    or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
+    another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed
+    launcher, or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
 
     ## Cure
-    Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world size
-    is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.
+    Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world
+    size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.
 
     ## When it is safe
     With two of the three numbers given, or all three for just this number of GPUs.
@@ -57,13 +60,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     page_zh = """train_batch_size 不等于 micro-batch x 梯度累积 x world size。
 
     ## 现象
-    在 `deepspeed.initialize` 或加载模型时出现 “AssertionError: Check batch related parameters. train_batch_size is not
-    equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 8 * 1”。
+    在 `deepspeed.initialize` 或加载模型时出现 “AssertionError: Check batch related parameters. train_batch_size is
+    not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 8 * 1”。
 
     ## 原因
-    DeepSpeed 用进程数核对 JSON 中的三个数。要么这些数是为另一种 GPU 数量写的；要么 DeepSpeed 看到的 world size 是 1：脚
-    本没有用分布式启动器启动，或者在 `torch.distributed` 初始化之前就读取了配置（ZeRO-3 下的 `from_pretrained` 会读
-    取）。
+    DeepSpeed 用进程数核对 JSON 中的三个数。要么这些数是为另一种 GPU 数量写的；要么 DeepSpeed 看到的 world size 是
+    1：脚本没有用分布式启动器启动，或者在 `torch.distributed` 初始化之前就读取了配置（ZeRO-3 下的 `from_pretrained`
+    会读取）。
 
     ## 解决办法
     不写 `train_batch_size`，或在 Trainer 下设为 "auto"，由 DeepSpeed 计算。若 world size 不对：用 `deepspeed` 或
@@ -123,6 +126,12 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 ranks=failed.ranks,
             )
 
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Numbers that don't multiply out for the launch's number of processes, or for no number at all."""
+        broken = broken_sizes(config, run)
+        if broken is not None:
+            yield found_in_config(self, broken, config, run)
+
     log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -138,13 +147,15 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
             cause = Text(
-                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides "
+                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed "
+                "divides "
                 "it and is left with 0. It says: {message}",
                 zh="train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
             ).format(message=shorten(message))
         else:
             cause = Text(
-                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
+                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world "
+                "size that "
                 "DeepSpeed sees.",
                 zh="DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")

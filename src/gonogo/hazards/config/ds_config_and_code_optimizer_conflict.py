@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
+from gonogo.hazards.config._optimizers import optimizers_against_config
 
 _BOTH = (
     "You cannot specify an optimizer in the config file and in the code",
@@ -78,6 +81,11 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         "https://github.com/modelscope/ms-swift/issues/1763",
         "https://github.com/hiyouga/LlamaFactory/issues/2777",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """accelerate.prepare with an optimizer beside the config's, or a Trainer that is given optimizers."""
+        yield from optimizers_against_config(self, script, run)
+
     log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

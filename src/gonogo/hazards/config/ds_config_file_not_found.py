@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.launch import Launch
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
+from gonogo.hazards.config._missing_file import missing_config
 
 _REFUSED = (
     "Expected a string path to an existing deepspeed config",
@@ -30,8 +33,8 @@ class DsConfigFileNotFound(Hazard):
 
     ## What happens
     "ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string.
-    Received: ./scripts/zero2.json", often after "binascii.Error: Incorrect padding" or "Invalid base64-encoded string",
-    or "UnicodeDecodeError: 'utf-8' codec can't decode byte".
+    Received: ./scripts/zero2.json", often after "binascii.Error: Incorrect padding" or "Invalid base64-encoded
+    string", or "UnicodeDecodeError: 'utf-8' codec can't decode byte".
 
     ## Why
     The argument may be a path, a dictionary or base64. A path that is no file is taken for base64, and its decoding
@@ -80,6 +83,11 @@ class DsConfigFileNotFound(Hazard):
         "https://github.com/lm-sys/FastChat/issues/2208",
         "https://github.com/deepspeedai/DeepSpeed/issues/5378",
     )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A path that is no file in the folder where the launch runs."""
+        yield from missing_config(self, launch, run)
+
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
+from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
@@ -77,6 +81,15 @@ class DsConfigFloatPrefetchBucket(Hazard):
         "https://github.com/hustvl/Senna/issues/14",
         "https://github.com/huggingface/accelerate/pull/2814",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A size with a fraction in the config, or one that an older transformers computes for "auto"."""
+        yield from fractions_in_config(self, config, run)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A config built in code whose size is ``0.9 * hidden_size * hidden_size``."""
+        yield from fractions_in_script(self, script, run)
+
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
+from gonogo.hazards.config._against_arguments import mismatches_in_config
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 
 _PROSE = Pattern(
@@ -31,9 +34,9 @@ class DsConfigHfArgsMismatch(Hazard):
 
     ## Why
     Batch sizes, accumulation, precision, clipping, optimizer and scheduler can be set in both places. transformers
-    fills in what the JSON gives as "auto", and refuses a number that differs from its own arguments. `train_batch_size
-    (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with fewer processes than
-    meant, as without a launcher, it comes out smaller.
+    fills in what the JSON gives as "auto", and refuses a number that differs from its own arguments.
+    `train_batch_size (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with
+    fewer processes than meant, as without a launcher, it comes out smaller.
 
     ## Cure
     Set the listed keys to "auto" in the DeepSpeed JSON and keep the values in TrainingArguments.
@@ -54,9 +57,9 @@ class DsConfigHfArgsMismatch(Hazard):
     TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …”。
 
     ## 原因
-    batch size、梯度累积、精度、裁剪、优化器与调度器可以在两处设置。transformers 会填写 JSON 中的 "auto"，但拒绝与自身参
-    数不同的数值。`train_batch_size (calculated)` 是 per_device_train_batch_size x gradient_accumulation_steps x world
-    size：进程数比预期少时（例如没有用启动器），它就变小。
+    batch size、梯度累积、精度、裁剪、优化器与调度器可以在两处设置。transformers 会填写 JSON 中的 "auto"，
+    但拒绝与自身参数不同的数值。`train_batch_size (calculated)` 是 per_device_train_batch_size x
+    gradient_accumulation_steps x world size：进程数比预期少时（例如没有用启动器），它就变小。
 
     ## 解决办法
     在 DeepSpeed JSON 中把列出的键设为 "auto"，数值只保留在 TrainingArguments 中。
@@ -92,6 +95,10 @@ class DsConfigHfArgsMismatch(Hazard):
                 _cause(differing), cure=_cure(differing), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """All that transformers would list, by its own comparison."""
+        yield from mismatches_in_config(self, config, run)
+
     log_words = (
         " vs hf ",
         " vs arg ",
@@ -119,7 +126,8 @@ class DsConfigHfArgsMismatch(Hazard):
 def _cause(differing: list[Mismatch]) -> Text:
     if not differing:
         return Text(
-            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the log does "
+            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the "
+            "log does "
             "not show which.",
             zh="transformers 发现 DeepSpeed JSON 与 TrainingArguments 中有设置不一致；日志没有显示是哪些。",
         )

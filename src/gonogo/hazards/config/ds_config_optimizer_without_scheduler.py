@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
+from gonogo.hazards.config._of_run import fix_of, with_trainer
 
 _REFUSED = (
     "configured in the DeepSpeed config, but no `scheduler`",
@@ -25,8 +28,8 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
     `scheduler`. Please configure a scheduler in the DeepSpeed config."
 
     ## Why
-    When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was not
-    supported and is refused. A JSON that worked before stops working with the new version.
+    When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was
+    not supported and is refused. A JSON that worked before stops working with the new version.
 
     ## Cure
     Add a `scheduler` block with "auto" values to the JSON, or take the `optimizer` block out (the Trainer then builds
@@ -71,6 +74,33 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         "https://github.com/huggingface/transformers/issues/24359",
         "https://github.com/zjunlp/KnowLM/issues/30",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """An optimizer block alone, with a transformers that is surely one of the three."""
+        optimizer, scheduler = config.raw("optimizer"), config.raw("scheduler")
+        if not (optimizer.known and scheduler.absent):
+            return
+        if run.environment.within("transformers", ">=4.30,<4.33") is not True or with_trainer(run) is False:
+            return
+        version = run.environment.field("transformers")
+        yield self.finding(
+            Text(
+                en="The JSON has an optimizer block and no scheduler block, which transformers {version} refuses.",
+                zh="JSON 中有 optimizer 段而没有 scheduler 段，transformers {version} 拒绝这种组合。",
+            ).format(version=version.get("4.30 - 4.32")),
+            certainty=Certainty.CERTAIN if with_trainer(run) else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(
+                place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
+                version.span(Text("refuses it", "拒绝这种组合")),
+            ),
+            fixes=fix_of(
+                Text("Add a scheduler block", "加入 scheduler 段"),
+                lambda: config.inserting("scheduler", value=_SCHEDULER),
+                safe=False,
+            ),
+        )
+
     log_words = (*_REFUSED, "deepspeed_optim_sched")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -88,18 +118,29 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
                     zh="JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
                 ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
-                cure=(
-                    Text(
-                        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": '
-                        '{"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", '
-                        '"total_num_steps": "auto"}}',
-                        zh='在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": '
-                        '{"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", '
-                        '"total_num_steps": "auto"}}',
-                    ),
-                    Text(
-                        en='Or remove the optimizer block, or pip install "transformers>=4.33"',
-                        zh='或去掉 optimizer 段，或 pip install "transformers>=4.33"',
-                    ),
-                ),
+                cure=_CURE,
             )
+
+
+_SCHEDULER = {
+    "type": "WarmupDecayLR",
+    "params": {
+        "total_num_steps": "auto",
+        "warmup_min_lr": "auto",
+        "warmup_max_lr": "auto",
+        "warmup_num_steps": "auto",
+    },
+}
+_CURE = (
+    Text(
+        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": '
+        '{"warmup_min_lr": "auto", '
+        '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
+        zh='在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", '
+        '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
+    ),
+    Text(
+        en='Or remove the optimizer block, or pip install "transformers>=4.33"',
+        zh='或去掉 optimizer 段，或 pip install "transformers>=4.33"',
+    ),
+)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+from gonogo.hazards.config._strings_for_numbers import strings_in_config
 
 _READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
 _COMPARED = Pattern(
@@ -74,6 +77,10 @@ class DsConfigValueStringType(Hazard):
             yield self.finding(
                 _cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
             )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Numbers in quotes under keys that are compared or reckoned with."""
+        yield from strings_in_config(self, config, run)
 
     log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
 

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
+from gonogo.hazards.config._without_optimizer import prepared_without_optimizer
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _WORDS = ("zero stage 1 requires an optimizer", "zero stage 2 requires an optimizer", "requires an optimizer")
@@ -74,6 +77,11 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         "https://github.com/PKU-Alignment/safe-rlhf/pull/65",
         "https://github.com/hiyouga/LlamaFactory/issues/1243",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model that is prepared alone, or evaluated by a Trainer that never trains."""
+        yield from prepared_without_optimizer(self, script, run)
+
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

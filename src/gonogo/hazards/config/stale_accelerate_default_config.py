@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.launch import Launch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._default_config import default_config_in_launch
 from gonogo.hazards.fsdp._asked_for import asked_for_fsdp
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
@@ -74,6 +77,11 @@ class StaleAccelerateDefaultConfig(Hazard):
     name = "stale-accelerate-default-config"
     title = Text("An old default configuration of accelerate turns FSDP on", "accelerate 的旧默认配置打开了 FSDP")
     sources = ("https://github.com/axolotl-ai-cloud/axolotl/issues/394",)
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A launch that names no configuration, and so takes this machine's."""
+        yield from default_config_in_launch(self, launch, run)
+
     log_words = ("Could not find the transformer layer", "default_config.y", "fsdp", "FSDP")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

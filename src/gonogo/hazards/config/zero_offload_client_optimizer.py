@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
+from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
 
 _WORDS = (
     "You are using ZeRO-Offload with a client provided optimizer",
@@ -32,8 +36,8 @@ class ZeroOffloadClientOptimizer(Hazard):
     unless it is its own `DeepSpeedCPUAdam`, since a plain one is slow.
 
     ## Cure
-    Put an `optimizer` block into the JSON ("AdamW", values "auto"), so that DeepSpeed builds DeepSpeedCPUAdam; or build
-    `deepspeed.ops.adam.DeepSpeedCPUAdam` in the code; or accept the slow update with
+    Put an `optimizer` block into the JSON ("AdamW", values "auto"), so that DeepSpeed builds DeepSpeedCPUAdam; or
+    build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the code; or accept the slow update with
     `"zero_force_ds_cpu_optimizer": false`.
 
     ## When it is safe
@@ -76,6 +80,15 @@ class ZeroOffloadClientOptimizer(Hazard):
         "https://github.com/OptimalScale/LMFlow/issues/693",
         "https://github.com/deepspeedai/DeepSpeed/issues/7524",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Offload without an optimizer block, under a Trainer whose accelerate hands torch's optimizer over."""
+        yield from client_optimizer_of_trainer(self, config, run)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
+        yield from client_optimizer_in_loop(self, script, run)
+
     log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.launch import Launch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import several_processes
+from gonogo.hazards.config._of_run import mentions
 
 _DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
@@ -71,6 +74,39 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         "https://github.com/huggingface/transformers/issues/24640",
         "https://github.com/QwenLM/Qwen-VL/issues/127",
     )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
+        config = launch.deepspeed_config
+        if launch.launcher != "python" or not config.known or run.framework or run.config is None:
+            return
+        if any(not launch.variable(name).absent for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")):
+            return
+        if mentions(run, "LOCAL_RANK", "MASTER_ADDR", "torchrun", "init_process_group", "init_distributed"):
+            return
+        optimizer = run.config.raw("optimizer")
+        if not optimizer.known or not mentions(run, "Trainer"):
+            return
+        yield self.finding(
+            Text(
+                en="The command starts one plain process (python), and the DeepSpeed config has an optimizer block: "
+                "the Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it.",
+                zh="命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer "
+                "放入一个优化器占位对象，"
+                "却没有 DeepSpeed 引擎来替换它。",
+            ),
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=(
+                launch.place.span(),
+                config.span(Text("the DeepSpeed config", "DeepSpeed 配置")),
+                place.span(Text("the optimizer block", "optimizer 段"))
+                if (place := run.config.key_place("optimizer"))
+                else None,
+            ),
+            confirm=_CONFIRM,
+        )
+
     log_words = ("DummyOptim", "DummyScheduler")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -88,23 +124,23 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
                 zh="优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或"
                 "脚本在 accelerator.prepare 之前使用了优化器）。",
             ),
-            cure=(
-                Text(
-                    en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun "
-                    "--nproc_per_node 1, or accelerate launch",
-                    zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 "
-                    "accelerate launch",
-                ),
-                Text(
-                    en="Or leave the DeepSpeed config out (--deepspeed)",
-                    zh="或去掉 DeepSpeed 配置（--deepspeed）",
-                ),
-            ),
+            cure=_CURE,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
-            confirm=(
-                Text(
-                    en="The launch command is python ... without torchrun, deepspeed or accelerate launch",
-                    zh="启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
-                ),
-            ),
+            confirm=_CONFIRM,
         )
+
+
+_CURE = (
+    Text(
+        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node "
+        "1, or accelerate launch",
+        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 accelerate launch",
+    ),
+    Text(en="Or leave the DeepSpeed config out (--deepspeed)", zh="或去掉 DeepSpeed 配置（--deepspeed）"),
+)
+_CONFIRM = (
+    Text(
+        en="The launch command is python ... without torchrun, deepspeed or accelerate launch",
+        zh="启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
+    ),
+)

@@ -1,0 +1,19 @@
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+from data import loader
+
+
+def main():
+    accelerator = Accelerator()
+    model = AutoModelForCausalLM.from_pretrained("models/qwen2-1.5b")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    model, optimizer, train = accelerator.prepare(model, optimizer, loader())
+    for batch in train:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+main()

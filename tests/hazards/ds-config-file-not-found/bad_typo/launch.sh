@@ -1,0 +1,5 @@
+#!/bin/bash
+cd "$(dirname "$0")"
+torchrun --nproc_per_node 8 train.py \
+    --deepspeed configs/zero_2.json \
+    --output_dir out

@@ -1,0 +1,9 @@
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+teacher = AutoModelForCausalLM.from_pretrained("models/teacher")
+student = AutoModelForCausalLM.from_pretrained("models/student")
+engine, _, _, _ = deepspeed.initialize(
+    model=student, model_parameters=student.parameters(), config="ds_config.json"
+)
+teacher_engine, *_ = deepspeed.initialize(model=teacher, config="ds_config.json")

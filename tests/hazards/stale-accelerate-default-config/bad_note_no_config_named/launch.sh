@@ -1,0 +1,1 @@
+accelerate launch train.py --deepspeed ds_config.json --output_dir out
