@@ -1,0 +1,121 @@
+"""accelerate-machines-without-address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class AccelerateMachinesWithoutAddress(Hazard):
+    """accelerate launch starts several machines without the main one's address, or without this one's rank.
+
+    ## What happens
+    "When using multiple machines, you need to specify the main process IP", a rendezvous at "None:29500", or "int()
+    argument must be a string ... not 'NoneType'" (machine_rank).
+
+    ## Why
+    With num_machines above 1, accelerate hands main_process_ip, main_process_port and machine_rank on to torchrun as
+    they are. localhost is another machine on each of them.
+
+    ## Cure
+    `--main_process_ip HOST --main_process_port 29500 --machine_rank N`, the first two the same on all machines.
+
+    ## When it is safe
+    With DeepSpeed's pdsh launcher, which takes the hosts from the hostfile.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py: `prepare_multi_gpu_env`
+    - https://github.com/huggingface/accelerate/issues/2362: both machines with rank 0
+    - https://github.com/huggingface/accelerate/pull/1988: the documentation of launches on several machines
+    """
+
+    page_zh = """accelerate launch 启动多台机器，却没有主机器的地址，或没有本机的编号。
+
+    ## 现象
+    “When using multiple machines, you need to specify the main process IP”；在 “None:29500” 汇合；或 “int() argument
+    must be a string ... not 'NoneType'”（machine_rank）。
+
+    ## 原因
+    num_machines 大于 1 时，accelerate 把 main_process_ip、main_process_port、machine_rank 原样交给 torchrun。localhost
+    在每台机器上都指它自己。
+
+    ## 解决办法
+    `--main_process_ip 主机 --main_process_port 29500 --machine_rank N`，前两项在所有机器上相同。
+
+    ## 何时安全
+    使用 DeepSpeed 的 pdsh 启动器时，主机来自 hostfile。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py：`prepare_multi_gpu_env`
+    - https://github.com/huggingface/accelerate/issues/2362：两台机器的编号都是 0
+    - https://github.com/huggingface/accelerate/pull/1988：多机启动的文档
+    """
+
+    name = "accelerate-machines-without-address"
+    title = Text("Several machines, and no address at which they meet", "多台机器，却没有可供汇合的地址")
+    sources = (
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",
+        "https://github.com/huggingface/accelerate/issues/2362",
+        "https://github.com/huggingface/accelerate/pull/1988",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """num_machines against main_process_ip and machine_rank, each from the options or the config."""
+        if launch.launcher != "accelerate" or not launch.launcher_options.complete:
+            return
+        machines = accelerate_setting(launch, run, "num_machines")
+        count = whole(machines)
+        if count is None or count < 2:
+            return
+        if accelerate_uses_deepspeed(launch, run) is not False:
+            own = launch.launcher_options.get("deepspeed_multinode_launcher").string
+            if own is None and run.accelerate is not None:
+                own = run.accelerate.get("deepspeed_config", "deepspeed_multinode_launcher").string
+            if own != "standard":
+                return  # pdsh and the like: the hosts come from a hostfile
+        address = accelerate_setting(launch, run, "main_process_ip")
+        rank = accelerate_setting(launch, run, "machine_rank")
+        missing = [
+            name
+            for name, field in (("main_process_ip", address), ("machine_rank", rank))
+            if field.absent and not (name == "machine_rank" and run.accelerate is not None)
+        ]
+        if missing:
+            named = " and ".join(f"--{name}" for name in missing)
+            yield self.finding(
+                Text(
+                    en="num_machines is {count}, and nothing sets {missing}.",
+                    zh="num_machines 为 {count}，但没有设置 {missing}。",
+                ).format(count=count, missing=Text(named, named.replace(" and ", " 和 "))),
+                certainty=Certainty.CERTAIN if run.accelerate is not None else Certainty.LIKELY,
+                cure=(_CURE,),
+                spans=(machines.span(), launch.place.span()),
+                confirm=(
+                    Text("accelerate's default config does not set it either", "accelerate 的默认配置中也没有设置"),
+                ),
+            )
+        elif address.string and is_loopback(address.string) and whole(rank) != 0:
+            yield self.finding(
+                Text(
+                    en="main_process_ip is {address} with {count} machines: on each that is the machine itself.",
+                    zh="{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
+                ).format(address=address.value, count=count),
+                certainty=Certainty.LIKELY,
+                cure=(_CURE,),
+                spans=(address.span(), machines.span()),
+            )
+
+
+_CURE = Text(
+    en="Give --main_process_ip HOST --main_process_port 29500 (the same on all machines) and --machine_rank N (0 on "
+    "HOST)",
+    zh="给出 --main_process_ip 主机 --main_process_port 29500（所有机器相同）以及 --machine_rank N（该主机上为 0）",
+)

@@ -1,0 +1,161 @@
+"""launch-allocator-option-unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import names
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+# The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
+_KNOWN = names(
+    """
+    max_split_size_mb roundup_power2_divisions garbage_collection_threshold roundup_bypass_threshold_mb backend
+    expandable_segments release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register
+    pinned_use_hip_host_register pinned_num_register_threads pinned_use_background_threads
+    pinned_reserve_segment_size_mb pinned_max_round_threshold_mb pinned_max_cached_size_mb max_non_split_rounding_mb
+    per_process_memory_fraction graph_capture_record_stream_reuse large_segment_size_mb use_async_allocation
+    throw_on_cudamalloc_oom
+    """
+)
+_SINCE = {"expandable_segments": ">=2.1"}
+_MEANT = {
+    "max_split_size": "max_split_size_mb",
+    "max_split_size_gb": "max_split_size_mb",
+    "expandable_segment": "expandable_segments",
+    "expandable_segements": "expandable_segments",
+    "expandable-segments": "expandable_segments",
+    "garbage_collection_treshold": "garbage_collection_threshold",
+    "garbage_collection": "garbage_collection_threshold",
+}
+
+
+class LaunchAllocatorOptionUnknown(Hazard):
+    """PYTORCH_CUDA_ALLOC_CONF holds an option that this torch does not know, or one that is not written as NAME:VALUE.
+
+    ## What happens
+    "RuntimeError: Unrecognized CachingAllocator option: expandable_segments" at the first use of CUDA, or "Error
+    parsing CachingAllocator settings".
+
+    ## Why
+    The allocator refuses what it does not know. expandable_segments came with torch 2.1. Options are written
+    NAME:VALUE and parted by commas; `max_split_size_mb=128` is none.
+
+    ## Cure
+    The option's right name and form, as `expandable_segments:True,max_split_size_mb:128`; or a torch that knows it.
+
+    ## When it is safe
+    With a torch that knows the option.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/123505: "Unrecognized CachingAllocator option: expandable_segments"
+    - https://github.com/ZhengPeng7/BiRefNet/issues/179: the same with torch 2.0.1
+    - https://docs.pytorch.org/docs/stable/notes/cuda.html: the options
+    """
+
+    page_zh = """PYTORCH_CUDA_ALLOC_CONF 中有此 torch 不认识的选项，或没有写成 名称:值。
+
+    ## 现象
+    首次使用 CUDA 时报 “RuntimeError: Unrecognized CachingAllocator option: expandable_segments”，或 “Error parsing
+    CachingAllocator settings”。
+
+    ## 原因
+    分配器拒绝不认识的选项。expandable_segments 自 torch 2.1 起才有。选项写作 名称:值，以逗号分隔；
+    `max_split_size_mb=128` 不是合法写法。
+
+    ## 解决办法
+    使用正确的名称和写法，如 `expandable_segments:True,max_split_size_mb:128`；或换用认识该选项的 torch。
+
+    ## 何时安全
+    torch 认识该选项时。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/123505：“Unrecognized CachingAllocator option: expandable_segments”
+    - https://github.com/ZhengPeng7/BiRefNet/issues/179：torch 2.0.1 下同样的报错
+    - https://docs.pytorch.org/docs/stable/notes/cuda.html：可用的选项
+    """
+
+    name = "launch-allocator-option-unknown"
+    title = Text("torch's allocator does not know this option", "torch 的显存分配器不认识该选项")
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/123505",
+        "https://github.com/ZhengPeng7/BiRefNet/issues/179",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Each option of the variable, against the allocator's names and the release of torch."""
+        for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            field = launch.variables.get(variable)
+            value = field.string if field is not None else None
+            if field is None or not value:
+                continue
+            for part in _parts(value):
+                name, colon, _ = part.partition(":")
+                name = name.strip()
+                since = _SINCE.get(name)
+                if not colon:
+                    wrong, _, setting = part.partition("=")
+                    right = f"{wrong.strip()}:{setting.strip()}" if "=" in part else ""
+                    known = wrong.strip() in _KNOWN
+                    what = Text("`{part}` is not written as NAME:VALUE", "`{part}` 没有写成 名称:值").format(part=part)
+                    certainty = Certainty.CERTAIN
+                    right = right if known else ""
+                elif name not in _KNOWN:
+                    right = part.replace(name, _MEANT[name], 1) if name in _MEANT else ""
+                    what = Text("no release of torch knows `{name}`", "没有哪个 torch 版本认识 `{name}`").format(
+                        name=name
+                    )
+                    certainty = Certainty.LIKELY
+                elif since is not None and run.environment.within("torch", since) is False:
+                    right = ""
+                    what = Text(
+                        "`{name}` needs torch {since}, and the run has {version}",
+                        "`{name}` 需要 torch {since}，而运行环境是 {version}",
+                    ).format(name=name, since=since, version=run.environment.version("torch") or "an older one")
+                    certainty = Certainty.CERTAIN
+                else:
+                    continue
+                fixes: tuple[Fix, ...] = ()
+                place = field.place
+                if right and place is not None and (at := place.source.data.find(part.encode(), place.start)) >= 0:
+                    word = place.source.place(at, at + len(part.encode()))
+                    if word.line == place.line:
+                        title = Text("write {right}", "改为 {right}").format(right=right)
+                        fixes = (self.fix(title, word.edit(right), safe=False),)
+                yield self.finding(
+                    Text(
+                        en="{variable}={value}: {what}; CUDA's first use raises.",
+                        zh="{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
+                    ).format(variable=variable, value=value, what=what),
+                    certainty=certainty,
+                    cure=(
+                        Text("Write {right}", "改为 {right}").format(right=right)
+                        if right
+                        else Text(
+                            "Take the option out, or use a torch that knows it",
+                            "去掉该选项，或换用认识它的 torch",
+                        ),
+                    ),
+                    spans=(field.span(), run.environment.field("torch").span() if since else None),
+                    fixes=fixes,
+                )
+
+
+def _parts(value: str) -> list[str]:
+    """The options, parted by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
+    parts = [""]
+    depth = 0
+    for character in value:
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,206 @@
+"""launch-broken-continuation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.source_file import Place
+from gonogo.finding import Edit, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import Line, is_shell_script, line_at, lines_from
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
+_BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
+_EMPTY_LINE = Text("an empty line stands inside it", "中间有一个空行")
+_COMMENT_LINE = Text("a comment line stands inside it", "中间有一行注释")
+_COMMENT_AFTER = Text("a comment follows its backslash", "反斜杠后有注释")
+_COMMENT_AT_END = Text("a comment stands at its end", "行末有注释")
+_BLANKS = Text("blanks follow its backslash", "反斜杠后有空格")
+_NO_BACKSLASH = Text("it has no backslash at its end", "行末没有反斜杠")
+
+
+class _Break(msgspec.Struct, frozen=True):
+    """Where the command ends too early: the place, what is wrong there, and the first line that is cut off."""
+
+    place: Place
+    what: Text
+    cut_off: Line
+    edits: tuple[Edit, ...]
+
+
+class LaunchBrokenContinuation(Hazard):
+    """A command over several lines ends before its last line, and the options after it run as commands.
+
+    ## What happens
+    "--learning_rate: command not found" (or "-m: command not found") in the shell's output, while the program starts
+    with its defaults, or stops for want of a required argument.
+
+    ## Why
+    A backslash continues a line only as its very last character. Blanks or a comment after it, a line without it, an
+    empty line or a comment line in between end the command; each line below runs as a command of its own.
+
+    ## Cure
+    One backslash at the end of every line but the last, nothing after it, and comments above the command.
+
+    ## When it is safe
+    Comment lines after the last option.
+
+    ## Sources
+    - https://github.com/VITA-Group/VLM-3R/pull/9: a comment after the backslash, "-m: command not found"
+    - https://github.com/koalaman/shellcheck/issues/1971: a comment hides the line continuation
+    - https://github.com/ZhengyuLiang24/LFT/pull/6: a blank after the backslash cuts a training command
+    """
+
+    page_zh = """跨多行的命令在最后一行之前就结束了，其后的选项被当作命令执行。
+
+    ## 现象
+    shell 输出 “--learning_rate: command not found”（或 “-m: command not found”），而程序以默认值启动，或因缺少必需参数
+    而退出。
+
+    ## 原因
+    反斜杠只有作为一行的最后一个字符才能续行。其后有空格或注释、某行缺少反斜杠、中间有空行或注释行，命令都会在此结束；
+    下面的每一行都会被当作单独的命令执行。
+
+    ## 解决办法
+    除最后一行外，每行末尾一个反斜杠，其后不留任何字符；注释写在命令上方。
+
+    ## 何时安全
+    注释行位于最后一个选项之后时。
+
+    ## 来源
+    - https://github.com/VITA-Group/VLM-3R/pull/9：反斜杠后有注释，“-m: command not found”
+    - https://github.com/koalaman/shellcheck/issues/1971：注释使续行失效
+    - https://github.com/ZhengyuLiang24/LFT/pull/6：反斜杠后的空格截断了训练命令
+    """
+
+    name = "launch-broken-continuation"
+    title = Text(
+        "The command ends before its last line: options run as commands", "命令提前结束：后面的选项被当作命令执行"
+    )
+    sources = (
+        "https://github.com/VITA-Group/VLM-3R/pull/9",
+        "https://github.com/koalaman/shellcheck/issues/1971",
+        "https://github.com/ZhengyuLiang24/LFT/pull/6",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The lines from the command's first to the last option that was meant for it."""
+        if not is_shell_script(launch.source):
+            return
+        breaks = list(_breaks(launch.source.line_of(launch.place.start), launch))
+        if not breaks:
+            return
+        first = breaks[0]
+        cut_off = Text("cut off: runs as the command `{word}`", "被截断：会作为命令 `{word}` 执行")
+        yield self.finding(
+            Text(
+                en="The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command "
+                "(“command not found”), and the program never gets it{more}.",
+                zh="命令在第 {line} 行结束：{what}。于是第 {next} 行的 `{word}` 被当作命令执行（“command not found”），"
+                "程序得不到该选项{more}。",
+            ).format(
+                line=first.place.line,
+                what=first.what,
+                word=first.cut_off.text.split()[0],
+                next=first.cut_off.number,
+                more=Text(f"; {len(breaks) - 1} more such lines follow", f"；后面还有 {len(breaks) - 1} 处")
+                if len(breaks) > 1
+                else Text("", ""),
+            ),
+            cure=(
+                Text(
+                    en="End every line of the command but the last in a lone backslash, with nothing after it, and put "
+                    "comments above the command",
+                    zh="除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
+                ),
+            ),
+            spans=tuple(
+                span
+                for one in breaks
+                for span in (
+                    one.place.span(one.what),
+                    one.cut_off.place().span(cut_off.format(word=one.cut_off.text.split()[0])),
+                )
+            ),
+            fixes=(
+                self.fix(
+                    Text("join the command's lines again", "重新连接命令的各行"),
+                    *_merged(edit for one in breaks for edit in one.edits),
+                ),
+            ),
+        )
+
+
+def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
+    """What cuts the command that begins on that line, as if each cut before were mended."""
+    source = launch.source
+    first = line_at(source, number)
+    if first is None:
+        return
+    above = Place(source, first.start, first.start)
+    indent = first.text[: len(first.text) - len(first.text.lstrip())]
+    quotes = 0
+    for line in lines_from(source, number):
+        quotes += line.code.count('"') - line.code.count('\\"')
+        if quotes % 2:
+            return  # the command lies in a quoted text, whose lines need no backslash
+        if line.number > number and not line.code.strip():
+            continue
+        between, following = _next_words(line)
+        if following is None or not _OPTION.search(following.text):
+            if line.continues and not between:
+                continue  # an operand, or the program, on a line of its own
+            return
+        comments = [one.text.strip(" \t\\") for one in between if one.text.strip()]
+        edits = [Place(source, one.start, one.after).edit("") for one in between]
+        code = line.code.rstrip(" \t")
+        at, what = line.place(max(len(code) - 1, 0)), None
+        if line.continues:
+            if not between:
+                continue
+            at = between[0].place()
+            what = _EMPTY_LINE if not comments or between[0].text.strip() == "" else _COMMENT_LINE
+        elif _BACKSLASH_AND_BLANKS.search(line.code):
+            edits.append(line.place(len(code), len(line.text)).edit(""))
+            what = _BLANKS if line.comment is None else _COMMENT_AFTER
+        elif between:
+            return  # whether the option below belongs to this command is not sure
+        else:
+            edits.append(line.place(len(code), len(line.text)).edit(" \\"))
+            what = _NO_BACKSLASH if line.comment is None else _COMMENT_AT_END
+        if line.comment is not None:
+            comments.append(line.text[line.comment :].rstrip(" \t\\"))
+        edits += [above.edit(f"{indent}{comment}\n") for comment in comments]
+        yield _Break(at, what, following, tuple(edits))
+
+
+def _next_words(line: Line) -> tuple[list[Line], Line | None]:
+    """The empty and comment lines after a line, and the first one after them that holds words."""
+    between = []
+    for following in lines_from(line.source, line.number + 1):
+        if following.text.strip() and not following.text.lstrip().startswith("#"):
+            return between, following
+        between.append(following)
+    return between, None
+
+
+def _merged(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits, with all that is put in at one place put in at once."""
+    given = list(edits)
+    insertions = [edit for edit in given if edit.start == edit.end and edit.after.endswith(b"\n")]
+    others = [edit for edit in given if edit not in insertions]
+    if not insertions:
+        return tuple(others)
+    one = insertions[0]
+    return (
+        Edit(one.path, one.start, one.end, b"", b"".join(edit.after for edit in insertions)),
+        *others,
+    )

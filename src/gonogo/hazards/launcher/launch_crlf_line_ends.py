@@ -1,0 +1,100 @@
+"""launch-crlf-line-ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import is_shell_script
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchCrlfLineEnds(Hazard):
+    """The launch script has Windows line ends.
+
+    ## What happens
+    "/bin/bash^M: bad interpreter", "$'\\r': command not found", "--task_name: command not found", or a path that
+    "does not exist" although it does: its name ends in a carriage return.
+
+    ## Why
+    A shell takes the carriage return of `\\r\\n` as a character of the line. A backslash before it continues nothing,
+    so each option line runs as a command of its own, and the last word of every command has `\\r` at its end.
+
+    ## Cure
+    `dos2unix launch.sh` or `sed -i 's/\\r$//' launch.sh`; in git: `*.sh text eol=lf` in .gitattributes.
+
+    ## When it is safe
+    Never on Linux.
+
+    ## Sources
+    - https://github.com/NeuSpeech/EEG-To-Text/issues/2: a training script whose options ran as commands
+    - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19: "$'\\r': command not found"
+    """
+
+    page_zh = """启动脚本使用了 Windows 换行符。
+
+    ## 现象
+    “/bin/bash^M: bad interpreter”、“$'\\r': command not found”、“--task_name: command not found”，或明明存在的路径
+    却“不存在”：其名称末尾多了一个回车符。
+
+    ## 原因
+    shell 把 `\\r\\n` 中的回车当作该行的一个字符。回车前的反斜杠不起续行作用，于是每一行选项都被当作单独的命令执行，
+    每条命令的最后一个词末尾也都带有 `\\r`。
+
+    ## 解决办法
+    `dos2unix launch.sh` 或 `sed -i 's/\\r$//' launch.sh`；在 git 中，于 .gitattributes 写 `*.sh text eol=lf`。
+
+    ## 何时安全
+    在 Linux 上没有安全的情况。
+
+    ## 来源
+    - https://github.com/NeuSpeech/EEG-To-Text/issues/2：训练脚本的各行选项被当作命令执行
+    - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19：“$'\\r': command not found”
+    """
+
+    name = "launch-crlf-line-ends"
+    title = Text("The launch script has Windows line ends", "启动脚本使用了 Windows 换行符（CRLF）")
+    sources = (
+        "https://github.com/NeuSpeech/EEG-To-Text/issues/2",
+        "https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Carriage returns before the ends of the command's lines."""
+        source = launch.source
+        if b"\r\n" not in source.data or not is_shell_script(source):
+            return
+        line = launch.place.line
+        if not source.line_bytes(line).endswith(b"\r\n"):
+            return
+        places = []
+        position = source.data.find(b"\r\n")
+        while position >= 0:
+            places.append(source.place(position, position + 1))
+            position = source.data.find(b"\r\n", position + 1)
+        yield self.finding(
+            Text(
+                en="{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the "
+                "last word of each line, and a backslash before it continues nothing.",
+                zh="{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，"
+                "其前的反斜杠也不再续行。",
+            ).format(count=len(places), path=source.path),
+            cure=(
+                Text(
+                    "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
+                ).format(path=source.path),
+            ),
+            spans=(launch.place.span(),),
+            fixes=(
+                self.fix(
+                    Text("take the carriage returns out", "去掉回车符"),
+                    *(place.edit("") for place in places),
+                    safe=True,
+                ),
+            ),
+        )

@@ -1,0 +1,117 @@
+"""launch-debugging-left-on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_COSTS = {
+    "CUDA_LAUNCH_BLOCKING": Text(
+        "every kernel is waited for before the next is started, so computing and communication no longer overlap; "
+        "with some versions of NCCL it also hangs",
+        "每个 kernel 都要等执行完才启动下一个，计算与通信不再重叠；某些版本的 NCCL 还会卡死",
+    ),
+    "TORCH_DISTRIBUTED_DEBUG": Text(
+        "every collective is first compared among all ranks over the store, which multiplies the time of each",
+        "每次集合通信之前，所有 rank 都要先经由 store 互相核对，耗时成倍增加",
+    ),
+    "TORCH_NCCL_BLOCKING_WAIT": Text(
+        "the host waits for every collective, so nothing runs beside it", "主机等待每次集合通信完成，无法并行其他工作"
+    ),
+    "NCCL_BLOCKING_WAIT": Text(
+        "the host waits for every collective, so nothing runs beside it", "主机等待每次集合通信完成，无法并行其他工作"
+    ),
+    "NCCL_DEBUG": Text(
+        "NCCL writes a line for each call on each rank, which soon fills disks",
+        "NCCL 对每个 rank 的每次调用都写一行，很快写满磁盘",
+    ),
+}
+
+
+class LaunchDebuggingLeftOn(Hazard):
+    """A variable that is meant for finding a fault makes every step slower.
+
+    ## What happens
+    The run is correct and slow: CUDA_LAUNCH_BLOCKING=1 alone can halve the speed of a sharded run, and with some
+    versions of NCCL it hangs.
+
+    ## Why
+    CUDA_LAUNCH_BLOCKING=1 waits for each kernel. TORCH_DISTRIBUTED_DEBUG=DETAIL compares each collective among the
+    ranks before it runs. NCCL_DEBUG=TRACE writes each call. They were set to find a fault, and stayed.
+
+    ## Cure
+    Take them out once the fault is found. NCCL_DEBUG=WARN and TORCH_DISTRIBUTED_DEBUG=INFO cost next to nothing.
+
+    ## When it is safe
+    While a fault is being looked for.
+
+    ## Sources
+    - https://github.com/NVIDIA/nccl/issues/750: NCCL hangs with CUDA_LAUNCH_BLOCKING=1
+    - https://github.com/jishengpeng/WavTokenizer/issues/17: left in a published training script, for no purpose
+    - https://docs.pytorch.org/docs/stable/distributed.html: TORCH_DISTRIBUTED_DEBUG=DETAIL and its cost
+    """
+
+    page_zh = """为排查故障而设的变量使每一步都变慢。
+
+    ## 现象
+    训练结果正确但很慢：仅 CUDA_LAUNCH_BLOCKING=1 就可能使分片训练速度减半，在某些版本的 NCCL 上还会卡死。
+
+    ## 原因
+    CUDA_LAUNCH_BLOCKING=1 会等待每个 kernel。TORCH_DISTRIBUTED_DEBUG=DETAIL 在每次集合通信前让各 rank 互相核对。
+    NCCL_DEBUG=TRACE 记录每次调用。它们为排查故障而设，之后留了下来。
+
+    ## 解决办法
+    找到故障后去掉。NCCL_DEBUG=WARN 与 TORCH_DISTRIBUTED_DEBUG=INFO 几乎没有开销。
+
+    ## 何时安全
+    正在排查故障时。
+
+    ## 来源
+    - https://github.com/NVIDIA/nccl/issues/750：CUDA_LAUNCH_BLOCKING=1 时 NCCL 卡死
+    - https://github.com/jishengpeng/WavTokenizer/issues/17：留在已发布的训练脚本中，并无用处
+    - https://docs.pytorch.org/docs/stable/distributed.html：TORCH_DISTRIBUTED_DEBUG=DETAIL 及其开销
+    """
+
+    name = "launch-debugging-left-on"
+    title = Text("A debugging variable slows every step", "调试变量使每一步都变慢")
+    sources = (
+        "https://github.com/NVIDIA/nccl/issues/750",
+        "https://github.com/jishengpeng/WavTokenizer/issues/17",
+        "https://docs.pytorch.org/docs/stable/distributed.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Those variables, at the values that cost."""
+        for name, cost in _COSTS.items():
+            field = launch.variables.get(name)
+            if field is None or field.place is None or not _is_costly(name, field):
+                continue
+            yield self.finding(
+                Text(en="{name}={value}: {cost}.", zh="{name}={value}：{cost}。").format(
+                    name=name, value=field.value, cost=cost
+                ),
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Take {name} out of the script once the fault that it was set for is found",
+                        "找到要排查的故障后，从脚本中去掉 {name}",
+                    ).format(name=name),
+                ),
+                spans=(field.span(),),
+            )
+
+
+def _is_costly(name: str, field: Field) -> bool:
+    if name == "TORCH_DISTRIBUTED_DEBUG":
+        return str(field.get("")).upper() == "DETAIL"
+    if name == "NCCL_DEBUG":
+        return str(field.get("")).upper() == "TRACE"
+    return field.truth is True

@@ -1,0 +1,112 @@
+"""launch-deprecated-variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import name_place
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+# Old names, the new ones, the package that reads them, and the releases that know the new one.
+_RENAMED = {
+    "NCCL_ASYNC_ERROR_HANDLING": ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "torch", ">=2.2"),
+    "NCCL_BLOCKING_WAIT": ("TORCH_NCCL_BLOCKING_WAIT", "torch", ">=2.2"),
+    "NCCL_DESYNC_DEBUG": ("TORCH_NCCL_DESYNC_DEBUG", "torch", ">=2.2"),
+    "NCCL_ENABLE_TIMING": ("TORCH_NCCL_ENABLE_TIMING", "torch", ">=2.2"),
+    "NCCL_AVOID_RECORD_STREAMS": ("TORCH_NCCL_AVOID_RECORD_STREAMS", "torch", ">=2.2"),
+    "TRANSFORMERS_CACHE": ("HF_HOME", "transformers", ">=4.36"),
+    "HUGGING_FACE_HUB_TOKEN": ("HF_TOKEN", "huggingface-hub", ">=0.18"),
+}
+_SAME_MEANING = frozenset(_RENAMED) - {"TRANSFORMERS_CACHE"}
+
+
+class LaunchDeprecatedVariable(Hazard):
+    """An environment variable has a new name.
+
+    ## What happens
+    "Warning: Environment variable NCCL_ASYNC_ERROR_HANDLING is deprecated; use TORCH_NCCL_ASYNC_ERROR_HANDLING instead"
+    on every rank. The old name still works where the warning shows, and no longer works once it has been removed:
+    transformers 5 does not read TRANSFORMERS_CACHE.
+
+    ## Why
+    torch 2.2 gave its own variables the prefix TORCH_, since NCCL_ is NCCL's. Hugging Face's caches all follow HF_HOME.
+
+    ## Cure
+    The new name.
+
+    ## When it is safe
+    With the older releases, which know only the old name.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/pull/114077: torch 2.2 renames its NCCL variables
+    - https://github.com/NVIDIA/physicsnemo/issues/568: the warning
+    - https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables: HF_HOME, HF_TOKEN
+    """
+
+    page_zh = """环境变量已改名。
+
+    ## 现象
+    每个 rank 都打印 “Warning: Environment variable NCCL_ASYNC_ERROR_HANDLING is deprecated; use
+    TORCH_NCCL_ASYNC_ERROR_HANDLING instead”。出现警告时旧名称仍有效，移除之后就不再有效：transformers 5 不读取
+    TRANSFORMERS_CACHE。
+
+    ## 原因
+    torch 2.2 给自己的变量加上 TORCH_ 前缀，因为 NCCL_ 属于 NCCL。Hugging Face 的缓存统一由 HF_HOME 决定。
+
+    ## 解决办法
+    使用新名称。
+
+    ## 何时安全
+    使用只认识旧名称的旧版本时。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/pull/114077：torch 2.2 为其 NCCL 变量改名
+    - https://github.com/NVIDIA/physicsnemo/issues/568：警告
+    - https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables：HF_HOME、HF_TOKEN
+    """
+
+    name = "launch-deprecated-variable"
+    title = Text("An environment variable has a new name", "环境变量已改名")
+    sources = (
+        "https://github.com/pytorch/pytorch/pull/114077",
+        "https://github.com/NVIDIA/physicsnemo/issues/568",
+        "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The old names, where the release that will run knows the new one, or is not told."""
+        for name, (new, package, since) in _RENAMED.items():
+            field = launch.variables.get(name)
+            place = field.place if field is not None else None
+            if field is None or place is None or launch.variable(new).known:
+                continue
+            known = run.environment.within(package, since)
+            if known is False:
+                continue
+            fixes: tuple[Fix, ...] = ()
+            word = name_place(field, name)
+            if known and name in _SAME_MEANING and word is not None:
+                fixes = (self.fix(Text("write {name}", "改为 {name}").format(name=new), word.edit(new)),)
+            yield self.finding(
+                Text(
+                    en="{name} is the old name of {new} ({package} {since}).",
+                    zh="{name} 是 {new} 的旧名称（{package} {since}）。",
+                ).format(name=name, new=new, package=package, since=since),
+                severity=Severity.NOTE,
+                cure=(
+                    Text("Write {new}", "改为 {new}").format(new=new)
+                    if name in _SAME_MEANING
+                    else Text(
+                        "Set {new} to the folder that is to hold the caches (models lie in its folder hub)",
+                        "把 {new} 设为存放缓存的目录（模型位于其中的 hub 目录）",
+                    ).format(new=new),
+                ),
+                spans=(field.span(),),
+                fixes=fixes,
+            )

@@ -1,0 +1,138 @@
+"""launch-framework-one-process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import gpus_shown, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchFrameworkOneProcess(Hazard):
+    """DeepSpeed under swift or llamafactory-cli, whose variable that starts one process a GPU is missing.
+
+    ## What happens
+    ms-swift: "DeepSpeed is not compatible with `device_map`. n_gpu: 8, local_world_size: 1" (earlier: "with MP").
+    LLaMA-Factory: "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
+
+    ## Why
+    `swift sft` calls torchrun only where NPROC_PER_NODE (or NNODES) is in its environment; else one process takes all
+    GPUs by device_map. `llamafactory-cli train` calls torchrun where it sees several GPUs, or FORCE_TORCHRUN=1.
+
+    ## Cure
+    `NPROC_PER_NODE=8 swift sft ...`, as many as CUDA_VISIBLE_DEVICES shows; `FORCE_TORCHRUN=1 llamafactory-cli train`.
+
+    ## When it is safe
+    Without DeepSpeed.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/3991: three GPUs, --deepspeed zero3, no NPROC_PER_NODE
+    - https://github.com/modelscope/ms-swift/issues/1715: the same with eight
+    - https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py: FORCE_TORCHRUN
+    """
+
+    page_zh = """swift 或 llamafactory-cli 使用 DeepSpeed，却缺少让每张 GPU 启动一个进程的变量。
+
+    ## 现象
+    ms-swift：“DeepSpeed is not compatible with `device_map`. n_gpu: 8, local_world_size: 1”（旧版为 “with MP”）。
+    LLaMA-Factory：“Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.”
+
+    ## 原因
+    只有环境中有 NPROC_PER_NODE（或 NNODES）时，`swift sft` 才调用 torchrun；否则由一个进程以 device_map 使用所有 GPU。
+    `llamafactory-cli train` 在看到多张 GPU 或 FORCE_TORCHRUN=1 时才调用 torchrun。
+
+    ## 解决办法
+    `NPROC_PER_NODE=8 swift sft ...`，与 CUDA_VISIBLE_DEVICES 的数目相同；`FORCE_TORCHRUN=1 llamafactory-cli train`。
+
+    ## 何时安全
+    不使用 DeepSpeed 时。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/3991：三张 GPU、--deepspeed zero3，没有 NPROC_PER_NODE
+    - https://github.com/modelscope/ms-swift/issues/1715：八张 GPU 时同样
+    - https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py：FORCE_TORCHRUN
+    """
+
+    name = "launch-framework-one-process"
+    title = Text(
+        "DeepSpeed in a single process of swift or llamafactory-cli", "swift 或 llamafactory-cli 以单进程使用 DeepSpeed"
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/3991",
+        "https://github.com/modelscope/ms-swift/issues/1715",
+        "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The framework's own command with a DeepSpeed config, against its variables and the GPUs shown."""
+        if not launch.deepspeed_config.known or launch.launcher not in ("swift", "llamafactory"):
+            return
+        shown = gpus_shown(launch)
+        if launch.launcher == "swift":
+            yield from self._of_swift(launch, shown)
+        elif launch.variable("FORCE_TORCHRUN").absent and shown is not None and len(shown) == 1:
+            yield self.finding(
+                Text(
+                    en="One GPU is shown (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
+                    "raises "
+                    "“Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
+                    zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 "
+                    "“Please use "
+                    "`FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
+                ).format(gpu=shown[0]),
+                certainty=Certainty.CERTAIN,
+                cure=(Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),),
+                spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
+                fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
+            )
+
+    def _of_swift(self, launch: Launch, shown: list[str] | None) -> Iterator[Finding]:
+        each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
+        if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
+            return
+        processes = whole(each)
+        if each.absent:
+            processes = 1
+        if processes is None or (shown is not None and len(shown) < 2 * processes):
+            return
+        if shown is None and not each.absent:
+            return
+        count = len(shown) if shown is not None else None
+        yield self.finding(
+            Text(
+                en="{shown}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
+                zh="{shown}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
+            ).format(
+                shown=Text(f"{count} GPUs are shown", f"可见 {count} 张 GPU")
+                if count
+                else Text("Several GPUs may be shown", "可能可见多张 GPU"),
+                given=Text("NPROC_PER_NODE is not set", "没有设置 NPROC_PER_NODE")
+                if each.absent
+                else Text(f"NPROC_PER_NODE is {processes}", f" NPROC_PER_NODE 为 {processes}"),
+            ),
+            certainty=Certainty.CERTAIN if count else Certainty.POSSIBLE,
+            cure=(
+                Text(
+                    "Set NPROC_PER_NODE={count}, one process a GPU",
+                    "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程",
+                ).format(count=count or Text("the number of GPUs", "GPU 数")),
+            ),
+            spans=(
+                launch.place.span() if each.absent else each.span(),
+                launch.deepspeed_config.span(),
+                launch.visible_devices.span(Text(f"{count} GPUs", f"{count} 张 GPU")),
+            ),
+            fixes=self._setting(launch, "NPROC_PER_NODE", str(count)) if count else (),
+        )
+
+    def _setting(self, launch: Launch, name: str, value: str) -> tuple[Fix, ...]:
+        if not launch.source.writable:
+            return ()
+        title = Text("set {name}={value}", "设置 {name}={value}").format(name=name, value=value)
+        return (self.fix(title, launch.setting_variable(name, value), safe=False),)

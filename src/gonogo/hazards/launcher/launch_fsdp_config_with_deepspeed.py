@@ -1,0 +1,102 @@
+"""launch-fsdp-config-with-deepspeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchFsdpConfigWithDeepspeed(Hazard):
+    """accelerate's config turns FSDP on, and the program is given --deepspeed.
+
+    ## What happens
+    Both shard the model: "Could not find the transformer layer class to wrap", errors about FSDP in a run that was
+    meant for DeepSpeed, or "You can't use ... FSDP and DeepSpeed" depending on the versions.
+
+    ## Why
+    accelerate launch sets ACCELERATE_USE_FSDP for distributed_type: FSDP, and --deepspeed makes TrainingArguments set
+    ACCELERATE_USE_DEEPSPEED as well. One program cannot do both.
+
+    ## Cure
+    A config with `distributed_type: DEEPSPEED` (or MULTI_GPU, where --deepspeed names the config), or no --deepspeed.
+
+    ## When it is safe
+    Never.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py: one of --use_deepspeed and
+      --use_fsdp at a time
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py: --deepspeed sets
+      ACCELERATE_USE_DEEPSPEED
+    """
+
+    page_zh = """accelerate 配置启用了 FSDP，而程序又得到 --deepspeed。
+
+    ## 现象
+    两者都要切分模型：“Could not find the transformer layer class to wrap”，本应使用 DeepSpeed 的训练却报 FSDP 的错误，
+    或因版本不同而报不能同时使用 FSDP 与 DeepSpeed。
+
+    ## 原因
+    distributed_type: FSDP 时 accelerate launch 设置 ACCELERATE_USE_FSDP，而 --deepspeed 会让 TrainingArguments 再设置
+    ACCELERATE_USE_DEEPSPEED。一个程序不能同时使用两者。
+
+    ## 解决办法
+    使用 `distributed_type: DEEPSPEED` 的配置（或 MULTI_GPU，由 --deepspeed 给出配置），或去掉 --deepspeed。
+
+    ## 何时安全
+    没有安全的情况。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py：--use_deepspeed 与
+      --use_fsdp 只能取一
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py：--deepspeed 会设置
+      ACCELERATE_USE_DEEPSPEED
+    """
+
+    name = "launch-fsdp-config-with-deepspeed"
+    title = Text("accelerate is told FSDP, and the program DeepSpeed", "accelerate 配置为 FSDP，程序却使用 DeepSpeed")
+    sources = (
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py",
+        "https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """distributed_type: FSDP, or --use_fsdp, beside the program's --deepspeed."""
+        if launch.launcher != "accelerate" or "deepspeed" not in launch.options:
+            return
+        options = launch.launcher_options
+        field = options.get("deepspeed")
+        field = launch.options.get("deepspeed")
+        if field.absent or field.truth is False:
+            return
+        own = options.get("use_fsdp")
+        if own.absent and run.accelerate is not None and "use_deepspeed" not in options and "multi_gpu" not in options:
+            kind = run.accelerate.get("distributed_type")
+            own = kind if kind.known and str(kind.value).upper() == "FSDP" else own
+        if not own.known:
+            return
+        place = launch.options.place_of("deepspeed")
+        yield self.finding(
+            Text(
+                en="accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.",
+                zh="accelerate launch 启用了 FSDP（{where}），而程序得到 --deepspeed {config}。",
+            ).format(
+                where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
+                config=field.value if isinstance(field.value, str) else "",
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out",
+                    "使用 distributed_type: DEEPSPEED 的 accelerate 配置，或去掉 --deepspeed",
+                ),
+            ),
+            spans=(place.span() if place else launch.place.span(), own.span()),
+        )

@@ -1,0 +1,260 @@
+"""launch-hostfile-unusable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.errors import UserError
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.source_file import Place, SourceFile
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
+
+
+class LaunchHostfileUnusable(Hazard):
+    """The deepspeed launcher's hostfile can't be used, or several nodes are asked for without one.
+
+    ## What happens
+    "ValueError: Hostfile contains a bad entry", "multiple entries for worker-0", "Hostfile is empty or not formatted
+    correctly", "No slot '4' specified on host", "Num nodes is >1 but no extra nodes available via hostfile". Or, with a
+    hostfile that isn't there, only a warning ("Unable to find hostfile, will proceed with training with local resources
+    only"), and the run trains on one node.
+
+    ## Why
+    Each line is `NAME slots=N`, each name once. A file that is not found is no error to the launcher, which then uses
+    the local GPUs; with --num_nodes above 1 it raises.
+
+    ## Cure
+    `worker-0 slots=8`, a line a node, at the path that --hostfile names (/job/hostfile by default).
+
+    ## When it is safe
+    On one node without --num_nodes.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `_parse_hostfile`, `main`
+    - https://github.com/deepspeedai/DeepSpeed/issues/5221: a hostfile that was not found, and 4 ranks instead of all
+    - https://github.com/deepspeedai/DeepSpeed/issues/3625: slots beyond those in the hostfile
+    """
+
+    page_zh = """deepspeed 启动器的 hostfile 无法使用，或没有 hostfile 却要求多个节点。
+
+    ## 现象
+    “ValueError: Hostfile contains a bad entry”、“multiple entries for worker-0”、“Hostfile is empty or not formatted
+    correctly”、“No slot '4' specified on host”、“Num nodes is >1 but no extra nodes available via hostfile”。若
+    hostfile 不存在，则只有一条警告（“Unable to find hostfile, will proceed with training with local resources
+    only”），训练只在一个节点上进行。
+
+    ## 原因
+    每行应为 `名称 slots=N`，名称不得重复。找不到文件对启动器不算错误，它会改用本机 GPU；若 --num_nodes 大于 1 则报错。
+
+    ## 解决办法
+    每个节点一行 `worker-0 slots=8`，放在 --hostfile 指定的路径（默认 /job/hostfile）。
+
+    ## 何时安全
+    单节点且不用 --num_nodes 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：`_parse_hostfile`、`main`
+    - https://github.com/deepspeedai/DeepSpeed/issues/5221：找不到 hostfile，只启动了 4 个 rank
+    - https://github.com/deepspeedai/DeepSpeed/issues/3625：编号超出 hostfile 中的 slots
+    """
+
+    name = "launch-hostfile-unusable"
+    title = Text("The deepspeed launcher can't use its hostfile", "deepspeed 启动器无法使用 hostfile")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5221",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3625",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The file that --hostfile names, where it lies with the script; --num_nodes without one."""
+        if launch.launcher != "deepspeed":
+            return
+        options = launch.launcher_options
+        nodes = whole(options.get("num_nodes"))
+        named = options.get("hostfile")
+        if named.absent:
+            if nodes is not None and nodes > 1:
+                yield self._without(launch, nodes)
+            return
+        path = named.string
+        if path is None or os.path.isabs(path):
+            return
+        whole_path = launch.cwd / path
+        if not whole_path.is_file():
+            yield self._missing(launch, path, nodes)
+            return
+        try:
+            source = SourceFile.read(whole_path)
+        except UserError:
+            return
+        source.path = os.path.relpath(whole_path) if not os.path.relpath(whole_path).startswith("..") else source.path
+        problems, hosts = _problems(source)
+        place = options.place_of("hostfile")
+        for line, what in problems[:1]:
+            yield self.finding(
+                Text(
+                    en="{path}, line {line}: {what}; the launcher raises and starts nothing{more}.",
+                    zh="{path} 第 {line} 行：{what}；启动器会报错，不启动任何进程{more}。",
+                ).format(
+                    path=path,
+                    line=line.line,
+                    what=what,
+                    more=Text(f" ({len(problems) - 1} more such lines)", f"（另有 {len(problems) - 1} 行）")
+                    if len(problems) > 1
+                    else Text("", ""),
+                ),
+                cure=(Text("Write each line as NAME slots=N, each name once", "每行写成 名称 slots=N，名称不重复"),),
+                spans=(*(one.span(said) for one, said in problems), place.span() if place else None),
+            )
+        if not problems and not hosts:
+            yield self.finding(
+                Text("{path} names no host; the launcher raises.", "{path} 没有列出任何主机；启动器会报错。").format(
+                    path=path
+                ),
+                cure=(Text("Write a line for each node: worker-0 slots=8", "每个节点写一行：worker-0 slots=8"),),
+                spans=(place.span() if place else None, source.place(0, 0).span()),
+            )
+        elif not problems:
+            yield from self._beyond(launch, hosts, path)
+
+    def _without(self, launch: Launch, nodes: int) -> Finding:
+        place = launch.launcher_options.place_of("num_nodes")
+        return self.finding(
+            Text(
+                en="--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num "
+                "nodes "
+                "is >1 but no extra nodes available via hostfile”.",
+                zh="--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 "
+                "but no "
+                "extra nodes available via hostfile”。",
+            ).format(nodes=nodes),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile",
+                    "指定 hostfile，每个节点一行（worker-0 slots=8）：--hostfile hostfile",
+                ),
+            ),
+            spans=(place.span() if place else None,),
+            confirm=(Text("/job/hostfile is not on the launching node", "启动节点上没有 /job/hostfile"),),
+        )
+
+    def _missing(self, launch: Launch, path: str, nodes: int | None) -> Finding:
+        place = launch.launcher_options.place_of("hostfile")
+        several = nodes is not None and nodes > 1
+        return self.finding(
+            Text(
+                en="{path} is not in {folder}. The launcher only warns and {then}.",
+                zh="{folder} 中没有 {path}。启动器只给出警告，{then}。",
+            ).format(
+                path=path,
+                folder=launch.cwd.name or "/",
+                then=Text(f"then raises, since --num_nodes is {nodes}", f"随后因 --num_nodes 为 {nodes} 而报错")
+                if several
+                else Text("trains with this node's GPUs alone", "只用本节点的 GPU 训练"),
+            ),
+            certainty=Certainty.LIKELY,
+            severity=Severity.ERROR if several else Severity.WARNING,
+            cure=(
+                Text(
+                    "Put the hostfile there, or take --hostfile out for one node",
+                    "把 hostfile 放到该处；单节点则去掉 --hostfile",
+                ),
+            ),
+            spans=(place.span() if place else None,),
+            confirm=(Text("The file is not made before the launch either", "该文件在启动前也不会生成"),),
+        )
+
+    def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Iterator[Finding]:
+        options = launch.launcher_options
+        place = options.place_of("num_nodes")
+        nodes = whole(options.get("num_nodes"))
+        if nodes is not None and nodes > len(hosts) and place is not None:
+            yield self.finding(
+                Text(
+                    en="--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.",
+                    zh="--num_nodes {nodes}，而 {path} 只列出 {count} 台主机：训练只用 {count} 台。",
+                ).format(nodes=nodes, path=path, count=len(hosts)),
+                severity=Severity.WARNING,
+                cure=(Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),),
+                spans=(place.span(),),
+            )
+        gpus = whole(options.get("num_gpus", "num_accelerators"))
+        place = options.place_of("num_gpus") or options.place_of("num_accelerators")
+        fewer = {name: slots for name, slots in hosts.items() if gpus is not None and slots < gpus}
+        if fewer and place is not None:
+            listed = ", ".join(f"{name} slots={slots}" for name, slots in fewer.items())
+            yield self.finding(
+                Text(
+                    en="--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}.",
+                    zh="--num_gpus {gpus} 会在每台主机启动 {gpus} 个 rank，而 {path} 给出的更少：{listed}。",
+                ).format(gpus=gpus, path=path, listed=listed),
+                certainty=Certainty.LIKELY,
+                cure=(Text("Make --num_gpus and the slots agree", "使 --num_gpus 与 slots 一致"),),
+                spans=(place.span(),),
+            )
+        for name in ("include", "exclude"):
+            text = options.get(name).string
+            place = options.place_of(name)
+            wrong = _not_there(text, hosts) if text else None
+            if wrong is not None and place is not None:
+                yield self.finding(
+                    Text(
+                        en="--{name} {text}: {wrong}, says {path}; the launcher raises.",
+                        zh="--{name} {text}：按 {path}，{wrong}；启动器会报错。",
+                    ).format(name=name, text=text, wrong=wrong, path=path),
+                    cure=(
+                        Text(
+                            "Let the hostfile say how many GPUs each host has, and the filter which of them to use",
+                            "让 hostfile 写明每台主机的 GPU 总数，再用过滤选项指定其中哪些",
+                        ),
+                    ),
+                    spans=(place.span(),),
+                )
+
+
+def _problems(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, int]]:
+    """What DeepSpeed's reader of hostfiles refuses, and the hosts."""
+    problems: list[tuple[Place, Text]] = []
+    hosts: dict[str, int] = {}
+    offset = 0
+    for data in source.data.splitlines(keepends=True):
+        text = data.decode("utf-8", "replace").strip()
+        place = source.place(offset, offset + len(data.rstrip()))
+        offset += len(data)
+        if not text or text.startswith("#"):
+            continue
+        match = _ENTRY.search(text)
+        if match is None:
+            problems.append((place, Text(f"`{text[:60]}` is not NAME slots=N", f"`{text[:60]}` 不是 名称 slots=N")))
+        elif match.group(1) in hosts:
+            host = match.group(1)
+            problems.append((place, Text(f"{host} is named a second time", f"{host} 重复出现")))
+        else:
+            hosts[match.group(1)] = int(match.group(2))
+    return problems, hosts
+
+
+def _not_there(text: str, hosts: dict[str, int]) -> Text | None:
+    """A host or a slot of a filter that the hostfile doesn't have."""
+    for part in text.split("@"):
+        name, colon, slots = part.partition(":")
+        if name not in hosts:
+            return Text(f"there is no host {name}", f"没有主机 {name}")
+        for slot in slots.split(",") if colon else ():
+            if slot.strip().isdigit() and int(slot) >= hosts[name]:
+                return Text(
+                    f"{name} has no slot {slot} (slots={hosts[name]})", f"{name} 没有编号 {slot}（slots={hosts[name]}）"
+                )
+    return None

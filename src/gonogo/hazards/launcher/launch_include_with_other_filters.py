@@ -1,0 +1,106 @@
+"""launch-include-with-other-filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchIncludeWithOtherFilters(Hazard):
+    """The deepspeed launcher is given filters that exclude each other.
+
+    ## What happens
+    "ValueError: Cannot specify num_nodes/gpus with include/exclude", or "include_str and exclude_str are mutually
+    exclusive", before anything starts.
+
+    ## Why
+    --include and --exclude name the GPUs one by one; --num_gpus and --num_nodes take the first ones. The launcher
+    accepts one kind only.
+
+    ## Cure
+    Keep one: `--include localhost:4,5` or `--num_gpus 2`.
+
+    ## When it is safe
+    Never.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: both errors
+    - https://github.com/deepspeedai/DeepSpeed/issues/2980: "you can't specify --num_gpus when specifying --include"
+    """
+
+    page_zh = """传给 deepspeed 启动器的过滤选项互相排斥。
+
+    ## 现象
+    尚未启动任何进程就报 “ValueError: Cannot specify num_nodes/gpus with include/exclude”，或 “include_str and
+    exclude_str are mutually exclusive”。
+
+    ## 原因
+    --include 与 --exclude 逐个指定 GPU；--num_gpus 与 --num_nodes 取前若干个。启动器只接受其中一种。
+
+    ## 解决办法
+    只保留一种：`--include localhost:4,5` 或 `--num_gpus 2`。
+
+    ## 何时安全
+    没有安全的情况。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：两个报错
+    - https://github.com/deepspeedai/DeepSpeed/issues/2980：“you can't specify --num_gpus when specifying --include”
+    """
+
+    name = "launch-include-with-other-filters"
+    title = Text("The launcher's GPU filters exclude each other", "启动器的 GPU 过滤选项互相排斥")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
+        "https://github.com/deepspeedai/DeepSpeed/issues/2980",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """--include, --exclude and the counts, two at a time."""
+        if launch.launcher != "deepspeed":
+            return
+        options = launch.launcher_options
+        named = [name for name in ("include", "exclude") if name in options and options.get(name).get("?") != ""]
+        counted = [
+            name
+            for name in ("num_gpus", "num_accelerators", "num_nodes")
+            if name in options and (whole(options.get(name)) or 0) >= 0
+        ]
+        if not named or len(named) + len(counted) < 2:
+            return
+        both = [*named, *counted]
+        fixes: tuple[Fix, ...] = ()
+        if len(named) == 1 and len(counted) == 1 and options.can_edit(counted[0]):
+            fixes = (
+                self.fix(
+                    Text("take --{name} out", "去掉 --{name}").format(name=counted[0]), options.removing(counted[0])
+                ),
+            )
+        written = ", ".join(f"--{name} {options.get(name).get('…')}" for name in both)
+        yield self.finding(
+            Text(
+                en="deepspeed is given {written}: it raises “{message}” and starts nothing.",
+                zh="deepspeed 同时得到 {written}：会抛出“{message}”，不启动任何进程。",
+            ).format(
+                written=written,
+                message="include_str and exclude_str are mutually exclusive."
+                if len(named) == 2 and not counted
+                else "Cannot specify num_nodes/gpus with include/exclude",
+            ),
+            cure=(
+                Text(
+                    "Keep one of them; --include NODE:SLOTS says which GPUs and how many",
+                    "只保留其中之一；--include 节点:编号 已说明用哪些、用几张 GPU",
+                ),
+            ),
+            spans=tuple(place.span() if (place := options.place_of(name)) else None for name in reversed(both)),
+            fixes=fixes,
+        )

@@ -1,0 +1,133 @@
+"""launch-misspelt-shell-variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import is_shell_script, lines_from
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_USED = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")
+_SET = Pattern(
+    r"(?:^|[\s;&|({])(?:(?:export|local|readonly|declare|typeset)(?: -\w+)* )?([A-Za-z_]\w*)\+?="
+    r"|(?:^|[\s;])for ([A-Za-z_]\w*) in|\bread (?:-\w+ )*([A-Za-z_]\w*)|\bmapfile (?:-t )?([A-Za-z_]\w*)"
+    r"|\$\{([A-Za-z_]\w*):?="
+)
+
+
+class LaunchMisspeltShellVariable(Hazard):
+    """The command uses a shell variable that nothing sets, and another of nearly the same name is set.
+
+    ## What happens
+    "expected one argument" for an option, or the option swallows the next one: `--model_name_or_path --bf16`. With
+    `set -u`: "MODL_PATH: unbound variable".
+
+    ## Why
+    A shell puts nothing in the place of a variable that is not set, without a word. One wrong letter is enough.
+
+    ## Cure
+    Correct the name; `set -u` at the script's top makes the shell stop at such a variable.
+
+    ## When it is safe
+    Where the environment that calls the script has a variable of that name.
+
+    ## Sources
+    - https://www.shellcheck.net/wiki/SC2153: possible misspelling of a variable
+    - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html: what `set -u` does
+    """
+
+    page_zh = """命令使用了没有任何地方赋值的 shell 变量，而另一个名称几乎相同的变量已赋值。
+
+    ## 现象
+    某个选项报 “expected one argument”，或把下一个选项当成它的值：`--model_name_or_path --bf16`。使用 `set -u` 时报
+    “MODL_PATH: unbound variable”。
+
+    ## 原因
+    对未赋值的变量，shell 不作任何提示，直接替换为空。写错一个字母就会如此。
+
+    ## 解决办法
+    改正名称；在脚本开头写 `set -u`，shell 遇到这样的变量就会停下。
+
+    ## 何时安全
+    调用脚本的环境中确有该名称的变量时。
+
+    ## 来源
+    - https://www.shellcheck.net/wiki/SC2153：变量名可能拼错
+    - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html：`set -u` 的作用
+    """
+
+    name = "launch-misspelt-shell-variable"
+    title = Text("The command uses a shell variable that nothing sets", "命令使用了没有赋值的 shell 变量")
+    sources = (
+        "https://www.shellcheck.net/wiki/SC2153",
+        "https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Names in the command's lines that the script never sets, one or two letters from one that it sets."""
+        source = launch.source
+        if not is_shell_script(source):
+            return
+        known: set[str] | None = None
+        for line in lines_from(source, source.line_of(launch.place.start)):
+            for match in _USED.finditer(line.code) if "$" in line.code else ():
+                name = match.group(1)
+                if known is None:
+                    known = {group for found in _SET.finditer(source.text) for group in found.groups() if group}
+                if name in known or launch.variable(name).known:
+                    continue
+                meant = next((one for one in sorted(known) if _is_near(name, one)), None)
+                if meant is None:
+                    continue
+                word = line.place(match.start(1), match.end(1))
+                at = source.data.find(meant.encode())
+                yield self.finding(
+                    Text(
+                        en="${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in "
+                        "its "
+                        "place.",
+                        zh="{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
+                    ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
+                    certainty=Certainty.LIKELY,
+                    cure=(Text("Write ${meant}", "改为 ${meant}").format(meant=meant),),
+                    spans=(
+                        word.span(Text("set nowhere", "没有赋值")),
+                        source.place(at, at + len(meant)).span(Text("set here", "在此赋值")),
+                    ),
+                    fixes=(
+                        self.fix(
+                            Text("write ${name}", "改为 ${name}").format(name=meant), word.edit(meant), safe=False
+                        ),
+                    ),
+                )
+            if not line.continues and line.end >= launch.place.end:
+                return
+
+
+def _is_near(name: str, other: str) -> bool:
+    """Whether one letter was left out, put in or changed, or two neighbours swapped; names of 4 letters at least."""
+    if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
+        return False
+    if name.isupper() != other.isupper():
+        return name.lower() == other.lower()
+    head = 0
+    while head < min(len(name), len(other)) and name[head] == other[head]:
+        head += 1
+    if len(name) == len(other):
+        differ = [index for index in range(len(name)) if name[index] != other[index]]
+        if any(name[index].isdigit() or other[index].isdigit() for index in differ):
+            return False  # NODE0 and NODE1 are two names
+        swapped = len(differ) == 2 and differ[1] == differ[0] + 1 and name[differ[0]] == other[differ[1]]
+        return len(differ) == 1 or (swapped and name[differ[1]] == other[differ[0]])
+    longer, shorter = (name, other) if len(name) > len(other) else (other, name)
+    extra = longer[head]
+    if extra.isdigit() or extra == "_" or (extra in "sS" and head == len(longer) - 1):
+        return False  # GPU and GPUS, LR and LR1: often two things
+    return longer[:head] + longer[head + 1 :] == shorter

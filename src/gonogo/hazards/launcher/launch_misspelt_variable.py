@@ -1,0 +1,163 @@
+"""launch-misspelt-variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import name_place
+from gonogo.hazards.launcher._shell_lines import is_shell_script
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+# Spellings that public scripts hold, by what was meant. A name that some program does read is none of them.
+_MEANT = {
+    "CUDA_VISIBLE_DEVICE": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICS": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEIVCES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVCIES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIABLE_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBILE_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISBLE_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBLES_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISABLE_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES_": "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICES_VISIBLE": "CUDA_VISIBLE_DEVICES",
+    "CUDE_VISIBLE_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "VISIBLE_CUDA_DEVICES": "CUDA_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICE": "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICE": "ASCEND_RT_VISIBLE_DEVICES",
+    "NCCL_SOCKET_IFNAMES": "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAMEE": "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_INAME": "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_NAME": "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKT_IFNAME": "NCCL_SOCKET_IFNAME",
+    "NCCL_IFNAME": "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAMES": "GLOO_SOCKET_IFNAME",
+    "NCCL_P2P_DISABLED": "NCCL_P2P_DISABLE",
+    "NCCL_DISABLE_P2P": "NCCL_P2P_DISABLE",
+    "NCCL_IB_DISABLED": "NCCL_IB_DISABLE",
+    "NCCL_DISABLE_IB": "NCCL_IB_DISABLE",
+    "NCCL_SHM_DISABLED": "NCCL_SHM_DISABLE",
+    "NCCL_IB_TIME_OUT": "NCCL_IB_TIMEOUT",
+    "NCCL_DEBUG_LEVEL": "NCCL_DEBUG",
+    "PYTORCH_CUDA_ALLOCATOR_CONF": "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONFIG": "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONFS": "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC": "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONFIG": "PYTORCH_ALLOC_CONF",
+    "TORCH_CUDA_ALLOC_CONF": "PYTORCH_CUDA_ALLOC_CONF",
+    "TOKENIZER_PARALLELISM": "TOKENIZERS_PARALLELISM",
+    "TOKENIZERS_PARALLEISM": "TOKENIZERS_PARALLELISM",
+    "TOKENIZERS_PARALELISM": "TOKENIZERS_PARALLELISM",
+    "OMP_NUM_THREAD": "OMP_NUM_THREADS",
+    "OMP_NUMS_THREADS": "OMP_NUM_THREADS",
+    "FORCE_TORCH_RUN": "FORCE_TORCHRUN",
+    "CUDA_LAUNCH_BLOCK": "CUDA_LAUNCH_BLOCKING",
+    "CUDA_LANUCH_BLOCKING": "CUDA_LAUNCH_BLOCKING",
+    "CUDA_DEVICE_MAX_CONNECTION": "CUDA_DEVICE_MAX_CONNECTIONS",
+    "TORCH_DISTRIBUTED_DEBUG_LEVEL": "TORCH_DISTRIBUTED_DEBUG",
+    "HF_DATASET_OFFLINE": "HF_DATASETS_OFFLINE",
+    "TRANSFORMER_OFFLINE": "TRANSFORMERS_OFFLINE",
+    "HF_HUB_OFFLINE_MODE": "HF_HUB_OFFLINE",
+    "DS_SKIP_CUDA_CHECKS": "DS_SKIP_CUDA_CHECK",
+    "ENABLE_AUDIO_OUTPUTS": "ENABLE_AUDIO_OUTPUT",
+    "WANDB_DISABLE": "WANDB_DISABLED",
+}
+_OF_FRAMEWORKS = {
+    "NPROC_PER_NODES": "NPROC_PER_NODE",
+    "NUM_PROC_PER_NODE": "NPROC_PER_NODE",
+    "NPROCS_PER_NODE": "NPROC_PER_NODE",
+    "N_PROC_PER_NODE": "NPROC_PER_NODE",
+    "NNODE": "NNODES",
+    "MASTER_ADDRESS": "MASTER_ADDR",
+    "MASTER_ADR": "MASTER_ADDR",
+}
+
+
+class LaunchMisspeltVariable(Hazard):
+    """An environment variable is set under a name that no program reads.
+
+    ## What happens
+    Nothing, and that is the harm: the setting does not take effect. All GPUs are used instead of those listed, NCCL
+    chooses the interface that it was kept from, peer-to-peer copies stay on.
+
+    ## Why
+    Programs read the names that they know and ignore all others. CUDA_VISIBLE_DEVICE (without S), NCCL_P2P_DISABLED
+    and PYTORCH_CUDA_ALLOCATOR_CONF are read by nobody.
+
+    ## Cure
+    The right name: CUDA_VISIBLE_DEVICES, NCCL_P2P_DISABLE, NCCL_SOCKET_IFNAME, PYTORCH_CUDA_ALLOC_CONF.
+
+    ## When it is safe
+    Where your own script reads it, or uses it for another one (`CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICE`).
+
+    ## Sources
+    - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html: NCCL's variables
+    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: CUDA's variables
+    - https://docs.pytorch.org/docs/stable/notes/cuda.html: PYTORCH_CUDA_ALLOC_CONF
+    """
+
+    page_zh = """设置的环境变量名没有任何程序读取。
+
+    ## 现象
+    什么也不会发生，而这正是问题所在：设置没有生效。没有使用列出的 GPU 而是全部 GPU，NCCL 仍选用想避开的网卡，
+    P2P 拷贝仍然开启。
+
+    ## 原因
+    程序只读取自己认识的名称，其余一概忽略。CUDA_VISIBLE_DEVICE（少了 S）、NCCL_P2P_DISABLED、
+    PYTORCH_CUDA_ALLOCATOR_CONF 没有任何程序读取。
+
+    ## 解决办法
+    使用正确的名称：CUDA_VISIBLE_DEVICES、NCCL_P2P_DISABLE、NCCL_SOCKET_IFNAME、PYTORCH_CUDA_ALLOC_CONF。
+
+    ## 何时安全
+    您自己的脚本读取它，或用它给另一个变量赋值时（`CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICE`）。
+
+    ## 来源
+    - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html：NCCL 的变量
+    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars：CUDA 的变量
+    - https://docs.pytorch.org/docs/stable/notes/cuda.html：PYTORCH_CUDA_ALLOC_CONF
+    """
+
+    name = "launch-misspelt-variable"
+    title = Text("No program reads an environment variable of this name", "没有程序读取这个名称的环境变量")
+    sources = (
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The variables that the command gets, by name."""
+        text = launch.source.text if is_shell_script(launch.source) else ""
+        for name, field in launch.variables.items():
+            meant = _MEANT.get(name)
+            if meant is None and launch.launcher in ("swift", "llamafactory"):
+                meant = _OF_FRAMEWORKS.get(name)
+            place = field.place
+            if meant is None or place is None or f"${name}" in text or f"${{{name}" in text:
+                continue
+            if any(name in script.source.text for script in run.scripts):
+                continue
+            word = name_place(field, name)
+            fixes: tuple[Fix, ...] = ()
+            if word is not None and not launch.variable(meant).known:
+                fixes = (
+                    self.fix(Text("write {name}", "改为 {name}").format(name=meant), word.edit(meant), safe=False),
+                )
+            yield self.finding(
+                Text(
+                    en="{name}={value} has no effect: no program reads {name}. {meant} is the name.",
+                    zh="{name}={value} 不起作用：没有程序读取 {name}。正确的名称是 {meant}。",
+                ).format(name=name, value=field.get("…"), meant=meant),
+                certainty=Certainty.CERTAIN,
+                severity=Severity.WARNING,
+                cure=(Text("Write {meant}", "改为 {meant}").format(meant=meant),),
+                spans=(field.span(Text("no program reads this name", "没有程序读取此名称")),),
+                fixes=fixes,
+            )

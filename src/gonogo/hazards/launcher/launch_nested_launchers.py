@@ -1,0 +1,109 @@
+"""launch-nested-launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"})
+_INTERPRETERS = frozenset({"python", "python3"})
+
+
+class LaunchNestedLaunchers(Hazard):
+    """A launcher is told to launch a launcher.
+
+    ## What happens
+    "can't open file '/work/accelerate': No such file or directory" (or 'python', 'deepspeed') from every rank. With
+    --no_python the inner launcher does start, once a rank: eight times eight processes, and ports in use.
+
+    ## Why
+    torchrun, deepspeed and accelerate launch run `python PROGRAM` for each rank; the first word that is none of their
+    options is PROGRAM. One launcher starts all processes.
+
+    ## Cure
+    One launcher: `accelerate launch --num_processes 8 train.py`, or `torchrun --nproc_per_node 8 train.py`.
+
+    ## When it is safe
+    Where a file of that name lies in the folder and is meant.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/elastic/run.html: what torchrun runs
+    - https://github.com/deepspeedai/DeepSpeed/issues/1495: a launcher's command that holds `python -m` again
+    """
+
+    page_zh = """让一个启动器去启动另一个启动器。
+
+    ## 现象
+    每个 rank 都报 “can't open file '/work/accelerate': No such file or directory”（或 'python'、'deepspeed'）。若用了
+    --no_python，内层启动器会在每个 rank 上各启动一次：八乘八个进程，端口被占用。
+
+    ## 原因
+    torchrun、deepspeed 和 accelerate launch 为每个 rank 运行 `python 程序`；第一个不是其选项的词就是“程序”。所有进程由
+    一个启动器启动即可。
+
+    ## 解决办法
+    只用一个启动器：`accelerate launch --num_processes 8 train.py`，或 `torchrun --nproc_per_node 8 train.py`。
+
+    ## 何时安全
+    目录中确有该名称的文件并且就是要运行它时。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/elastic/run.html：torchrun 运行什么
+    - https://github.com/deepspeedai/DeepSpeed/issues/1495：启动器的命令中又写了 `python -m`
+    """
+
+    name = "launch-nested-launchers"
+    title = Text("A launcher launches a launcher", "启动器中又套了启动器")
+    sources = (
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1495",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A launcher's or an interpreter's name where the program should stand."""
+        if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate"):
+            return
+        program = launch.program.string
+        options = launch.launcher_options
+        if program is None or launch.program_kind == "module" or options.get("module").known:
+            return
+        without_python = options.get("no_python").known
+        if program not in _LAUNCHERS and (program not in _INTERPRETERS or without_python):
+            return
+        if (launch.cwd / program).is_file():
+            return
+        count = whole(launch.processes_per_node)
+        yield self.finding(
+            Text(
+                en="{launcher} starts `{program}` itself in each of its {count}processes: they multiply.",
+                zh="{launcher} 会在它的{count}进程中各启动一次 `{program}`：进程数成倍增加。",
+            ).format(launcher=launch.launcher, program=program, count=_count(count))
+            if without_python
+            else Text(
+                en="{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”.",
+                zh="{launcher} 把 `{program}` 当作要运行的 Python 文件：“can't open file '{program}'”。",
+            ).format(launcher=launch.launcher, program=program),
+            cure=(
+                Text("Keep one launcher: take `{program}` out", "只保留一个启动器：去掉 `{program}`").format(
+                    program=program
+                )
+                if program in _INTERPRETERS
+                else Text(
+                    "Keep one launcher: either {launcher} or {program}, with the number of processes",
+                    "只保留一个启动器：{launcher} 或 {program}，并给出进程数",
+                ).format(launcher=launch.launcher, program=program),
+            ),
+            spans=(launch.program.span() or launch.place.span(),),
+        )
+
+
+def _count(count: int | None) -> Text:
+    return Text(f"{count} ", f" {count} 个") if count else Text("", "所有")

@@ -1,0 +1,118 @@
+"""launch-node-rank-same-everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, slurm, under_srun, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
+
+
+class LaunchNodeRankSameEverywhere(Hazard):
+    """srun starts the launcher on each node, with the same node rank on all.
+
+    ## What happens
+    The nodes wait for each other until the rendezvous times out, or fail at once: every node says that it is node 0
+    ("address already in use", "duplicate rank").
+
+    ## Why
+    The batch script runs on the first node, and its shell puts $SLURM_NODEID or $SLURM_PROCID (0 there) into the
+    command before srun hands it to the nodes. A constant has the same effect.
+
+    ## Cure
+    Let the shell of each node expand it: `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'` in single quotes. Or
+    `--rdzv_backend c10d`, which needs no node rank.
+
+    ## When it is safe
+    With the c10d rendezvous, which ignores --node_rank; on one node.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/73656: "if $SLURM_PROCID is expanded too early"
+    - https://github.com/AMDResearch/hpcfund/issues/47: `srun torchrun --node_rank $SLURM_PROCID`
+    - https://github.com/huggingface/accelerate/issues/1645: --machine_rank $SLURM_PROCID
+    """
+
+    page_zh = """srun 在各节点启动启动器，但所有节点的 node rank 相同。
+
+    ## 现象
+    各节点互相等待直到汇合超时，或立即失败：每个节点都自称节点 0（“address already in use”、“duplicate rank”）。
+
+    ## 原因
+    批处理脚本在第一个节点上运行，它的 shell 在 srun 把命令交给各节点之前，就已把 $SLURM_NODEID 或 $SLURM_PROCID 替换成
+    了 0。写成常数效果相同。
+
+    ## 解决办法
+    让每个节点的 shell 去展开：用单引号写 `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'`。或用
+    `--rdzv_backend c10d`，它不需要 node rank。
+
+    ## 何时安全
+    使用忽略 --node_rank 的 c10d 汇合；单节点。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/73656：“if $SLURM_PROCID is expanded too early”
+    - https://github.com/AMDResearch/hpcfund/issues/47：`srun torchrun --node_rank $SLURM_PROCID`
+    - https://github.com/huggingface/accelerate/issues/1645：--machine_rank $SLURM_PROCID
+    """
+
+    name = "launch-node-rank-same-everywhere"
+    title = Text("Every node gets the same node rank", "所有节点得到相同的 node rank")
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/73656",
+        "https://github.com/AMDResearch/hpcfund/issues/47",
+        "https://github.com/huggingface/accelerate/issues/1645",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
+        name = "node_rank" if launch.launcher in TORCHRUN else "machine_rank"
+        if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
+            return
+        options = launch.launcher_options
+        asked = slurm(launch, "nodes")
+        nodes = whole(options.get("nnodes" if name == "node_rank" else "num_machines")) or asked
+        if not under_srun(launch) or nodes is None or nodes < 2 or asked == 1:
+            return
+        if name == "node_rank" and options.get("rdzv_backend").get("static") != "static":
+            return
+        place = options.place_of(name)
+        if place is None:
+            return
+        written = place.text
+        direct = bool(launch.words) and launch.words[0].value == "srun"
+        variable = next((one for one in _OF_A_TASK if one in written), None)
+        constant = whole(options.get(name)) if "$" not in written else None
+        if not (direct and variable) and constant is None:
+            return
+        yield self.finding(
+            Text(
+                en="--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
+                "{nodes} nodes: all of them get 0.",
+                zh="--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节"
+                "点都得到 0。",
+            ).format(name=name, variable=variable, nodes=nodes)
+            if variable
+            else Text(
+                en="srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.",
+                zh="srun 在 {nodes} 个节点上启动此命令，每个节点都得到 --{name} {rank}。",
+            ).format(name=name, rank=constant, nodes=nodes),
+            cure=(
+                Text(
+                    en="Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single "
+                    "quotes",
+                    zh="让每个节点的 shell 自行展开：srun bash -c '... --{name} $SLURM_NODEID ...'，用单引号",
+                ).format(name=name),
+                Text(
+                    "Or take it out and use --rdzv_backend c10d --rdzv_endpoint HOST:PORT (torchrun)",
+                    "或去掉它，改用 --rdzv_backend c10d --rdzv_endpoint 主机:端口（torchrun）",
+                ),
+            ),
+            spans=(place.span(),),
+        )

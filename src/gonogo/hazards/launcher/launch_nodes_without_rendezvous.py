@@ -1,0 +1,194 @@
+"""launch-nodes-without-rendezvous."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, is_loopback, under_srun, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_ON_EVERY_NODE = Text(
+    en="Give all nodes the address of one of them: --master_addr HOST --master_port 29500 (torchrun; with "
+    "--node_rank), "
+    "or --rdzv_backend c10d --rdzv_endpoint HOST:29500; MASTER_ADDR=HOST for swift and llamafactory-cli. Under slurm: "
+    'HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    zh="给所有节点同一个节点的地址：--master_addr 主机 --master_port 29500（torchrun，另需 --node_rank），或 "
+    "--rdzv_backend "
+    "c10d --rdzv_endpoint 主机:29500；swift 与 llamafactory-cli 用 MASTER_ADDR=主机。slurm 下："
+    '主机=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+)
+
+
+class LaunchNodesWithoutRendezvous(Hazard):
+    """Several nodes are launched, and each is told to meet the others on itself.
+
+    ## What happens
+    Each node waits for the others until it gives up: "The client socket has timed out after 900000ms while trying to
+    connect to (127.0.0.1, 29500)", RendezvousTimeoutError, or a silent wait.
+
+    ## Why
+    Without --master_addr or --rdzv_endpoint torchrun meets at 127.0.0.1:29500, which is another machine on each node;
+    --standalone makes it localhost too, and so does localhost as the address. torchrun itself does not read
+    MASTER_ADDR from the environment; swift and llamafactory-cli do, and hand it on.
+
+    ## Cure
+    The address of one node, the same on all: `--master_addr HOST` with `--node_rank`, or `--rdzv_backend c10d
+    --rdzv_endpoint HOST:29500`.
+
+    ## When it is safe
+    On one node. On the node of rank 0 alone localhost works for itself.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/elastic/run.html: torchrun's defaults for --master_addr and --standalone
+    - https://github.com/pytorch/pytorch/issues/76069: localhost as the rendezvous of four nodes
+    - https://github.com/mlc-ai/pith-train/pull/91: an address that silently became localhost
+    """
+
+    page_zh = """启动多个节点，但每个节点都被要求在自己身上汇合。
+
+    ## 现象
+    各节点互相等待直到超时：“The client socket has timed out after 900000ms while trying to connect to
+    (127.0.0.1, 29500)”、RendezvousTimeoutError，或无声地等待。
+
+    ## 原因
+    没有 --master_addr 或 --rdzv_endpoint 时，torchrun 在 127.0.0.1:29500 汇合，而这在每个节点上都是它自己；--standalone
+    同样使用 localhost，把地址写成 localhost 也一样。torchrun 本身不读取环境变量 MASTER_ADDR；swift 与 llamafactory-cli
+    会读取并传下去。
+
+    ## 解决办法
+    所有节点使用同一个节点的地址：`--master_addr 主机` 并设 `--node_rank`，或 `--rdzv_backend c10d --rdzv_endpoint
+    主机:29500`。
+
+    ## 何时安全
+    单节点。仅在 rank 0 所在节点上，localhost 对它自己可用。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/elastic/run.html：torchrun 的 --master_addr 默认值与 --standalone
+    - https://github.com/pytorch/pytorch/issues/76069：四个节点用 localhost 汇合
+    - https://github.com/mlc-ai/pith-train/pull/91：地址悄悄变成了 localhost
+    """
+
+    name = "launch-nodes-without-rendezvous"
+    title = Text("Several nodes, and each waits for the others on itself", "多个节点各自在本机等待其他节点")
+    sources = (
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://github.com/pytorch/pytorch/issues/76069",
+        "https://github.com/mlc-ai/pith-train/pull/91",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """torchrun, or a framework that calls it, with more than one node and no address, or this machine's."""
+        if launch.launcher in TORCHRUN:
+            yield from self._of_torchrun(launch)
+        elif launch.launcher in ("swift", "llamafactory"):
+            nodes = whole(launch.variable("NNODES"))
+            if nodes is None or nodes < 2:
+                return
+            address = launch.variable("MASTER_ADDR")
+            span = launch.variable("NNODES").span(Text(f"{nodes} nodes", f"{nodes} 个节点"))
+            if address.absent:
+                yield self.finding(
+                    Text(
+                        en="NNODES={nodes} without MASTER_ADDR: each node's torchrun meets at 127.0.0.1, that is on "
+                        "itself.",
+                        zh="NNODES={nodes} 但没有 MASTER_ADDR：各节点的 torchrun 都在 127.0.0.1（即自己）汇合。",
+                    ).format(nodes=nodes),
+                    certainty=Certainty.LIKELY,
+                    cure=(_ON_EVERY_NODE,),
+                    spans=(launch.place.span(), span),
+                    confirm=(Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),),
+                )
+            elif address.string and is_loopback(address.string):
+                yield from self._loopback(launch, address, "MASTER_ADDR", whole(launch.variable("NODE_RANK")), nodes)
+
+    def _of_torchrun(self, launch: Launch) -> Iterator[Finding]:
+        options = launch.launcher_options
+        nodes = whole(options.get("nnodes"))
+        if nodes is None or nodes < 2 or not options.complete:
+            return
+        count = options.get("nnodes").span(Text(f"{nodes} nodes", f"{nodes} 个节点"))
+        if options.get("standalone").known:
+            place = options.place_of("standalone")
+            yield self.finding(
+                Text(
+                    en="--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its "
+                    "own, "
+                    "and waits for {others} more nodes that never come.",
+                    zh="--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，"
+                    "永远等不到其余 {others} 个节点。",
+                ).format(nodes=nodes, others=nodes - 1),
+                cure=(
+                    Text(
+                        "Take --standalone out, and name one node as the meeting place",
+                        "去掉 --standalone，指定一个节点作为汇合点",
+                    ),
+                    _ON_EVERY_NODE,
+                ),
+                spans=(place.span() if place else None, count),
+            )
+            return
+        endpoint, master = options.get("rdzv_endpoint"), options.get("master_addr")
+        given = endpoint if not endpoint.absent else master
+        backend = options.get("rdzv_backend").string
+        rank = whole(options.get("node_rank")) if backend in (None, "static") else None
+        if given.string and is_loopback(given.string) and backend != "etcd":
+            name = "rdzv_endpoint" if not endpoint.absent else "master_addr"
+            yield from self._loopback(launch, given, f"--{name}", rank, nodes)
+            return
+        if not given.absent or any(name.startswith("PET_") for name in launch.variables):
+            return
+        exported = launch.variable("MASTER_ADDR")
+        fixes: tuple[Fix, ...] = ()
+        if not exported.absent and options.can_edit("nnodes"):
+            fixes = (
+                self.fix(
+                    Text("hand MASTER_ADDR on to torchrun", "把 MASTER_ADDR 传给 torchrun"),
+                    options.adding('--master_addr="$MASTER_ADDR"'),
+                    safe=False,
+                ),
+            )
+        yield self.finding(
+            Text(
+                en="--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each "
+                "node "
+                "itself{ignored}.",
+                zh="--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，"
+                "即各节点自己{ignored}。",
+            ).format(
+                nodes=nodes,
+                ignored=Text("; torchrun does not read MASTER_ADDR", "；torchrun 不读取 MASTER_ADDR")
+                if not exported.absent
+                else Text("", ""),
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(_ON_EVERY_NODE,),
+            spans=(
+                count,
+                exported.span(Text("not read by torchrun", "torchrun 不读取")) if not exported.absent else None,
+            ),
+            fixes=fixes,
+            confirm=(Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),),
+        )
+
+    def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Iterator[Finding]:
+        everywhere = under_srun(launch) or (rank is not None and rank > 0)
+        if rank == 0 and not everywhere:
+            return
+        assumed = address.reason is not None
+        yield self.finding(
+            Text(
+                en="{name} is {address} with {nodes} nodes: on every node that is the node itself, so the nodes never "
+                "meet.",
+                zh="{nodes} 个节点而 {name} 为 {address}：在每个节点上都指向自己，节点之间永远无法汇合。",
+            ).format(name=name, address=address.value, nodes=nodes),
+            certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
+            cure=(_ON_EVERY_NODE,),
+            spans=(address.span() or launch.place.span(),),
+        )

@@ -1,0 +1,106 @@
+"""launch-option-given-twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import names
+
+if TYPE_CHECKING:
+    from gonogo.evidence.command_line import Options
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+# Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.
+_ONE_VALUE = names(
+    """
+    bf16 fp16 tf32 learning_rate lr num_train_epochs max_steps per_device_train_batch_size
+    per_device_eval_batch_size gradient_accumulation_steps gradient_checkpointing warmup_ratio warmup_steps
+    weight_decay lr_scheduler_type logging_steps save_steps save_strategy eval_steps eval_strategy
+    evaluation_strategy save_total_limit output_dir model_name_or_path model deepspeed deepspeed_config seed
+    max_grad_norm optim dataloader_num_workers max_length max_seq_length cutoff_len model_max_length ddp_timeout
+    report_to lora_rank lora_r lora_alpha lora_dropout train_type tuner_type finetuning_type stage template
+    torch_dtype attn_impl attn_implementation freeze_vit zero_stage train_batch_size micro_batch_size data_path
+    remove_unused_columns lazy_preprocess
+    """
+)
+
+
+class LaunchOptionGivenTwice(Hazard):
+    """An option that takes one value is given twice, with different values.
+
+    ## What happens
+    The last one counts, without a word: a learning rate or a batch size that nobody looks at any more decides.
+
+    ## Why
+    argparse, and with it TrainingArguments and the launchers, lets a later option replace an earlier one.
+
+    ## Cure
+    Keep the one that is meant.
+
+    ## When it is safe
+    Where a script puts defaults first and lets the caller override them on purpose ("$@" at the end).
+
+    ## Sources
+    - https://docs.python.org/3/library/argparse.html#action: `store`, of which the last value stays
+    """
+
+    page_zh = """只取一个值的选项给了两次，且值不同。
+
+    ## 现象
+    不作任何提示，以最后一个为准：起作用的是没人再留意的那个学习率或 batch size。
+
+    ## 原因
+    argparse 以及基于它的 TrainingArguments 和各启动器，都让后面的选项覆盖前面的。
+
+    ## 解决办法
+    保留真正想要的那个。
+
+    ## 何时安全
+    脚本有意先写默认值、再让调用者覆盖时（末尾的 "$@"）。
+
+    ## 来源
+    - https://docs.python.org/3/library/argparse.html#action：`store` 只保留最后一个值
+    """
+
+    name = "launch-option-given-twice"
+    title = Text("An option is given twice, with different values", "同一选项给了两次，值不同")
+    sources = ("https://docs.python.org/3/library/argparse.html#action",)
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The launcher's own options, and the program's that are known to take one value."""
+        own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]
+        yield from self._found(launch.launcher_options, own)
+        yield from self._found(launch.options, [name for name in launch.options.duplicates if name in _ONE_VALUE])
+
+    def _found(self, options: Options, names: list[str]) -> Iterator[Finding]:
+        for name in names:
+            fields = options.all(name)
+            values = [str(field.value) for field in fields if field.known]
+            if len(values) < len(fields) or len({_canonical(value) for value in values}) < 2:
+                continue
+            if len({(field.place.start, field.place.end) for field in fields if field.place}) < len(fields):
+                continue  # a variable that the script appends to
+            yield self.finding(
+                Text(
+                    en="--{name} is given {count} times: {earlier}, then {last}, which counts.",
+                    zh="--{name} 给了 {count} 次：先是 {earlier}，后是 {last}，以后者为准。",
+                ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
+                severity=Severity.WARNING,
+                cure=(Text("Take out all but the value that is meant", "只保留真正想要的值"),),
+                spans=(
+                    fields[0].span(Text("has no effect", "不起作用")),
+                    fields[-1].span(Text("counts", "以此为准")),
+                ),
+            )
+
+
+def _canonical(value: str) -> str:
+    lowered = value.strip().lower()
+    try:
+        return repr(float(lowered))
+    except ValueError:
+        return lowered

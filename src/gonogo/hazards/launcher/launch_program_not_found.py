@@ -1,0 +1,109 @@
+"""launch-program-not-found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchProgramNotFound(Hazard):
+    """The program that the command starts is not there.
+
+    ## What happens
+    "can't open file '/work/train.py': [Errno 2] No such file or directory" from every rank.
+
+    ## Why
+    The path counts from the folder in which the script is called, not from the script's own; or the file has another
+    name.
+
+    ## Cure
+    `cd "$(dirname "$0")"` at the script's top, or the right path.
+
+    ## When it is safe
+    Where the script is called from another folder, in which the file lies, or a step before makes it.
+
+    ## Sources
+    - https://docs.python.org/3/using/cmdline.html: the script's path
+    """
+
+    page_zh = """命令要启动的程序不存在。
+
+    ## 现象
+    每个 rank 都报 “can't open file '/work/train.py': [Errno 2] No such file or directory”。
+
+    ## 原因
+    路径从调用脚本时所在的目录算起，而不是脚本所在目录；或文件名不同。
+
+    ## 解决办法
+    在脚本开头写 `cd "$(dirname "$0")"`，或改正路径。
+
+    ## 何时安全
+    从文件所在的另一目录调用脚本，或前面的步骤会生成该文件时。
+
+    ## 来源
+    - https://docs.python.org/3/using/cmdline.html：脚本的路径
+    """
+
+    name = "launch-program-not-found"
+    title = Text("The program that the command starts is not there", "命令要启动的程序不存在")
+    sources = ("https://docs.python.org/3/using/cmdline.html",)
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A path of a Python file that is fully known, in a folder that is at hand and holds such files."""
+        path = launch.program.string
+        if path is None or launch.program_kind != "script" or not path.endswith(".py") or launch.in_container:
+            return
+        if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
+            return
+        whole = launch.cwd / path
+        if whole.exists() or str(whole) in launch.written_files or not launch.cwd.is_dir():
+            return
+        near = _like(whole.name, launch.cwd)
+        if not near and not launch.cwd_known:
+            return  # a script alone, whose project lies elsewhere
+        yield self.finding(
+            Text(
+                en="{path} is not in {folder}{near}.",
+                zh="{folder} 中没有 {path}{near}。",
+            ).format(
+                path=path,
+                folder=launch.cwd.name or "/",
+                near=Text(f"; {near} is", f"，但有 {near}") if near else Text("", ""),
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("Write {near}", "改为 {near}").format(near=near)
+                if near
+                else Text(
+                    "Correct the path, counted from the folder that the script runs in",
+                    "改正路径，以脚本运行时所在目录为准",
+                ),
+            ),
+            spans=(launch.program.span() or launch.place.span(),),
+            confirm=(Text("The script is run in its own folder", "脚本就在其所在目录中运行"),),
+        )
+
+
+def _like(name: str, folder: os.PathLike[str]) -> str | None:
+    """A Python file of nearly that name in the folder, or of that very name in a folder below."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return None
+    plain = name.lower().replace("-", "").replace("_", "")
+    for entry in entries:
+        if entry.name.endswith(".py") and entry.name.lower().replace("-", "").replace("_", "") == plain:
+            return entry.name
+    for entry in entries[:200]:
+        below = entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+        if below and os.path.isfile(os.path.join(entry.path, name)):
+            return f"{entry.name}/{name}"
+    return None

@@ -1,0 +1,147 @@
+"""launch-slurm-nodes-differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, accelerate_setting, slurm, under_srun, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
+
+
+class LaunchSlurmNodesDiffer(Hazard):
+    """The job has other nodes than the launcher counts on, or the launcher is started on the first of them only.
+
+    ## What happens
+    The launcher waits for nodes that never come (RendezvousTimeoutError, "timed out after 900000ms"); or the run works
+    on one node while the GPUs of the others stay idle and are paid for.
+
+    ## Why
+    A batch script runs on the first node of the job. Only srun (or ssh, pdsh, mpirun) starts something on the others.
+    And `#SBATCH --nodes` must be what --nnodes, num_machines or NNODES says.
+
+    ## Cure
+    `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`, or `#SBATCH --nodes=1`.
+
+    ## When it is safe
+    With the deepspeed launcher's hostfile, or a script that another one starts with srun.
+
+    ## Sources
+    - https://slurm.schedmd.com/sbatch.html: the batch script runs on the first allocated node
+    - https://github.com/princeton-nlp/ProLong/issues/9: RendezvousTimeoutError on two nodes
+    - https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html: srun torchrun
+    """
+
+    page_zh = """作业的节点数与启动器预期的不同，或启动器只在第一个节点上启动。
+
+    ## 现象
+    启动器等待永远不会出现的节点（RendezvousTimeoutError、“timed out after 900000ms”）；或训练只在一个节点上进行，
+    其余节点的 GPU 空闲却照样计费。
+
+    ## 原因
+    批处理脚本只在作业的第一个节点上运行。只有 srun（或 ssh、pdsh、mpirun）才会在其他节点上启动程序。此外
+    `#SBATCH --nodes` 必须与 --nnodes、num_machines 或 NNODES 一致。
+
+    ## 解决办法
+    `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`，或 `#SBATCH --nodes=1`。
+
+    ## 何时安全
+    使用 deepspeed 启动器的 hostfile，或该脚本由另一个脚本用 srun 启动时。
+
+    ## 来源
+    - https://slurm.schedmd.com/sbatch.html：批处理脚本在分配到的第一个节点上运行
+    - https://github.com/princeton-nlp/ProLong/issues/9：两个节点时 RendezvousTimeoutError
+    - https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html：srun torchrun
+    """
+
+    name = "launch-slurm-nodes-differ"
+    title = Text("slurm's nodes are not those that the launcher counts on", "slurm 的节点与启动器预期的不一致")
+    sources = (
+        "https://slurm.schedmd.com/sbatch.html",
+        "https://github.com/princeton-nlp/ProLong/issues/9",
+        "https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The job's nodes, the launcher's, and whether srun carries the command to them."""
+        asked = slurm(launch, "nodes")
+        field = launch.slurm.get("nodes")
+        if asked is None or field is None or field.place is None:
+            return
+        own = _own_nodes(launch, run)
+        count = whole(own) if own is not None else None
+        if own is None or count is None:
+            return
+        carried = under_srun(launch)
+        spans = (own.span() or launch.place.span(), field.span(Text(f"the job has {asked}", f"作业有 {asked} 个节点")))
+        if carried:
+            if count != asked and own.reason is None:
+                yield self.finding(
+                    Text(
+                        en="The job has {asked} node(s), and the launcher is told {count}: {then}.",
+                        zh="作业有 {asked} 个节点，而启动器得到的是 {count}：{then}。",
+                    ).format(asked=asked, count=count, then=_THEN[count > asked]),
+                    cure=(_SAME,),
+                    spans=spans,
+                )
+        elif asked > 1 and _REACHES_NODES.search(launch.source.text) is None:
+            if count > 1:
+                yield self.finding(
+                    Text(
+                        en="The batch script starts {launcher} on the first of the job's {asked} nodes only, and it "
+                        "waits "
+                        "for {others} more: nothing starts it there.",
+                        zh="批处理脚本只在作业 {asked} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节"
+                        "点："
+                        "没有任何东西在那里启动它。",
+                    ).format(launcher=launch.launcher, asked=asked, others=count - 1),
+                    certainty=Certainty.LIKELY,
+                    cure=(_SRUN,),
+                    spans=(launch.place.span(), *spans[1:]),
+                    confirm=(Text("No other script starts this one with srun", "没有其他脚本用 srun 启动它"),),
+                )
+            elif count == 1:
+                yield self.finding(
+                    Text(
+                        en="The job asks for {asked} nodes, and {launcher} runs on the first of them: the GPUs of the "
+                        "others stay idle.",
+                        zh="作业申请了 {asked} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
+                    ).format(asked=asked, launcher=launch.launcher),
+                    certainty=Certainty.LIKELY,
+                    severity=Severity.WARNING,
+                    cure=(Text("Ask for one node: #SBATCH --nodes=1", "只申请一个节点：#SBATCH --nodes=1"), _SRUN),
+                    spans=(field.span(), launch.place.span()),
+                )
+
+
+_THEN = {
+    True: Text("it waits for nodes that the job does not have", "它会等待作业中不存在的节点"),
+    False: Text("the nodes beyond find no place in the run", "多出的节点无法加入训练"),
+}
+_SAME = Text("Let slurm say the number: --nnodes $SLURM_NNODES", "由 slurm 给出节点数：--nnodes $SLURM_NNODES")
+_SRUN = Text(
+    "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
+    "--rdzv_endpoint HOST:29500 ...",
+    "在每个节点上启动：srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
+    "--rdzv_endpoint 主机:29500 ...",
+)
+
+
+def _own_nodes(launch: Launch, run: Run) -> Field | None:
+    """The nodes that the launcher is told of; one, where it is told of none and meets on its own machine."""
+    if launch.launcher in TORCHRUN:
+        return launch.launcher_options.get("nnodes") if "nnodes" in launch.launcher_options else launch.nodes
+    if launch.launcher == "accelerate":
+        return accelerate_setting(launch, run, "num_machines")
+    if launch.launcher in ("swift", "llamafactory"):
+        return launch.variable("NNODES")
+    return None

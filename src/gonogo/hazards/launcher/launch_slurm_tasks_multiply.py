@@ -1,0 +1,117 @@
+"""launch-slurm-tasks-multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, slurm, under_srun, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchSlurmTasksMultiply(Hazard):
+    """srun starts a launcher once a task, and the launcher starts a process for each GPU: the processes multiply.
+
+    ## What happens
+    "address already in use" (EADDRINUSE, port 29500) from all launchers of a node but one, out of memory on GPUs that
+    several ranks share, "Duplicate GPU detected".
+
+    ## Why
+    torchrun, deepspeed, accelerate launch and swift start the processes of a node themselves. With
+    --ntasks-per-node=8 srun starts eight of them on each node, 64 processes for 8 GPUs.
+
+    ## Cure
+    `--ntasks-per-node=1` (and `--cpus-per-task` for all processes of the node together), or one task a GPU without a
+    launcher: `srun python train.py`.
+
+    ## When it is safe
+    With --nproc_per_node=1 for each task, or in a batch script that calls the launcher without srun.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/73656: --ntasks-per-node=1, since torchrun starts the others
+    - https://slurm.schedmd.com/srun.html: --ntasks-per-node
+    """
+
+    page_zh = """srun 每个 task 启动一次启动器，而启动器又为每张 GPU 启动一个进程：进程数成倍增加。
+
+    ## 现象
+    同一节点上除一个外，其余启动器都报 “address already in use”（EADDRINUSE，端口 29500）；多个 rank 共用 GPU 导致显存
+    不足；“Duplicate GPU detected”。
+
+    ## 原因
+    torchrun、deepspeed、accelerate launch 和 swift 会自行启动一个节点上的所有进程。若 --ntasks-per-node=8，srun 在每个
+    节点启动八个启动器，8 张 GPU 上就有 64 个进程。
+
+    ## 解决办法
+    使用 `--ntasks-per-node=1`（`--cpus-per-task` 按该节点全部进程计算）；或每张 GPU 一个 task 而不用启动器：
+    `srun python train.py`。
+
+    ## 何时安全
+    每个 task 使用 --nproc_per_node=1，或批处理脚本不经 srun 直接调用启动器时。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/73656：--ntasks-per-node=1，其余进程由 torchrun 启动
+    - https://slurm.schedmd.com/srun.html：--ntasks-per-node
+    """
+
+    name = "launch-slurm-tasks-multiply"
+    title = Text("srun starts the launcher several times on a node", "srun 在同一节点上多次启动启动器")
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/73656",
+        "https://slurm.schedmd.com/srun.html",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Tasks a node times processes a task."""
+        if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not under_srun(launch):
+            return
+        tasks = slurm(launch, "ntasks-per-node")
+        field = launch.slurm.get("ntasks-per-node")
+        total, nodes = slurm(launch, "ntasks"), slurm(launch, "nodes")
+        if total is not None and (tasks is None or (nodes or 1) * tasks > total):
+            tasks = -(-total // nodes) if nodes else None
+            field = launch.slurm.get("ntasks")
+        if tasks is None or tasks < 2 or field is None:
+            return
+        processes = whole(launch.processes_per_node)
+        written = launch.launcher_options.get("nproc_per_node")
+        own = whole(written) if launch.launcher in TORCHRUN else processes
+        if launch.launcher in TORCHRUN and written.absent:
+            own = 1
+        if own == 1 or (own is None and str(written.get("")) not in ("gpu", "auto")):
+            return
+        place = launch.launcher_options.place_of("nproc_per_node")
+        yield self.finding(
+            Text(
+                en="srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a "
+                "node.",
+                zh="srun 在每个节点上启动 {tasks} 次 {launcher}，每次又启动 {own} 个进程：每个节点共 {all} 个。",
+            ).format(
+                launcher=launch.launcher,
+                tasks=tasks,
+                own=own if own is not None else Text("one process a GPU", "每张 GPU 一"),
+                all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
+            ),
+            certainty=Certainty.CERTAIN,
+            cure=(
+                Text(
+                    en="Ask slurm for one task a node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
+                    zh="向 slurm 要求每个节点一个 task：--ntasks-per-node=1，--cpus-per-task 按其全部进程计算",
+                ),
+                Text(
+                    "Or one task a GPU without a launcher, if the program reads slurm's variables: srun python "
+                    "train.py",
+                    "或每张 GPU 一个 task 而不用启动器（程序需读取 slurm 变量）：srun python train.py",
+                ),
+            ),
+            spans=(
+                field.span(Text(f"{tasks} tasks a node", f"每个节点 {tasks} 个 task")),
+                place.span(Text("and these for each task", "每个 task 再启动这些")) if place else None,
+                launch.place.span(),
+            ),
+        )

@@ -1,0 +1,99 @@
+"""launch-torch-distributed-launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchTorchDistributedLaunch(Hazard):
+    """python -m torch.distributed.launch is deprecated.
+
+    ## What happens
+    "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun" on
+    every start.
+
+    ## Why
+    torchrun took its place in torch 1.10. The old module also passes `--local-rank` to the program unless --use_env is
+    given, which torchrun never does.
+
+    ## Cure
+    `torchrun`; the program then reads LOCAL_RANK from its environment.
+
+    ## When it is safe
+    It still works in current releases.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/elastic/run.html: from torch.distributed.launch to torchrun
+    """
+
+    page_zh = """python -m torch.distributed.launch 已被弃用。
+
+    ## 现象
+    每次启动都有 “FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use
+    torchrun”。
+
+    ## 原因
+    自 torch 1.10 起由 torchrun 取代。旧模块在没有 --use_env 时还会向程序传入 `--local-rank`，torchrun 从不传。
+
+    ## 解决办法
+    使用 `torchrun`；程序改为从环境变量读取 LOCAL_RANK。
+
+    ## 何时安全
+    在当前版本中仍可使用。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/elastic/run.html：从 torch.distributed.launch 迁移到 torchrun
+    """
+
+    name = "launch-torch-distributed-launch"
+    title = Text("torch.distributed.launch is deprecated", "torch.distributed.launch 已被弃用")
+    sources = ("https://docs.pytorch.org/docs/stable/elastic/run.html",)
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The old module; its fix where the program gets no --local-rank from it anyway."""
+        if launch.launcher != "torch.distributed.launch":
+            return
+        words = [word for word in launch.words if word.place.source is launch.source]
+        at = next((index for index, word in enumerate(words) if word.value == "torch.distributed.launch"), None)
+        if at is None or at < 2:
+            return
+        first, last = words[at - 2], words[at]
+        if words[at - 1].value != "-m" or "python" not in (first.value or ""):
+            return
+        place = launch.source.place(first.place.start, last.place.end)
+        fixes: tuple[Fix, ...] = ()
+        if launch.launcher_options.get("use_env").known and launch.launcher_options.can_edit("use_env"):
+            fixes = (
+                self.fix(
+                    Text("start with torchrun", "改用 torchrun 启动"),
+                    place.edit("torchrun"),
+                    launch.launcher_options.removing("use_env"),
+                ),
+            )
+        yield self.finding(
+            Text(
+                en="python -m torch.distributed.launch is deprecated{passes}.",
+                zh="python -m torch.distributed.launch 已被弃用{passes}。",
+            ).format(
+                passes=Text("", "")
+                if fixes
+                else Text("; it also passes --local-rank to the program", "；它还会向程序传入 --local-rank")
+            ),
+            severity=Severity.NOTE,
+            cure=(
+                Text(
+                    "Use torchrun, and let the program read the environment's LOCAL_RANK",
+                    "改用 torchrun，程序从环境变量 LOCAL_RANK 读取",
+                ),
+            ),
+            spans=(place.span(),),
+            fixes=fixes,
+        )

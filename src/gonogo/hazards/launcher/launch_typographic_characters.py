@@ -1,0 +1,155 @@
+"""launch-typographic-characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Edit, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import Line, is_shell_script, lines_from
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_DASHES = "‐‑‒–—―−﹣－"
+_DOUBLE = "“”„‟″＂"
+_SINGLE = "‘’‚‛′＇"
+_SPACES = "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"
+_NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
+_NAMES = {
+    **dict.fromkeys(_DASHES, Text("a typographic dash", "排版用的破折号/连接号")),
+    **dict.fromkeys(_DOUBLE + _SINGLE, Text("a typographic quote", "弯引号")),
+    **dict.fromkeys(_SPACES, Text("a space that separates no words", "不能分隔单词的空格")),
+    **dict.fromkeys(_NOTHING, Text("an invisible character", "不可见字符")),
+}
+
+
+class LaunchTypographicCharacters(Hazard):
+    """Dashes, quotes or spaces of a word processor or a web page stand in the launch command.
+
+    ## What happens
+    "unrecognized arguments: –bf16", "can't open file '–m'", "command not found" for a command that looks right, or a
+    path whose name holds the quotes.
+
+    ## Why
+    `–`, `—` and `－` are no hyphens, `“` no quote, and a no-break space separates no words. Editors, chats and web
+    pages put them in place of the ASCII characters that a shell and argparse know.
+
+    ## Cure
+    Type `--`, `"` and a plain space in their place.
+
+    ## When it is safe
+    Inside a quoted text, as a prompt, where the characters are meant.
+
+    ## Sources
+    - https://github.com/awsdocs/amazon-emr-release-guide/pull/25: "python: can't open file '–m'"
+    - https://github.com/hjkgrp/molSimplify/pull/516: options with an en dash are not recognized
+    """
+
+    page_zh = """启动命令中有文字处理软件或网页的破折号、引号或空格。
+
+    ## 现象
+    “unrecognized arguments: –bf16”、“can't open file '–m'”，看上去正确的命令却 “command not found”，或路径名中带有引
+    号。
+
+    ## 原因
+    `–`、`—`、`－` 不是连字符，`“` 不是引号，不间断空格和全角空格不能分隔单词。编辑器、聊天软件和网页会用它们替换
+    shell 与argparse 认识的 ASCII 字符。
+
+    ## 解决办法
+    改成 `--`、`"` 和普通空格。
+
+    ## 何时安全
+    位于引号内的文本（如提示词）中、确实需要这些字符时。
+
+    ## 来源
+    - https://github.com/awsdocs/amazon-emr-release-guide/pull/25：“python: can't open file '–m'”
+    - https://github.com/hjkgrp/molSimplify/pull/516：用短破折号写的选项无法识别
+    """
+
+    name = "launch-typographic-characters"
+    title = Text(
+        "Typographic dashes, quotes or spaces in the launch command", "启动命令中有排版字符（破折号、弯引号或特殊空格）"
+    )
+    sources = (
+        "https://github.com/awsdocs/amazon-emr-release-guide/pull/25",
+        "https://github.com/hjkgrp/molSimplify/pull/516",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Such characters in the command's lines, outside quotes and comments."""
+        source = launch.source
+        if not is_shell_script(source) or source.data.isascii():
+            return
+        found: list[tuple[Line, int]] = []
+        for line in lines_from(source, source.line_of(launch.place.start)):
+            if not line.text.isascii():
+                found += [(line, index) for index in _unquoted(line)]
+            if not line.continues and line.end >= launch.place.end:
+                break
+        if not found:
+            return
+        line, index = found[0]
+        character = line.text[index]
+        yield self.finding(
+            Text(
+                en="{what} (U+{code:04X}, `{character}`) stands on line {line}{more}: the shell takes it for a letter "
+                "of the word.",
+                zh="第 {line} 行有{what}（U+{code:04X}，`{character}`）{more}：shell 会把它当作单词的一部分。",
+            ).format(
+                what=Text(_NAMES[character].en.capitalize(), _NAMES[character].zh),
+                code=ord(character),
+                character=character if character.strip() and character not in _NOTHING else " ",
+                line=line.number,
+                more=Text(f", and {len(found) - 1} more like it", f"，此外还有 {len(found) - 1} 处")
+                if len(found) > 1
+                else Text("", ""),
+            ),
+            cure=(
+                Text(
+                    'Type ASCII characters in their place: -- before an option, " around a value, a plain space',
+                    '改用 ASCII 字符：选项前用 --，值两侧用 "，以及普通空格',
+                ),
+            ),
+            spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
+            fixes=(
+                self.fix(
+                    Text("put ASCII characters in their place", "替换为 ASCII 字符"),
+                    *(_ascii(one, at) for one, at in found),
+                ),
+            ),
+        )
+
+
+def _unquoted(line: Line) -> Iterator[int]:
+    """Where such characters stand; a dash only where a word begins with it, as an option does."""
+    quote = ""
+    text = line.code
+    for index, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in _DASHES:
+            before = text[:index].rstrip("-" + _DASHES)
+            after = text[index + 1 :].lstrip("-" + _DASHES)
+            if (not before or before[-1] in " \t" + _SPACES) and after[:1].isascii() and after[:1].isalpha():
+                yield index
+        elif character in _NAMES:
+            yield index
+
+
+def _ascii(line: Line, index: int) -> Edit:
+    character = line.text[index]
+    if character in _DASHES:
+        alone = line.text[index - 1 : index] != "-" and line.text[index + 1 : index + 2] not in ("-", *_DASHES)
+        alone = alone and line.text[index - 1 : index] not in tuple(_DASHES)
+        name = line.text[index + 1 :].split()[0] if line.text[index + 1 :].split() else ""
+        replacement = "--" if alone and len(name.partition("=")[0]) > 1 else "-"
+    elif character in _SPACES:
+        replacement = " "
+    else:
+        replacement = '"' if character in _DOUBLE else "'" if character in _SINGLE else ""
+    return line.place(index, index + 1).edit(replacement)

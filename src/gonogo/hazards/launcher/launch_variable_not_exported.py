@@ -1,0 +1,142 @@
+"""launch-variable-not-exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import Assignments, is_shell_script, plain_assignments
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_READ_FROM_THE_ENVIRONMENT = Pattern(
+    r"^(?:CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|FORCE_TORCHRUN|ENABLE_AUDIO_OUTPUT"
+    r"|NCCL_[A-Z0-9_]+|TORCH_NCCL_[A-Z_]+|HCCL_[A-Z_]+|GLOO_SOCKET_IFNAME|PYTORCH_CUDA_ALLOC_CONF|OMP_NUM_THREADS"
+    r"|PYTORCH_ALLOC_CONF|TOKENIZERS_PARALLELISM|HF_HOME|HF_ENDPOINT|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|HF_TOKEN"
+    r"|WANDB_[A-Z_]+|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|MAX_PIXELS|VIDEO_MAX_PIXELS|FPS_MAX_FRAMES"
+    r"|USE_HF|DS_SKIP_CUDA_CHECK|TORCH_CUDA_ARCH_LIST|CUDA_HOME|TRITON_CACHE_DIR)$"
+)
+_OF_FRAMEWORKS = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
+
+
+class LaunchVariableNotExported(Hazard):
+    """A variable that the program reads from its environment is set in the script, and not exported.
+
+    ## What happens
+    The setting has no effect: `swift sft` starts one process although NPROC_PER_NODE=8 stands above it ("DeepSpeed is
+    not compatible with `device_map`. n_gpu: 8, local_world_size: 1"), NCCL_DEBUG=INFO prints nothing, the run takes
+    all GPUs.
+
+    ## Why
+    `NAME=value` on a line of its own sets a variable of the shell only. A program gets it where it was exported, or
+    stands on the program's own line. A backslash followed by an empty line ends the command, so assignments above it
+    belong to nothing.
+
+    ## Cure
+    `export NAME=value`, or no empty line between the assignments and the command.
+
+    ## When it is safe
+    Where the variable is in the environment already (it stays exported), or the script itself uses it.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/5328: an empty line between NPROC_PER_NODE=8 and swift sft
+    - https://github.com/modelscope/ms-swift/issues/3681: NPROC_PER_NODE is an environment variable
+    """
+
+    page_zh = """程序从环境中读取的变量在脚本里只是赋值，没有 export。
+
+    ## 现象
+    设置不起作用：上面写了 NPROC_PER_NODE=8，`swift sft` 仍只启动一个进程（“DeepSpeed is not compatible with
+    `device_map`. n_gpu: 8, local_world_size: 1”）；NCCL_DEBUG=INFO 没有输出；训练占用了所有 GPU。
+
+    ## 原因
+    单独一行的 `NAME=value` 只设置 shell 自己的变量。只有 export 过，或写在程序同一行前面，程序才能得到。反斜杠后跟空行
+    会结束命令，其上的赋值就不属于任何程序。
+
+    ## 解决办法
+    写成 `export NAME=value`，或去掉赋值与命令之间的空行。
+
+    ## 何时安全
+    该变量原本就在环境中（仍保持导出），或脚本自己使用它时。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/5328：NPROC_PER_NODE=8 与 swift sft 之间有空行
+    - https://github.com/modelscope/ms-swift/issues/3681：NPROC_PER_NODE 是环境变量
+    """
+
+    name = "launch-variable-not-exported"
+    title = Text(
+        "A variable is set for the shell only: the program does not get it", "变量只在 shell 中有效，程序得不到"
+    )
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/5328",
+        "https://github.com/modelscope/ms-swift/issues/3681",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Assignments before the command of names that only programs read, which the command does not get."""
+        source = launch.source
+        if not is_shell_script(source):
+            return
+        text = source.text
+        until = launch.words[0].place.start if launch.words else launch.place.start
+        for assignments in plain_assignments(source, until):
+            names = [name for name in assignments.names if self._is_lost(name, launch, text, assignments)]
+            if not names or _EXPORTS_ALL.search(text):
+                continue
+            listed = ", ".join(names)
+            yield self.finding(
+                Text(
+                    en="Line {line} sets {names} without export: the {launcher} command on line {at} does not get "
+                    "{it}.",
+                    zh="第 {line} 行设置了 {names}，但没有 export：第 {at} 行的 {launcher} 命令得不到。",
+                ).format(
+                    line=assignments.line,
+                    names=listed,
+                    launcher=launch.launcher,
+                    at=launch.place.line,
+                    it="it" if len(names) == 1 else "them",
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Write `export` before it, or put it right before the command on the same line (a backslash at "
+                        "each line's end, no empty line)",
+                        "在前面加 `export`，或写在命令同一行之前（每行末尾加反斜杠，中间不留空行）",
+                    ),
+                ),
+                spans=(
+                    assignments.place.span(Text("set here, and not exported", "在此赋值，未导出")),
+                    launch.place.span(Text("not handed on to this command", "不会传给此命令")),
+                ),
+                fixes=(self._fix(assignments, until),),
+            )
+
+    def _fix(self, assignments: Assignments, until: int) -> Fix:
+        source = assignments.place.source
+        gap = source.data[assignments.place.end : until]
+        if assignments.place.text.endswith("\\") and not gap.strip():
+            # What was meant is one command; the empty lines cut it in two.
+            after = source.line_start(source.line_of(assignments.place.end) + 1)
+            empty = source.place(after, source.line_start(source.line_of(until)))
+            return self.fix(Text("take the empty line out", "去掉空行"), empty.edit(""), safe=False)
+        start = source.place(assignments.place.start, assignments.place.start)
+        return self.fix(Text("export it", "加上 export"), start.edit("export "), safe=False)
+
+    def _is_lost(self, name: str, launch: Launch, text: str, assignments: Assignments) -> bool:
+        framework = launch.launcher in ("swift", "llamafactory") and name in _OF_FRAMEWORKS
+        if not framework and _READ_FROM_THE_ENVIRONMENT.search(name) is None:
+            return False
+        place = launch.variable(name).place
+        own = assignments.place
+        elsewhere = place is None or not own.start <= place.start < own.end
+        if (elsewhere and not launch.variable(name).absent) or f"export {name}" in text:
+            return False
+        return f"${name}" not in text and f"${{{name}" not in text

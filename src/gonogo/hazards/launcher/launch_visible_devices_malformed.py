@@ -1,0 +1,149 @@
+"""launch-visible-devices-malformed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import value_place
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchVisibleDevicesMalformed(Hazard):
+    """CUDA_VISIBLE_DEVICES is no list of GPUs as CUDA reads it.
+
+    ## What happens
+    "No CUDA GPUs are available" (a GPU listed twice), "CUDA error: invalid device ordinal" on the ranks beyond the
+    first (`0-3`, `0 1 2 3`), or the deepspeed launcher's "invalid literal for int()".
+
+    ## Why
+    CUDA takes numbers (or GPU-/MIG- identifiers) parted by commas, and reads as far as it understands: `0-3` and
+    `0 1 2 3` are GPU 0 alone, `0,,2` too, `[0,1]` is none, and a GPU listed twice makes the whole list void.
+
+    ## Cure
+    `CUDA_VISIBLE_DEVICES=0,1,2,3`.
+
+    ## When it is safe
+    An empty value or -1 hides all GPUs on purpose.
+
+    ## Sources
+    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: how the variable is read
+    - https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py: `_parse_visible_devices`, "Repeated ordinal
+      results in empty set"
+    """
+
+    page_zh = """CUDA_VISIBLE_DEVICES 不是 CUDA 能识别的 GPU 列表。
+
+    ## 现象
+    “No CUDA GPUs are available”（同一 GPU 列了两次）；第一个之后的 rank 报 “CUDA error: invalid device ordinal”
+    （`0-3`、`0 1 2 3`）；或 deepspeed 启动器报 “invalid literal for int()”。
+
+    ## 原因
+    CUDA 接受以逗号分隔的编号（或 GPU-/MIG- 标识），读到看不懂处为止：`0-3`、`0 1 2 3` 和 `0,,2` 都只是 GPU 0，
+    `[0,1]` 一张也没有，同一 GPU 出现两次则整个列表作废。
+
+    ## 解决办法
+    写成 `CUDA_VISIBLE_DEVICES=0,1,2,3`。
+
+    ## 何时安全
+    有意用空值或 -1 隐藏所有 GPU 时。
+
+    ## 来源
+    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars：该变量如何解读
+    - https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py：`_parse_visible_devices`，“Repeated ordinal
+      results in empty set”
+    """
+
+    name = "launch-visible-devices-malformed"
+    title = Text("CUDA_VISIBLE_DEVICES is not a list that CUDA reads", "CUDA_VISIBLE_DEVICES 不是 CUDA 能识别的列表")
+    sources = (
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
+        "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The variable as the command gets it, read as CUDA reads it."""
+        field = launch.visible_devices
+        value = str(field.get("")).strip()
+        if not value or value in ("-1", "all", "none", "void", "NoDevFiles"):
+            return
+        wanted = _wanted(value)
+        seen = _as_cuda_reads(value)
+        if wanted is None or seen == wanted:
+            return
+        if launch.launcher == "deepspeed" and seen and not any(name in launch.launcher_options for name in _FILTERS):
+            return  # the launcher makes a list of its own of it, or raises: it says so itself
+        fixes: tuple[Fix, ...] = ()
+        right = ",".join(dict.fromkeys(wanted))
+        place = value_place(field, "CUDA_VISIBLE_DEVICES")
+        if place is not None:
+            title = Text("write {right}", "改为 {right}").format(right=right)
+            fixes = (self.fix(title, place.edit(right), safe=False),)
+        yield self.finding(
+            Text(
+                en="CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
+                zh="CUDA_VISIBLE_DEVICES={value}：CUDA 只看到 {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
+            ).format(
+                value=value,
+                seen=Text(f"GPU {','.join(seen)} only", f"GPU {','.join(seen)}")
+                if seen
+                else Text("no GPU", "零张 GPU"),
+                count=len(dict.fromkeys(wanted)),
+                right=right,
+                why=Text("; a GPU that is listed twice voids the list", "；同一 GPU 列出两次会使整个列表作废")
+                if len(set(wanted)) < len(wanted)
+                else Text("", ""),
+            ),
+            certainty=Certainty.CERTAIN if not seen else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Write numbers parted by commas, each once: CUDA_VISIBLE_DEVICES={right}",
+                    "写成以逗号分隔、互不重复的编号：CUDA_VISIBLE_DEVICES={right}",
+                ).format(right=right),
+            ),
+            spans=(field.span(),),
+            fixes=fixes,
+        )
+
+
+_FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
+
+
+def _wanted(value: str) -> list[str] | None:
+    """The GPUs that were meant; None where that is anyone's guess (identifiers, words)."""
+    found: list[str] = []
+    for part in value.strip("[](){}").replace(";", ",").replace("，", ",").replace(" ", ",").split(","):
+        first, dash, last = part.strip().partition("-")
+        if not part.strip():
+            continue
+        if not (first.isascii() and first.isdigit() and len(first) < 4):
+            return None
+        if not dash:
+            found.append(str(int(first)))
+        elif last.isascii() and last.isdigit() and int(first) < int(last) < 64:
+            found += [str(number) for number in range(int(first), int(last) + 1)]
+        else:
+            return None
+    return found or None
+
+
+def _as_cuda_reads(value: str) -> list[str]:
+    """The list as CUDA's parser takes it: numbers up to what is none; nothing where one comes twice."""
+    found: list[str] = []
+    for part in value.split(","):
+        word = part.strip()
+        length = 0
+        while length < len(word) and word[length] in "0123456789":
+            length += 1
+        if not length:
+            break
+        number = str(int(word[:length]))
+        if number in found:
+            return []
+        found.append(number)
+    return found

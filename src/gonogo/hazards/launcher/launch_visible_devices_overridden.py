@@ -1,0 +1,123 @@
+"""launch-visible-devices-overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import gpus_shown, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+
+class LaunchVisibleDevicesOverridden(Hazard):
+    """The deepspeed launcher ignores CUDA_VISIBLE_DEVICES beside --include, --exclude, --num_gpus or a hostfile.
+
+    ## What happens
+    "Detected VISIBLE_DEVICES=4,5,6,7 but ignoring it because one or several of --include/--exclude/--num_gpus/
+    --num_nodes cl args were used", and the run takes GPUs 0 to 3: those of another job, which then runs out of memory.
+
+    ## Why
+    The launcher numbers the GPUs of the whole machine. With any of these options it deletes the variable and sets its
+    own for each process; `--num_gpus 4` means GPUs 0 to 3.
+
+    ## Cure
+    `deepspeed --include localhost:4,5,6,7` without the variable, or the variable without these options.
+
+    ## When it is safe
+    Where both name the same GPUs.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/issues/663: the launcher's message
+    - https://github.com/deepspeedai/DeepSpeed/issues/662: a maintainer on what the launcher does with the variable
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `main`
+    """
+
+    page_zh = """使用 --include、--exclude、--num_gpus 或 hostfile 时，deepspeed 启动器会忽略 CUDA_VISIBLE_DEVICES。
+
+    ## 现象
+    “Detected VISIBLE_DEVICES=4,5,6,7 but ignoring it because one or several of --include/--exclude/--num_gpus/
+    --num_nodes cl args were used”，训练占用了 0 到 3 号 GPU：那是别人任务的卡，随后显存不足。
+
+    ## 原因
+    启动器按整台机器给 GPU 编号。只要用了其中任一选项，它就删除该变量，再为每个进程设置自己的值；`--num_gpus 4` 指的是
+    0 到 3 号 GPU。
+
+    ## 解决办法
+    用 `deepspeed --include localhost:4,5,6,7` 而不设该变量；或只设该变量而不用这些选项。
+
+    ## 何时安全
+    两者指定的是同样的 GPU 时。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/issues/663：启动器的提示
+    - https://github.com/deepspeedai/DeepSpeed/issues/662：维护者说明启动器如何处理该变量
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：`main`
+    """
+
+    name = "launch-visible-devices-overridden"
+    title = Text(
+        "The deepspeed launcher ignores CUDA_VISIBLE_DEVICES here", "deepspeed 启动器在此忽略 CUDA_VISIBLE_DEVICES"
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/issues/663",
+        "https://github.com/deepspeedai/DeepSpeed/issues/662",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The GPUs of the variable against those that the launcher's options come to."""
+        shown = gpus_shown(launch) if launch.launcher == "deepspeed" else None
+        if shown is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in shown):
+            return
+        options = launch.launcher_options
+        name = next((one for one in ("include", "exclude", "num_gpus", "num_accelerators") if one in options), None)
+        if name is None:
+            return
+        field = options.get(name)
+        taken: list[str] | None = None
+        if name == "include" and field.string:
+            host, colon, slots = field.string.partition(":")
+            if "@" not in field.string and colon and host == "localhost":
+                taken = [slot.strip() for slot in slots.split(",")]
+        elif name.startswith("num_") and (count := whole(field)) is not None and count > 0:
+            taken = [str(number) for number in range(count)]
+        if taken is None or sorted(taken) == sorted(shown):
+            return
+        listed = ",".join(shown)
+        fixes: tuple[Fix, ...] = ()
+        if name.startswith("num_") and len(taken) == len(shown) and options.can_edit(name):
+            fixes = (
+                self.fix(
+                    Text("take --{name} out, so that the variable counts", "去掉 --{name}，使该变量生效").format(
+                        name=name
+                    ),
+                    options.removing(name),
+                    safe=False,
+                ),
+            )
+        yield self.finding(
+            Text(
+                en="CUDA_VISIBLE_DEVICES={shown} is ignored beside --{name} {value}: the run takes the machine's GPUs "
+                "{taken}.",
+                zh="有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={shown} 会被忽略：训练将使用本机的 GPU {taken}。",
+            ).format(shown=listed, name=name, value=field.value, taken=",".join(taken)),
+            certainty=Certainty.CERTAIN,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Name the GPUs to the launcher: deepspeed --include localhost:{shown}; or keep the variable and "
+                    "take --{name} out",
+                    "把 GPU 交给启动器指定：deepspeed --include localhost:{shown}；或保留该变量，去掉 --{name}",
+                ).format(shown=listed, name=name),
+            ),
+            spans=(
+                field.span(Text("GPUs {taken} of the machine", "本机的 GPU {taken}").format(taken=",".join(taken))),
+                launch.visible_devices.span(Text("ignored", "被忽略")),
+            ),
+            fixes=fixes,
+        )

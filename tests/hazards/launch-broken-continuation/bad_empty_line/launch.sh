@@ -1,0 +1,4 @@
+torchrun --nproc_per_node 8 train.py \
+    --bf16 true \
+
+    --learning_rate 1e-5

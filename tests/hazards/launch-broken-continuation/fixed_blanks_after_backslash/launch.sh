@@ -1,0 +1,5 @@
+#!/bin/bash
+deepspeed --num_gpus 8 train.py \
+    --deepspeed ds_config.json \
+    --bf16 true \
+    --learning_rate 1e-5

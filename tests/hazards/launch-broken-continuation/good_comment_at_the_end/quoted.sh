@@ -1,0 +1,4 @@
+CMD="torchrun --nproc_per_node 8 train.py
+    --bf16 true
+    --output_dir out"
+$CMD

@@ -1,0 +1,1 @@
+deepspeed --hostfile config/hostfile train.py --deepspeed ds_config.json

@@ -1,0 +1,1 @@
+deepspeed --hostfile hostfile --num_nodes 2 --num_gpus 8 train.py --deepspeed ds_config.json

@@ -1,0 +1,3 @@
+#!/bin/bash
+export CUDA_VISIBLE_DEVICES=0,1,2,2
+torchrun --nproc_per_node 4 train.py
