@@ -31,7 +31,8 @@ def expand_words(shell: Shell, node: Any, state: State) -> list[ShellWord]:
     """The words that a word of a command comes to, after splitting."""
     place = shell.place(node)
     if node.type == "array":
-        return [word for child in node.named_children for word in expand_words(shell, child, state)]
+        children = [child for child in node.named_children if child.type != "comment"]
+        return [word for child in children for word in expand_words(shell, child, state)]
     array = _whole_array(shell, node, state)
     if array is not None:
         return array
