@@ -17,6 +17,7 @@ import typer
 
 from gonogo import __version__
 from gonogo.check_command import check
+from gonogo.env_command import env
 from gonogo.errors import UserError
 from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
@@ -52,6 +53,7 @@ def _gonogo(
 
 
 app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be read), 2 unusable input.")(check)
+app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be asked), 2 unreadable input.")(env)
 
 
 @app.command(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True)
-class Text:
+
+class Text(msgspec.Struct, frozen=True):
     """A sentence that a user reads, in English and Chinese.
 
     Both languages take the same ``{name}`` placeholders; :meth:`format` fills both at once, and a
@@ -66,8 +66,7 @@ class Verdict(str, Enum):
         return {Verdict.GO: 0, Verdict.NO_GO: 1, Verdict.CANNOT_TELL: 3}[self]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A place in a file; ``line`` and ``column`` count from 1, ``label`` says what stands there."""
 
     path: str
@@ -80,8 +79,7 @@ class Span:
     end_column: int = 0
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """A change of one file: its bytes from ``start`` to before ``end``, which are ``before``, become ``after``."""
 
     path: str
@@ -91,8 +89,7 @@ class Edit:
     after: bytes
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(msgspec.Struct, frozen=True):
     """One way to cure a finding. ``diff`` is a unified diff of what ``edits`` do, or empty where there are none."""
 
     title: Text
@@ -101,8 +98,7 @@ class Fix:
     edits: tuple[Edit, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One hazard met. ``spans[0]`` is the primary place; ``cure`` is a list of steps, best first."""
 
     hazard: str
@@ -121,16 +117,14 @@ class Finding:
     """What would make sure of a finding that is not certain."""
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """Something that was not checked, and why. A check that did not run is never a pass."""
 
     what: Text
     why: Text
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What a command answers. ``rehearsal`` is the JSON object that DESIGN.md's contract names, or None."""
 
     command: str
@@ -141,7 +135,9 @@ class Report:
     rehearsal: dict[str, Any] | None = None
     log: dict[str, Any] | None = None
     """What ``diagnose`` saw: the logs that were read, and the events in them with their roles."""
-    notes: tuple[Text, ...] = field(default=())
+    environment: dict[str, Any] | None = None
+    """What ``env`` saw: packages, torch's build, the machine."""
+    notes: tuple[Text, ...] = ()
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN = Field.not_known()
+_TELLS_NOTHING = Text(
+    "{path} tells no versions: give requirements, a pip freeze, a lock file, a Dockerfile, JSON, or what `gonogo env` "
+    "printed",
+    "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
+)
 _NO_VERSION = Text("no exact version is given: {specifier}", "没有给出确切版本：{specifier}")
 _ANY = Text("any", "任意")
 _NOT_TOLD = Text("nothing tells the version of {name}", "没有给出 {name} 的版本")
@@ -243,6 +249,16 @@ def read_environment(source: SourceFile) -> Environment:
     from gonogo.evidence.versions import read
 
     return read(source)
+
+
+def environment_in(path: Path) -> Environment:
+    """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
+    from gonogo.errors import UserError
+
+    environment = read_environment(SourceFile.read(path))
+    if not environment.packages and environment == Environment(sources=environment.sources):
+        raise UserError(_TELLS_NOTHING.format(path=path))
+    return environment
 
 
 def this_machine(deep: bool = False) -> Environment:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
+from gonogo.report.environment import environment_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, of_ranks, word
@@ -47,6 +48,9 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from _finding_lines(finding, language)
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
+            yield from _table_lines(table)
+    if report.environment is not None:
+        for table in environment_tables(report.environment, language):
             yield from _table_lines(table)
     if report.covered:
         yield from ("", f"### {word('covered', language)}", "")

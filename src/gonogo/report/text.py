@@ -9,6 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text as Styled
 
 from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
+from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
@@ -41,6 +42,10 @@ def print_report(report: Report, console: Console, language: str) -> None:
             _print_briefly(finding, console, language)
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
+            console.print()
+            _print_table(table, console)
+    if report.environment is not None:
+        for table in environment_tables(report.environment, language):
             console.print()
             _print_table(table, console)
     _print_coverage(report, console, language)

@@ -8,10 +8,11 @@ from typing import Any
 from gonogo.evidence.environment import Environment, Gpu, field_names
 from gonogo.evidence.field import Field
 from gonogo.evidence.versions.listing import Listing
+from gonogo.finding import Text
 
 
 def environment_object(environment: Environment) -> dict[str, Any]:
-    """The environment as plain values: what is absent is null, what is unknown is left out."""
+    """The environment as plain values: what is absent is null, what is unknown is left out, or told with its reason."""
     packages = {
         name: package.version_text or package.specifier for name, package in sorted(environment.packages.items())
     }
@@ -20,6 +21,8 @@ def environment_object(environment: Environment) -> dict[str, Any]:
         value: Field = getattr(environment, name)
         if not value.unknown:
             found[name] = value.value if value.known else None
+        elif value.reason is not None:
+            found.setdefault("unknown", {})[name] = {"en": value.reason.en, "zh": value.reason.zh}
     if environment.torch:
         found["torch"] = dict(environment.torch)
     if environment.gpus_known or environment.gpus:
@@ -46,6 +49,12 @@ def read_saved(listing: Listing, content: Mapping[str, Any]) -> None:
                 listing.facts[name] = Field.missing()
             elif isinstance(value, (str, int, float)):
                 listing.facts[name] = Field(value)
+    unknown = content.get("unknown")
+    for name, reason in unknown.items() if isinstance(unknown, Mapping) else ():
+        if name in field_names() and isinstance(reason, Mapping) and name not in listing.facts:
+            texts = [reason.get(language) for language in ("en", "zh")]
+            if isinstance(texts[0], str) and isinstance(texts[1], str):
+                listing.facts[name] = Field.not_known(reason=Text(texts[0], texts[1]))
     torch = content.get("torch")
     if isinstance(torch, Mapping):
         listing.torch.update({str(k): v for k, v in torch.items() if v is None or isinstance(v, (str, bool))})
