@@ -1,0 +1,67 @@
+"""What the run's DeepSpeed makes of a key: known to that release, refused, or ignored.
+
+The table of keys was read from a sample of releases; between two of them nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.deepspeed_keys import KeyInfo, is_remark, known, releases
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+
+_EVERYBODYS = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
+"""Releases so old that a run whose version is not told surely has a newer one."""
+
+
+@cache
+def _neighbour(release: str, step: int) -> str | None:
+    """The sampled release before or after that one."""
+    everything = releases()
+    index = everything.index(release) + step if release in everything else -1
+    return everything[index] if 0 <= index < len(everything) else None
+
+
+def known_to(info: KeyInfo, run: Run) -> bool | None:
+    """Whether the run's DeepSpeed knows the key; None where the release is not told, or lies between two samples."""
+    environment = run.environment
+    if info.since and environment.within("deepspeed", f">={info.since}") is not True:
+        before = _neighbour(info.since, -1)
+        if before and environment.within("deepspeed", f"<={before}"):
+            return False
+        if info.since not in _EVERYBODYS or "deepspeed" in environment.packages:
+            return None
+    if info.until:
+        if environment.within("deepspeed", f"<={info.until}"):
+            return True
+        after = _neighbour(info.until, 1)
+        return False if after and environment.within("deepspeed", f">={after}") else None
+    return True
+
+
+def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
+    """Whether the run's DeepSpeed refuses unknown keys in this object; None where that depends on its release."""
+    if info is None or not info.closed:
+        return False
+    if info.closed in _EVERYBODYS or run.environment.within("deepspeed", f">={info.closed}"):
+        return True
+    before = _neighbour(info.closed, -1)
+    return False if before and run.environment.within("deepspeed", f"<={before}") else None
+
+
+def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Field]]:
+    """Keys that no release knows, in objects that are DeepSpeed's; the outermost only, and no remarks."""
+    beneath: tuple[str, ...] | None = None
+    for keys, field in config.entries():
+        if beneath is not None and keys[: len(beneath)] == beneath:
+            continue
+        if is_remark(keys[-1]):
+            beneath = keys
+        elif known(keys) is None:
+            beneath = keys
+            parent = known(keys[:-1])
+            if len(keys) == 1 or (parent is not None and parent.type == "object"):
+                yield keys, field

@@ -1,0 +1,102 @@
+"""ds-bf16-with-loss-scale-keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import newer_than, spot, version_words
+
+_LOSS_SCALE = (
+    *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
+    *("consecutive_hysteresis", "auto_cast", "fp16_master_weights_and_grads"),
+)
+
+
+class DsBf16WithLossScaleKeys(Hazard):
+    """Settings of loss scaling stand in the bf16 section.
+
+    ## What happens
+    From DeepSpeed 0.17.2 on: "ValidationError: 5 validation errors for DeepSpeedBF16Config, loss_scale, Extra
+    inputs are not permitted". Older releases ignore them.
+
+    ## Why
+    bf16 has fp32's range and needs no loss scale. The section was copied from fp16; since 0.17.2 DeepSpeed checks
+    it.
+
+    ## Cure
+    Leave only `"enabled"` in it.
+
+    ## When it is safe
+    In the fp16 section.
+
+    ## Sources
+    - https://github.com/FlagOpen/FlagEmbedding/issues/1487: five validation errors with a newer DeepSpeed
+    - https://github.com/ielab/llm-rankers/issues/2: the same under a Trainer
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what bf16 may hold
+    """
+
+    page_zh = """bf16 段中写有 loss scale 的设置。
+
+    ## 现象
+    自 DeepSpeed 0.17.2 起：“ValidationError: 5 validation errors for DeepSpeedBF16Config, loss_scale, Extra inputs
+    are not permitted”。更旧的版本会忽略它们。
+
+    ## 原因
+    bf16 的数值范围与 fp32 相同，不需要 loss scale。该段多是从 fp16 复制而来；自 0.17.2 起 DeepSpeed 会检查它。
+
+    ## 解决办法
+    只保留 `"enabled"`。
+
+    ## 何时安全
+    在 fp16 段中。
+
+    ## 来源
+    - https://github.com/FlagOpen/FlagEmbedding/issues/1487：较新 DeepSpeed 下的五个校验错误
+    - https://github.com/ielab/llm-rankers/issues/2：Trainer 下的同样错误
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：bf16 段允许的键
+    """
+
+    name = "ds-bf16-with-loss-scale-keys"
+    title = Text(en="The bf16 section has fp16's loss-scale keys", zh="bf16 段里有 fp16 的 loss scale 键")
+    sources = (
+        "https://github.com/FlagOpen/FlagEmbedding/issues/1487",
+        "https://github.com/ielab/llm-rankers/issues/2",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""
+        section = config.raw("bf16")
+        if not section.known or not isinstance(section.value, Mapping):
+            return
+        extra = [key for key in _LOSS_SCALE if key in section.value and section.value[key] != "auto"]
+        refused = newer_than(run, ">=0.17.2")
+        if not extra or newer_than(run, "<=0.17.0"):
+            return
+        left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
+        yield self.finding(
+            Text(
+                en="The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{told}.",
+                zh="bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{told}。",
+            ).format(
+                keys=", ".join(extra),
+                told=Text(", and the run has {version}", "，而这次运行使用 {version}").format(
+                    version=version_words(run)
+                )
+                if refused
+                else Text("", ""),
+            ),
+            certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
+            cure=(Text('Leave only "enabled" in bf16', "bf16 段只保留 “enabled”"),),
+            spans=tuple(spot(config, "bf16", key) for key in extra),
+            confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
+            fixes=fix_of(
+                Text("remove what bf16 has no use for", "去掉 bf16 用不到的键"),
+                lambda: config.replacing("bf16", value=left),
+            ),
+        )

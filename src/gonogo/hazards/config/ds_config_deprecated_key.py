@@ -1,0 +1,133 @@
+"""ds-config-deprecated-key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place
+from gonogo.finding import Edit, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, spot
+
+_REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
+    "cpu_offload_param": ("offload_param", lambda _: {"device": "cpu"}),
+    "stage3_gather_fp16_weights_on_model_save": ("stage3_gather_16bit_weights_on_model_save", lambda value: value),
+}
+
+
+def _in_place(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
+    """The old key with its value becomes the new one where it stands."""
+    key, written = config.key_place(ZERO, old), config.raw(ZERO, old).place
+    if key is None or written is None or not key.source.writable:
+        raise KeyError(old)
+    return Place(key.source, key.start, written.end).edit(f'"{new}": {json.dumps(value)}')
+
+
+class DsConfigDeprecatedKey(Hazard):
+    """The config uses an old name.
+
+    ## What happens
+    "Config parameter cpu_offload is deprecated use offload_optimizer instead". With its successor in the same
+    config: "AssertionError: Cannot provide deprecated parameter 'cpu_offload' and replacing parameter
+    'offload_optimizer' together". transformers and accelerate do not know the old names at all.
+
+    ## Why
+    DeepSpeed still translates the old names; transformers looks only at the new ones when it asks whether the run
+    offloads, or whether ZeRO-3 gathers weights to save them.
+
+    ## Cure
+    Write the new key.
+
+    ## When it is safe
+    With `deepspeed.initialize` alone the old names still work.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: the deprecated keys
+      with their successors
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py:
+      `_process_deprecated_field`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: what is asked of the
+      config
+    """
+
+    page_zh = """配置使用了旧名称。
+
+    ## 现象
+    “Config parameter cpu_offload is deprecated use offload_optimizer instead”。若新旧两键同时存在：“AssertionError:
+    Cannot provide deprecated parameter 'cpu_offload' and replacing parameter 'offload_optimizer' together”。
+    transformers 与 accelerate 则完全不认识旧名称。
+
+    ## 原因
+    DeepSpeed 仍会翻译旧名称；transformers 在判断是否卸载、ZeRO-3 保存时是否收集权重时，只看新名称。
+
+    ## 解决办法
+    改写为新键。
+
+    ## 何时安全
+    只用 `deepspeed.initialize` 时，旧名称仍然有效。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：弃用的键及其替代
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：
+      `_process_deprecated_field`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：accelerate 查询的键
+    """
+
+    name = "ds-config-deprecated-key"
+    title = Text(en="A key of the DeepSpeed config has been replaced", zh="DeepSpeed 配置中的键已被新键取代")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Old keys: an error beside their successors, else a remark with the new form."""
+        for old, (new, value_of) in _REPLACED.items():
+            field = config.raw(ZERO, old)
+            if not field.known:
+                continue
+            both = not config.raw(ZERO, new).absent
+            lost = bool(field.truth) and not both and bool(read_by_json(run))
+            makers = [lambda old=old: config.removing(ZERO, old)]  # type: ignore[misc]
+            if not both and field.truth:
+                whole = value_of(field.value)
+                makers = [
+                    lambda new=new, whole=whole, old=old: _in_place(config, old, new, whole)  # type: ignore[misc]
+                ]
+            if both:
+                cause = Text(
+                    en='"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.',
+                    zh="“{old}” 是 “{new}” 的旧名称，两者同时给出：DeepSpeed 会拒绝。",
+                )
+            elif lost:
+                cause = Text(
+                    en='"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
+                    "accelerate, which read this config first, do not see it.",
+                    zh="“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 "
+                    "accelerate 看不到它。",
+                )
+            else:
+                cause = Text(
+                    en='"{old}" is the old name of "{new}".',
+                    zh="“{old}” 是 “{new}” 的旧名称。",
+                )
+            yield self.finding(
+                cause.format(old=old, new=new),
+                severity=Severity.ERROR if both else Severity.WARNING if lost else Severity.NOTE,
+                cure=(
+                    Text("Remove the old one", "去掉旧键")
+                    if both
+                    else Text('Write "{new}": {value}', "改写为 “{new}”: {value}").format(
+                        new=new, value=shown(value_of(field.value)) if field.truth else shown(field.value)
+                    ),
+                ),
+                spans=(spot(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
+                fixes=fix_of(Text("use {new}", "使用 {new}").format(new=new), *makers),
+            )

@@ -1,0 +1,120 @@
+"""ds-config-key-at-wrong-level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.deepspeed_keys import known, nearest
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._keys import is_closed, unknown_keys
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import dotted, key_spot
+
+_TOP = Text("at the top level", "顶层")
+_IGNORED = Text("DeepSpeed ignores it where it is", "DeepSpeed 会忽略它")
+_REFUSED = Text(
+    "DeepSpeed refuses extra keys there, and the run stops at the start",
+    "DeepSpeed 不允许此处有多余的键，运行一开始就会停止",
+)
+
+
+class DsConfigKeyAtWrongLevel(Hazard):
+    """A known key stands in the wrong object.
+
+    ## What happens
+    Inside zero_optimization: "ValidationError: 1 validation error for DeepSpeedZeroConfig, aio, extra fields not
+    permitted". At the top level nothing is said: `offload_optimizer` there offloads nothing.
+
+    ## Why
+    Each section looks only for its own keys.
+
+    ## Cure
+    Move the key to where it belongs.
+
+    ## When it is safe
+    Where it stands as DeepSpeed's documentation shows it.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/2721: aio within zero_optimization
+    - https://www.deepspeed.ai/docs/config-json/: each key in its section
+    """
+
+    page_zh = """已知的键写在了错误的对象里。
+
+    ## 现象
+    在 zero_optimization 内：“ValidationError: 1 validation error for DeepSpeedZeroConfig, aio, extra fields not
+    permitted”。在顶层则没有任何提示：写在那里的 `offload_optimizer` 不会卸载任何东西。
+
+    ## 原因
+    每一段只查找自己的键。
+
+    ## 解决办法
+    把键移到它所属的位置。
+
+    ## 何时安全
+    位置与 DeepSpeed 文档一致时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/2721：aio 写在 zero_optimization 内
+    - https://www.deepspeed.ai/docs/config-json/：各键所属的段
+    """
+
+    name = "ds-config-key-at-wrong-level"
+    title = Text(en="A key of the DeepSpeed config stands at the wrong level", zh="DeepSpeed 配置的键放错了层级")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/2721",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Keys that no release knows there, and all know elsewhere."""
+        for keys, field in unknown_keys(config):
+            if (keys[0] == "bf16" and len(keys) == 2) or keys == ("optimizer", "params"):
+                continue
+            near = nearest(keys)
+            if near is None or near.rpartition(".")[2] != keys[-1]:
+                continue
+            right = tuple(near.split("."))
+            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            if field.value == "auto" and closed:
+                closed = False
+            yield self._found(config, keys, right, closed)
+
+    def _found(
+        self, config: DeepSpeedConfig, keys: tuple[str, ...], right: tuple[str, ...], closed: bool | None
+    ) -> Finding:
+        fixes: tuple[Fix, ...] = ()
+        field, target = config.raw(*keys), config.raw(*right[:-1])
+        there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
+        if field.known and there and config.raw(*right).absent:
+            fixes = fix_of(
+                Text("move it to {right}", "移到 {right}").format(right=dotted(right)),
+                lambda: config.removing(*keys),
+                lambda: config.inserting(*right, value=field.value),
+                safe=False,
+            )
+        at = Text("in {section}", "{section} 中").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
+        belongs = Text("in {section}", "{section} 中").format(section=dotted(right[:-1])) if right[:-1] else _TOP
+        return self.finding(
+            Text(
+                en='"{key}" stands {at} and belongs {belongs}: {consequence}.',
+                zh="“{key}” 写在{at}，应写在{belongs}：{consequence}。",
+            ).format(
+                key=keys[-1],
+                at=at,
+                belongs=belongs,
+                consequence=_IGNORED if closed is False else _REFUSED,
+            ),
+            certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
+            severity=Severity.WARNING if closed is False else Severity.ERROR,
+            cure=(
+                Text("Move it to {right}", "移到 {right}").format(
+                    right=Text("the top level", "顶层") if len(right) == 1 else dotted(right[:-1])
+                ),
+            ),
+            spans=(key_spot(config, *keys), key_spot(config, *right[:-1]) if right[:-1] else None),
+            fixes=fixes,
+        )

@@ -1,0 +1,123 @@
+"""ds-config-key-not-in-version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.deepspeed_keys import KeyInfo, known
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._keys import is_closed, known_to
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import dotted, newer_than, spot, version_words
+
+
+def _refused_by_name(info: KeyInfo, run: Run) -> bool:
+    return bool(info.refused) and newer_than(run, f">={info.refused}") is True
+
+
+class DsConfigKeyNotInVersion(Hazard):
+    """A key is newer or older than the DeepSpeed that will run.
+
+    ## What happens
+    "pydantic.error_wrappers.ValidationError: 3 validation errors for DeepSpeedZeroConfig, zero_hpz_partition_size,
+    extra fields not permitted"; outside checked sections the setting has no effect.
+
+    ## Why
+    The config was written for another release.
+
+    ## Cure
+    Install a release that knows the key, or remove it.
+
+    ## When it is safe
+    Where the release that is installed knows it.
+
+    ## Sources
+    - https://github.com/OpenRLHF/OpenRLHF/issues/63: ZeRO++ keys with 0.9.5
+    - https://github.com/deepspeedai/DeepSpeed/issues/3827: the same, with the cure
+    """
+
+    page_zh = """某个键比将要运行的 DeepSpeed 更新或更旧。
+
+    ## 现象
+    “pydantic.error_wrappers.ValidationError: 3 validation errors for DeepSpeedZeroConfig, zero_hpz_partition_size,
+    extra fields not permitted”；在不受检查的段中，设置不起作用。
+
+    ## 原因
+    配置是为另一个版本编写的。
+
+    ## 解决办法
+    安装认识该键的版本，或去掉它。
+
+    ## 何时安全
+    所装版本认识该键时。
+
+    ## 来源
+    - https://github.com/OpenRLHF/OpenRLHF/issues/63：0.9.5 遇到 ZeRO++ 的键
+    - https://github.com/deepspeedai/DeepSpeed/issues/3827：同样的问题及解决办法
+    """
+
+    name = "ds-config-key-not-in-version"
+    title = Text(
+        en="The run's DeepSpeed does not have a key of the config", zh="这次运行的 DeepSpeed 没有配置中的某个键"
+    )
+    sources = (
+        "https://github.com/OpenRLHF/OpenRLHF/issues/63",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3827",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Keys that the release surely lacks; what it refuses by name is told elsewhere."""
+        if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
+            return
+        lacking: tuple[str, ...] | None = None
+        for keys, field in config.entries():
+            info = known(keys)
+            if info is None or info.free or (lacking and keys[: len(lacking)] == lacking):
+                continue
+            if known_to(info, run) is not False or _refused_by_name(info, run) or (info.deprecated and not info.until):
+                continue
+            lacking = keys
+            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            if (field.value == "auto" and closed) or (not closed and field.value in (False, None, "auto")):
+                continue
+            yield self._found(config, run, keys, info, closed)
+
+    def _found(
+        self, config: DeepSpeedConfig, run: Run, keys: tuple[str, ...], info: KeyInfo, closed: bool | None
+    ) -> Finding:
+        newer = bool(info.since) and newer_than(run, f">={info.since}") is not True
+        span = (
+            Text("it is first seen in {release}", "它最早见于 {release}").format(release=info.since)
+            if newer
+            else Text("it is last seen in {release}", "它最后见于 {release}").format(release=info.until)
+        )
+        want = f"deepspeed>={info.since}" if newer else f"deepspeed<={info.until}"
+        instead = info.replacement
+        return self.finding(
+            Text(
+                en='{version} has no key "{key}" ({span}): {consequence}.',
+                zh="{version} 没有键 “{key}”（{span}）：{consequence}。",
+            ).format(
+                version=version_words(run),
+                key=dotted(keys),
+                span=span,
+                consequence=Text("it refuses extra keys there, and stops", "此处不允许多余的键，运行会停止")
+                if closed
+                else Text("the setting has no effect", "该设置不起作用"),
+            ),
+            certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
+            severity=Severity.ERROR if closed else Severity.WARNING,
+            cure=(
+                Text("Write {instead} instead", "改写为 {instead}").format(instead=instead)
+                if instead
+                else Text('Install "{want}"', "安装 “{want}”").format(want=want),
+                Text("Or remove the key", "或去掉该键"),
+            ),
+            spans=(spot(config, *keys), run.environment.field("deepspeed").span()),
+            fixes=()
+            if instead
+            else fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys), safe=not closed),
+        )

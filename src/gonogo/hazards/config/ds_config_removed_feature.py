@@ -1,0 +1,115 @@
+"""ds-config-removed-feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, dotted, key_spot, newer_than, version_words
+
+_TOP_LEVEL = (
+    *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
+    *("progressive_layer_drop", "quantize_training", "eigenvalue", "nebula", "graph_harvesting"),
+)
+_IN_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
+_REFUSED_SINCE = dict.fromkeys(
+    (
+        *("nebula", "compression_training", "quantize_training", "sparse_attention"),
+        *("mics_shard_size", "mics_hierarchical_params_gather"),
+    ),
+    "0.19.7",
+)
+_NOTHING = Text("", "")
+_INSTEAD = {
+    "amp": Text(", and take bf16, fp16 or torch_autocast", "，改用 bf16、fp16 或 torch_autocast"),
+    "elasticity": Text(", and give the batch sizes directly", "，并直接写出 batch size"),
+    "curriculum_learning": Text(
+        ", and write data_efficiency.data_sampling.curriculum_learning",
+        "，改写为 data_efficiency.data_sampling.curriculum_learning",
+    ),
+    "mics_shard_size": Text(", and take zero_hpz_partition_size", "，可改用 zero_hpz_partition_size"),
+}
+
+
+class DsConfigRemovedFeature(Hazard):
+    """The config names a feature that newer releases refuse by name.
+
+    ## What happens
+    "DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", and the like for elasticity,
+    sparse_attention, sparse_gradients, curriculum_learning, compression_training, progressive_layer_drop,
+    mics_shard_size: also where the section says `"enabled": false`.
+
+    ## Why
+    DeepSpeed 0.19.7 and 0.19.8 took these features out, and stop rather than ignore their keys.
+
+    ## Cure
+    Remove the key; or install a release that has the feature (`deepspeed<0.19.7`).
+
+    ## When it is safe
+    With older releases.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/8489: the features that were removed
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
+      `_reject_removed_config_keys`
+    """
+
+    page_zh = """配置使用了新版本按名字拒绝的功能。
+
+    ## 现象
+    “DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed”；elasticity、sparse_attention、
+    sparse_gradients、curriculum_learning、compression_training、progressive_layer_drop、mics_shard_size 等同样如
+    此，即使段中写着 `"enabled": false`。
+
+    ## 原因
+    DeepSpeed 0.19.7 与 0.19.8 移除了这些功能，遇到其键时选择停止而不是忽略。
+
+    ## 解决办法
+    去掉该键；或安装仍有该功能的版本（`deepspeed<0.19.7`）。
+
+    ## 何时安全
+    使用更旧的版本时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/8489：被移除的功能
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：
+      `_reject_removed_config_keys`
+    """
+
+    name = "ds-config-removed-feature"
+    title = Text(
+        en="The run's DeepSpeed refuses a feature that was removed", zh="这次运行的 DeepSpeed 拒绝已移除的功能"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/8489",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The keys that the release surely refuses, wherever they stand and whatever they say."""
+        refused = [
+            keys
+            for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _IN_ZERO))
+            if not config.raw(*keys).absent and newer_than(run, f">={_REFUSED_SINCE.get(keys[-1], '0.19.8')}")
+        ]
+        for keys in refused:
+            field = config.raw(*keys)
+            off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
+            yield self.finding(
+                Text(
+                    en='{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.',
+                    zh="{version} 遇到 “{key}” 就会停止：该功能已移除，无论取值如何都会被拒绝。",
+                ).format(version=version_words(run), key=dotted(keys)),
+                cure=(
+                    Text("Remove the key{instead}", "去掉该键{instead}").format(
+                        instead=_INSTEAD.get(keys[-1], _NOTHING)
+                    ),
+                    Text('Or install "deepspeed<0.19.7"', "或安装 “deepspeed<0.19.7”"),
+                ),
+                spans=(key_spot(config, *keys), run.environment.field("deepspeed").span()),
+                fixes=fix_of(Text("remove the key", "去掉该键"), lambda keys=keys: config.removing(*keys), safe=off),  # type: ignore[misc]
+            )

@@ -1,0 +1,117 @@
+"""ds-config-unknown-key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.deepspeed_keys import known, nearest
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._keys import is_closed, unknown_keys
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import dotted, spot
+
+
+class DsConfigUnknownKey(Hazard):
+    """The config has a key that no release of DeepSpeed knows.
+
+    ## What happens
+    In zero_optimization and the other checked sections: "pydantic_core._pydantic_core.ValidationError: 1 validation
+    error for DeepSpeedZeroConfig, overlap_comms, Extra inputs are not permitted". Elsewhere nothing is said, and
+    the setting has no effect.
+
+    ## Why
+    DeepSpeed checks some sections with pydantic, which forbids extra keys; from the others, and from the top level,
+    it only takes what it looks for.
+
+    ## Cure
+    Correct the spelling, or remove the key.
+
+    ## When it is safe
+    Keys beginning with `_` or `//` are remarks.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/287: a validation error of DeepSpeedZeroConfig
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py: `extra="forbid"`
+    - https://www.deepspeed.ai/docs/config-json/: the keys that there are
+    """
+
+    page_zh = """配置中有任何 DeepSpeed 版本都不认识的键。
+
+    ## 现象
+    在 zero_optimization 等受检查的段中：“pydantic_core._pydantic_core.ValidationError: 1 validation error for
+    DeepSpeedZeroConfig, overlap_comms, Extra inputs are not permitted”。在其他地方没有任何提示，设置不起作用。
+
+    ## 原因
+    DeepSpeed 用 pydantic 检查部分段，禁止多余的键；对其他段和顶层，只取自己要找的键。
+
+    ## 解决办法
+    改正拼写，或去掉该键。
+
+    ## 何时安全
+    以 `_` 或 `//` 开头的键是注释。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/287：DeepSpeedZeroConfig 的校验错误
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：`extra="forbid"`
+    - https://www.deepspeed.ai/docs/config-json/：可用的键
+    """
+
+    name = "ds-config-unknown-key"
+    title = Text(en="DeepSpeed knows no such key", zh="DeepSpeed 没有这个键")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/287",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Each unknown key, unless it has its place at another level."""
+        for keys, field in unknown_keys(config):
+            near = nearest(keys)
+            if near is not None and near.rpartition(".")[2] == keys[-1]:
+                continue  # the right name at the wrong level
+            if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and known(("fp16", *keys[1:])) is not None:
+                continue  # fp16's settings in bf16
+            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            if field.value == "auto" and closed:
+                closed = False  # DeepSpeed drops what is still "auto" before it checks
+            meant = near.rpartition(".")[2] if near and near.rpartition(".")[0] == dotted(keys[:-1]) else None
+            yield self._found(config, keys, closed, near, meant)
+
+    def _found(
+        self, config: DeepSpeedConfig, keys: tuple[str, ...], closed: bool | None, near: str | None, meant: str | None
+    ) -> Finding:
+        section = dotted(keys[:-1])
+        place = config.key_place(*keys)
+        fixes: tuple[Fix, ...] = ()
+        if meant is not None and place is not None and config.raw(*keys[:-1], meant).absent and place.source.writable:
+            title = Text("write {meant}", "写成 {meant}").format(meant=meant)
+            fixes = (self.fix(title, place.edit(f'"{meant}"'), safe=False),)
+        elif meant is None:
+            fixes = fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys))
+        if closed is False:
+            cause = Text(
+                en='DeepSpeed knows no key "{key}"{where}: the setting has no effect.',
+                zh="DeepSpeed 没有键 “{key}”{where}：该设置不起作用。",
+            )
+        else:
+            cause = Text(
+                en='DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.',
+                zh="DeepSpeed 没有键 “{key}”{where}，而且此处不允许多余的键：运行一开始就会停止。",
+            )
+        where = Text(" in {section}", "（位于 {section}）").format(section=section) if section else Text("", "")
+        return self.finding(
+            cause.format(key=keys[-1], where=where),
+            certainty=Certainty.CERTAIN if closed else Certainty.LIKELY,
+            severity=Severity.ERROR if closed is not False else Severity.WARNING if near else Severity.NOTE,
+            cure=(
+                Text('Did you mean "{near}"?', "是否想写 “{near}”？").format(near=near)
+                if near
+                else Text("Remove it", "去掉该键"),
+            ),
+            spans=(spot(config, *keys),),
+            fixes=fixes,
+        )
