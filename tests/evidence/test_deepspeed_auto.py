@@ -94,7 +94,7 @@ EXPECTED = {
     "scheduler.params.warmup_num_steps": 100,
     "scheduler.params.total_num_steps": 1000,
     "fp16.enabled": False,
-    "fp16.loss_scale": None,
+    "fp16.loss_scale": 0,
     "bf16.enabled": True,
     "zero_optimization.reduce_bucket_size": 4096 * 4096,
     "zero_optimization.stage3_prefetch_bucket_size": int(0.9 * 4096 * 4096),
@@ -107,7 +107,6 @@ def test_auto_takes_the_training_arguments() -> None:
     assert resolved(config) == EXPECTED
     assert config.raw("train_batch_size").value == "auto"
     assert config.is_auto("train_batch_size")
-    assert config.get("fp16", "loss_scale").unknown
 
 
 @pytest.mark.slow
@@ -179,6 +178,25 @@ def test_stage_3_values_keep_their_defaults_in_other_stages() -> None:
         hidden_size=Field(4096),
     )
     assert config.get("zero_optimization", "stage3_prefetch_bucket_size").value == 50_000_000
+
+
+def test_auto_that_nobody_fills_in() -> None:
+    auto = {
+        "zero_optimization": {"stage": 3, "sub_group_size": "auto", "overlap_comm": "auto"},
+        "train_batch_size": "auto",
+        "aio": {"block_size": "auto"},
+        "amp": {"enabled": "auto"},
+    }
+    config = config_of(auto, Given(GIVEN))
+    dropped = config.get("zero_optimization", "sub_group_size")
+    assert dropped.value == 1_000_000_000
+    assert dropped.reason is not None
+    assert config.get("zero_optimization", "overlap_comm").unknown
+    assert config.get("aio", "block_size").unknown
+    assert config.get("amp", "enabled").value is False
+    assert config.is_left_auto("aio", "block_size")
+    assert not config.is_left_auto("train_batch_size")
+    assert not config.is_left_auto("nothing")
 
 
 def test_accelerate_fills_in_its_own() -> None:

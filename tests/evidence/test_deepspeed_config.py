@@ -21,6 +21,7 @@ from gonogo.evidence.deepspeed_config import (
 )
 from gonogo.evidence.deepspeed_keys import is_remark, known
 from gonogo.evidence.deepspeed_presets import preset_config, preset_names
+from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
@@ -248,6 +249,12 @@ def test_arbitrary_bytes_give_an_answer(data: bytes) -> None:
 def test_other_sources_make_a_config_too() -> None:
     config = deepspeed_config_of({"zero_optimization": {"stage": 2}}, name="in train.py")
     assert (config.zero_stage, config.get("zero_optimization", "stage").place) == (2, None)
+    place = SourceFile("train.py", b"stage = 3").place(8, 9)
+    fields = {"zero_optimization": {"stage": Field(3, place=place), "overlap_comm": Field.not_known()}}
+    placed = deepspeed_config_of(fields, name="in train.py")
+    assert placed.zero_stage == 3
+    assert placed.get("zero_optimization", "stage").place == place
+    assert placed.get("zero_optimization", "overlap_comm").unknown
     with pytest.raises(KeyError):
         config.removing("zero_optimization")
     deep: dict[str, Any] = {}

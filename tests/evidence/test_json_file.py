@@ -77,6 +77,43 @@ def test_reads_what_is_no_json(text: str | bytes, value: Any, problems: list[str
     assert sorted(kinds(text)) == sorted(problems)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, // c\n "b": 2 # d\n}',
+        '{"a": [1, 2,], "b": {"c": 1,},}',
+        "{'a': 'x', b: 'y'}",
+        '{"a": 1\n"b": 2}',
+        '{"a": 1 "b": 2}',
+        '{"a": [1\n2]}',
+        '{"a": [1 2]}',
+        '\ufeff{"a": 1}',
+        '{"a": True, "b": 1}',
+        '{"a": True}',
+        '{"a": auto, "b": 1}',
+        '{"a": NaN}',
+        '{"a": "x\ty"}',
+        '{"a": "\\q"}',
+        '{"a": .5, "b": 1_000}',
+        '{"a": "x\n}',
+        '{"a": 1',
+        '{"a": 1}}',
+        '{"a" 1}',
+        "",
+        '{"a": ${X}}',
+    ],
+)
+def test_tells_what_deepspeeds_own_reader_accepts(text: str) -> None:
+    hjson = pytest.importorskip("hjson")
+    file = read_json(SourceFile("ds.json", text.encode()))
+    try:
+        value = json.loads(json.dumps(hjson.loads(text)))
+    except hjson.HjsonDecodeError:
+        value = None
+    ours = file.root.field.value if file.root is not None else None
+    assert all(problem.hjson_accepts for problem in file.problems) == (value is not None and value == ours)
+
+
 def test_places_are_the_files_own() -> None:
     source = SourceFile("ds.json", '{"é": "中文", "b": {"c": 12}}'.encode())
     root = read_json(source).root

@@ -13,6 +13,7 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
+from gonogo.evidence.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
 from gonogo.finding import Text
 
 Keys = tuple[str, ...]
@@ -31,40 +32,6 @@ class AccelerateSettings(Protocol):
     def get(self, *keys: str) -> Field:
         """The value under nested keys."""
 
-
-TRANSFORMERS_DEFAULTS: Mapping[str, Any] = {
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "max_grad_norm": 1.0,
-    "learning_rate": 5e-5,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.0,
-    "warmup_steps": 0,
-    "warmup_ratio": 0.0,
-    "max_steps": -1,
-    "fp16": False,
-    "bf16": False,
-    "fp16_full_eval": False,
-    "bf16_full_eval": False,
-    "save_on_each_node": False,
-    "auto_find_batch_size": False,
-}
-"""What TrainingArguments takes where a run says nothing."""
-
-# What a framework's own subclass of TrainingArguments changes; None: it depends on its version or on the run.
-_OTHER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "ms-swift": {
-        "per_device_train_batch_size": 1,
-        "weight_decay": 0.1,
-        "adam_beta2": 0.95,
-        **dict.fromkeys(("gradient_accumulation_steps", "learning_rate", "fp16", "bf16")),
-    },
-    # Each of TRL's trainers has its own.
-    "trl": dict.fromkeys(set(TRANSFORMERS_DEFAULTS) - {"adam_beta1", "adam_epsilon", "fp16"}),
-    "axolotl": dict.fromkeys(TRANSFORMERS_DEFAULTS),
-}
 
 _BOOLEANS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
@@ -86,6 +53,10 @@ _STEPS_NOT_KNOWN = Text(
 _NOBODY_FILLS_IN = Text(
     'neither transformers nor accelerate fills in an "auto" here',
     "transformers 和 accelerate 都不会填充此处的 “auto”",
+)
+_DROPPED = Text(
+    'DeepSpeed passes over "auto" here and takes its default',
+    "DeepSpeed 会忽略此处的 “auto” 并使用默认值",
 )
 _NO_SOURCE = Text(
     '"auto" is filled in from the training arguments, which are not known here',
@@ -129,8 +100,7 @@ class AutoValues:
         self._world_size = world_size
         self._hidden_size = hidden_size
         self._accelerate = accelerate
-        framework = framework or getattr(arguments, "framework", None)
-        self._defaults = {**TRANSFORMERS_DEFAULTS, **_OTHER_DEFAULTS.get(framework or "", {})}
+        self._defaults = training_defaults(framework or getattr(arguments, "framework", None))
 
     def resolve(self, keys: Keys, place: Place | None, raw: Callable[..., Field]) -> Field:
         """What ``"auto"`` under the keys becomes; ``raw`` gives the config's other values as written."""
@@ -141,9 +111,14 @@ class AutoValues:
             found = source(self)
         elif self._accelerate is not None and keys in _ACCELERATE:
             found = self._from_accelerate(keys)
-        elif found.reason is None:
-            found = Field.not_known(reason=_NOBODY_FILLS_IN)
+        elif not self.fills_in(keys):
+            found = _left_to_deepspeed(keys)
         return msgspec.structs.replace(found, place=place)
+
+    @staticmethod
+    def fills_in(keys: Keys) -> bool:
+        """Whether transformers or accelerate has a value for ``"auto"`` under the keys."""
+        return keys in _ARGUMENTS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE
 
     # transformers ---------------------------------------------------------------------------------------------------
 
@@ -167,6 +142,18 @@ class AutoValues:
             value = any(field.value is True for field in fields)
             return Field(value, reason=_FROM_ARGUMENTS.format(names=", ".join(names)))
         return Field.not_known(reason=_needs(" / ".join(names)))
+
+    def _amp(self) -> Field:
+        """Apex, which older versions of transformers choose by ``half_precision_backend``."""
+        if self._arguments is None:
+            return Field.not_known(reason=_NO_SOURCE)
+        names = ("half_precision_backend", "fp16_backend")
+        backends = [self._arguments.get(name) for name in names]
+        if any(field.value == "apex" for field in backends):
+            return self._either("fp16", "fp16_full_eval")
+        return (
+            Field(False) if not any(field.unknown for field in backends) else Field.not_known(reason=_needs(names[0]))
+        )
 
     def _betas(self) -> Field:
         first, second = self._argument("adam_beta1"), self._argument("adam_beta2")
@@ -240,6 +227,18 @@ class AutoValues:
         return Field(value, reason=_FROM_ACCELERATE.format(names=said))
 
 
+def _left_to_deepspeed(keys: Keys) -> Field:
+    """``"auto"`` that nobody fills in: DeepSpeed's models drop it, elsewhere it is taken for the value."""
+    from gonogo.evidence.deepspeed_keys import known
+
+    parent, info = known(keys[:-1]), known(keys)
+    if parent is None or not parent.closed or info is None:
+        return Field.not_known(reason=_NOBODY_FILLS_IN)
+    if info.default is None or info.default == "auto":
+        return Field.not_known(reason=_DROPPED)
+    return Field(info.default, reason=_DROPPED)
+
+
 def _needs(names: str) -> Text:
     return _NO_ARGUMENT.format(names=names)
 
@@ -264,6 +263,7 @@ _ARGUMENTS: Mapping[Keys, Callable[[AutoValues], Field]] = {
     ("checkpoint", "use_node_local_storage"): _argument("save_on_each_node"),
     ("fp16", "enabled"): lambda values: values._either("fp16", "fp16_full_eval"),
     ("bf16", "enabled"): lambda values: values._either("bf16", "bf16_full_eval"),
+    ("amp", "enabled"): AutoValues._amp,
 }
 
 # Hidden-size keys: what DeepSpeed takes where nobody fills them in (None: always filled in), and how they are filled.

@@ -109,6 +109,11 @@ class _Reader:
     def problem_at(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
         self.problem(kind, token.start, token.end, repair=repair, **said)
 
+    def begins_line(self, token: Token) -> bool:
+        """Whether nothing stands before it on its line: Hjson needs no comma there."""
+        start = self.source.data.rfind(b"\n", 0, token.start)
+        return start >= 0 and not self.source.data[start : token.start].strip()
+
     def tell_where_not_utf8(self) -> None:
         try:
             self.source.data.decode("utf-8")
@@ -150,7 +155,7 @@ class _Reader:
             if not is_entry:
                 self.problem_at("syntax", token)
                 return
-            self.problem("missing-comma", token.start, token.end)
+            self.problem_at("missing-comma", token, hjson=self.begins_line(token))
             top.state, top.comma = ("key" if top.is_object else "value"), None
         if top.state == "key":
             self.take_key(token)
@@ -195,9 +200,11 @@ class _Reader:
         top = self.open[-1]
         if top.state in ("key", "comma"):
             # A value without a key: its brackets are followed, so that what comes after it is read.
-            self.problem_at("missing-comma" if top.state == "comma" and not top.is_object else "syntax", token)
             if top.is_object:
+                self.problem_at("syntax", token)
                 top.key = top.key_place = None
+            else:
+                self.problem_at("missing-comma", token, hjson=self.begins_line(token))
         elif top.state == "colon":
             self.problem_at("missing-colon", token, text=top.key or "")
         if len(self.open) >= DEEPEST:

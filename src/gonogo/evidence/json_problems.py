@@ -31,7 +31,7 @@ TEMPLATE_REASON = Text(
 )
 UNREADABLE_REASON = Text("its value can't be read: {text}", "无法读取其值：{text}")
 
-_READ_BY_HJSON = frozenset({"comment", "trailing-comma", "single-quotes", "unquoted-key", "control-character"})
+_READ_BY_HJSON = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _READ_BY_JSON = frozenset({"duplicate-key", "not-a-number"})
 
 _MESSAGES = {
@@ -95,13 +95,18 @@ def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def problem_of(kind: str, place: Place, *, line: int = 0, text: str = "", repair: Edit | None = None) -> ConfigProblem:
-    """A problem of one kind; ``text`` is what it speaks of, else what stands at its place."""
+def problem_of(
+    kind: str, place: Place, *, line: int = 0, text: str = "", repair: Edit | None = None, hjson: bool = False
+) -> ConfigProblem:
+    """A problem of one kind; ``text`` is what it speaks of, else what stands at its place.
+
+    ``hjson`` says that Hjson reads it here, though not everywhere.
+    """
     return ConfigProblem(
         kind,
         place,
         _MESSAGES[kind].format(text=shortened(text or place.text), line=line),
         json_accepts=kind in _READ_BY_JSON,
-        hjson_accepts=kind in _READ_BY_HJSON,
+        hjson_accepts=hjson or kind in _READ_BY_HJSON,
         repair=repair,
     )

@@ -54,13 +54,17 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def tree_of(value: Any) -> Node:
-    """A tree of plain Python values that have no place, such as a preset's or a dict's."""
+    """A tree of plain Python values, which have no place; where a value is a Field, its place and status are kept."""
     # Deeper than this no reader gets; what lies below is not known.
     return _tree_of(value, 100)
 
 
 def _tree_of(value: Any, levels: int) -> Node:
-    if isinstance(value, Mapping) and levels:
-        members = {str(key): Member(None, _tree_of(one, levels - 1)) for key, one in value.items()}
-        return Node(Field(value), members)
-    return Node(Field(value)) if levels else Node(Field.not_known())
+    field = value if isinstance(value, Field) else Field(value)
+    if not field.known or not isinstance(field.value, Mapping):
+        return Node(field)
+    if not levels:
+        return Node(Field.not_known(field.place))
+    members = {str(key): Member(None, _tree_of(one, levels - 1)) for key, one in field.value.items()}
+    plain = {key: member.node.field.value for key, member in members.items()}
+    return Node(Field(plain, place=field.place), members)
