@@ -16,6 +16,15 @@ from gonogo.evidence.source_file import Place
 from gonogo.evidence.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
 from gonogo.finding import Text
 
+__all__ = [
+    "TRANSFORMERS_DEFAULTS",
+    "AccelerateSettings",
+    "Arguments",
+    "AutoValues",
+    "Correspondence",
+    "hf_correspondences",
+]
+
 Keys = tuple[str, ...]
 
 
