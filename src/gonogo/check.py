@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from gonogo.allowed import is_allowed
 from gonogo.evidence.run import Run
@@ -18,8 +19,7 @@ from gonogo.settings import Settings
 _SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """A check's report, what it was made from, and whether the settings make it fail."""
 
     report: Report

@@ -124,7 +124,7 @@ def _settings(
     fail_on: str | None,
 ) -> Settings:
     """The project's settings, over which the options win."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from gonogo.finding import Certainty
     from gonogo.hazard import all_hazards

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role

@@ -10,8 +10,10 @@ import difflib
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
@@ -27,8 +29,7 @@ _OUTSIDE = Text(
 )
 
 
-@dataclass(frozen=True)
-class NotApplied:
+class NotApplied(msgspec.Struct, frozen=True):
     """A fix that was not carried out, and why."""
 
     hazard: str
@@ -36,11 +37,10 @@ class NotApplied:
     why: Text
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The fixes that can be carried out together: for each file its edits, in the order of the file."""
 
-    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    edits: dict[str, list[Edit]] = {}
     fixes: tuple[tuple[Finding, Fix], ...] = ()
     not_applied: tuple[NotApplied, ...] = ()
 

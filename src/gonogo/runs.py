@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gonogo.errors import UserError
 from gonogo.evidence.files import Files, Kind, kind_of, nearest_environment_file, walk
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 _NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(msgspec.Struct, frozen=True):
     """The runs with the files that were read for them; what was covered, and what was not and why."""
 
     runs: tuple[Run, ...]

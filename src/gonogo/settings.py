@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gonogo.errors import UserError
 from gonogo.finding import Certainty, Text
@@ -16,14 +17,13 @@ from gonogo.finding import Certainty, Text
 KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environment")
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What is checked, and what is reported. Names are globs on hazards' names, files are globs on paths."""
 
     select: tuple[str, ...] = ()
     """Only these hazards; empty for all."""
     ignore: tuple[str, ...] = ()
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    per_file_ignores: Mapping[str, tuple[str, ...]] = {}
     exclude: tuple[str, ...] = ()
     """Files and folders that a walk leaves out."""
     fail_on: Certainty = Certainty.CERTAIN

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import samples
+from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict

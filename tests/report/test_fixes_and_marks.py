@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import samples
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gonogo.errors import UserError

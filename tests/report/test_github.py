@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import samples
+from msgspec.structs import replace
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
 from gonogo.report import render

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 import samples
+from msgspec.structs import replace
 
 from gonogo.finding import Finding, Report, Severity, Span, Text, Verdict
 from gonogo.report import render

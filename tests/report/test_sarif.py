@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 import jsonschema
 import pytest
 import samples
+from msgspec.structs import replace
 
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.report import render

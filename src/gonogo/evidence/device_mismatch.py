@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Operand
@@ -46,8 +48,7 @@ _WRAPPER = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
 _TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
 
 
-@dataclass(frozen=True)
-class DeviceMismatch:
+class DeviceMismatch(msgspec.Struct, frozen=True):
     """The devices that met (``cpu``, ``cuda:0`` …; the index is left out where the words do not give it)."""
 
     devices: tuple[str, ...]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gonogo.evidence.rehearsal import HostMemory, RankRecord, RehearsalRecord
 
 
-@dataclass(frozen=True)
-class NodeHostMemory:
+class NodeHostMemory(msgspec.Struct, frozen=True):
     """One node: the ranks of it that were run, and what all its ranks come to."""
 
     run: tuple[tuple[RankRecord, HostMemory], ...]

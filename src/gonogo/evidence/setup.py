@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -22,11 +22,10 @@ LARGEST_FILE = 8 << 20
 """Bytes of a file given beside the log; what is larger is no config, script or launch command."""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """Facts of the setup. The texts are as written; ``launch`` joins the launch file and commands met in the log."""
 
-    version_texts: Mapping[str, str] = field(default_factory=dict)
+    version_texts: Mapping[str, str] = {}
     """Package (canonical name) to version, as told: "0.14.2", "0.14.*", "2.1.0+cu118"."""
     deepspeed_config: Mapping[str, Any] | None = None
     deepspeed_config_text: str = ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
+
+import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.device_mismatch import mismatch_in_message
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
@@ -103,8 +105,7 @@ _WORDS = Pattern(
 )
 
 
-@dataclass(frozen=True)
-class LoggedMismatch:
+class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     """One mismatch of a log. ``devices`` is empty where the log cites the message without them."""
 
     evidence: LoggedError | Found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.rehearsal import Assumption, Failure, Frame, Operand, RankRecord, RehearsalRecord
 from gonogo.finding import Span, Text
@@ -34,8 +35,7 @@ CATEGORIES = {
 }
 
 
-@dataclass(frozen=True)
-class FailedRanks:
+class FailedRanks(msgspec.Struct, frozen=True):
     """Ranks that one exception, raised at one place, ended."""
 
     failure: Failure

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gonogo.diagnose import findings_in_log
 from gonogo.evidence.log.failure_log import FailureLog

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import joined_ranks, of_ranks, size, word
@@ -17,8 +18,7 @@ MESSAGE_SHOWN = 400
 """Characters of an exception's message; all of it is in the JSON."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table to draw: all cells are clean text; the columns in ``numeric`` go to the right."""
 
     title: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from gonogo.evidence.log.line import LogLine

@@ -6,8 +6,10 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.log.facts import setup_of_log
 from gonogo.evidence.log.line import LogLine, cleaned
@@ -34,8 +36,7 @@ GENERIC_WORDS = (
 """What speaks of failure whatever the hazard; a hazard adds its own by ``log_words``."""
 
 
-@dataclass(frozen=True)
-class LoggedError:
+class LoggedError(msgspec.Struct, frozen=True, dict=True):
     """One exception, as the first log shows it that has it. ``ranks`` and ``count`` are over all that raised it."""
 
     raised: Raised
@@ -97,8 +98,7 @@ def is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A line that a pattern matched."""
 
     line: LogLine
@@ -208,8 +208,7 @@ class FailureLog:
         return {(line.path, line.number): index for index, line in enumerate(self.lines)}
 
 
-@dataclass(frozen=True)
-class LogFacts:
+class LogFacts(msgspec.Struct, frozen=True):
     """A log that was read. ``dropped_bytes`` of what might matter found no room."""
 
     path: str

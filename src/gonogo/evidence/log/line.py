@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from gonogo.evidence.log.sieve import Part
 
@@ -14,8 +15,7 @@ LONGEST = 8192
 """Characters of a line that are looked at; of a progress bar's line, of its last state."""
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """One line; ``number`` counts from 1 in the log ``path``. ``rank`` and ``node`` are as its prefix says, or None."""
 
     path: str

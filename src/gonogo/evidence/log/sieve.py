@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
+
+import msgspec
 
 BEFORE = 1 << 11
 """Bytes kept before a word that matters: what the program was doing."""
@@ -23,16 +24,14 @@ LONGEST_LINE = 1 << 22
 """Bytes of a line that are looked at as one; a longer one (a progress bar without a line's end) comes in pieces."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A part of a log, and the number of its first line, from 1."""
 
     line: int
     data: bytes
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """What was kept of a log. ``dropped_bytes`` of what matters found no room between the first parts and the last."""
 
     parts: list[Part]

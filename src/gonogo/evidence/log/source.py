@@ -12,9 +12,10 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import msgspec
 
 from gonogo.errors import UserError
 from gonogo.finding import Skipped, Text
@@ -38,8 +39,7 @@ _ERROR_FILE = "error.json"
 _CONFIGURATION = frozenset((".json", ".yaml", ".yml", ".toml"))
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One log. ``label`` is its path as the report names it; ``rank`` what its name says of its rank, or None."""
 
     label: str

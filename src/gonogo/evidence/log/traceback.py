@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gonogo.evidence.log.line import LogLine
 
 
-@dataclass(frozen=True)
-class LogFrame:
+class LogFrame(msgspec.Struct, frozen=True):
     """A frame, outermost first in a traceback. ``line`` is 0 and ``function`` empty where the log doesn't say."""
 
     path: str
@@ -19,8 +19,7 @@ class LogFrame:
     code: str = ""
 
 
-@dataclass(frozen=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines.
 
     Of a traceback that was cut before that line, ``qualified`` and ``message`` are empty and ``at`` is its last line.
@@ -79,11 +78,10 @@ _PATIENCE = 120
 """Lines of others that may stand between a traceback's own."""
 
 
-@dataclass
-class _Open:
+class _Open(msgspec.Struct):
     """A traceback whose last line has not come yet."""
 
-    frames: list[LogFrame] = field(default_factory=list)
+    frames: list[LogFrame] = []
     at: LogLine | None = None
     """The last line of it so far."""
     strange: int = 0

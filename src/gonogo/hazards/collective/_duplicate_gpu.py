@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
@@ -29,8 +30,7 @@ _VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,
 _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
 
-@dataclass(frozen=True)
-class DuplicateGpu:
+class DuplicateGpu(msgspec.Struct, frozen=True):
     """Ranks that NCCL found on one GPU."""
 
     evidence: Found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
@@ -21,8 +22,7 @@ _EXIT = Pattern(
 _NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM": -15, "SIGHUP": -1}
 
 
-@dataclass(frozen=True)
-class FirstFailure:
+class FirstFailure(msgspec.Struct, frozen=True):
     """torchrun's block of the failure that it saw first. What it doesn't tell is None."""
 
     found: Found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
@@ -50,8 +51,7 @@ _DEVICE_FAULT = Pattern(
 )
 
 
-@dataclass(frozen=True)
-class TimedOut:
+class TimedOut(msgspec.Struct, frozen=True):
     """A collective that timed out on a rank; what the line doesn't tell is None."""
 
     found: Found
@@ -61,8 +61,7 @@ class TimedOut:
     numel: int | None
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """That ranks waited. ``evidence`` is the line that says so; without ``time_outs`` it is the reporter's sentence."""
 
     evidence: Found | LogLine

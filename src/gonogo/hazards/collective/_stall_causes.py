@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
@@ -120,8 +121,7 @@ _DEEPSPEED = Pattern(r"(?i)deepspeed|\bzero\b")
 _INFLIGHT = Pattern(r"still have inflight params")
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """A cause that the log speaks for; ``also`` are the lines that do, beside the stall's own."""
 
     certainty: Certainty
@@ -129,11 +129,10 @@ class Cause:
     also: tuple[Found | LogLine, ...] = ()
 
 
-@dataclass
-class _Ranking:
+class _Ranking(msgspec.Struct):
     stall: Stall
     distributed: bool
-    causes: dict[str, Cause] = field(default_factory=dict)
+    causes: dict[str, Cause] = {}
 
     def add(self, name: str, certainty: Certainty, *also: Found | LogLine | None) -> None:
         """The first that is more than possible stays so: what else fits is then only possible."""

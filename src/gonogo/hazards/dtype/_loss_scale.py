@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
@@ -33,8 +34,7 @@ _BROKEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class LossScale:
+class LossScale(msgspec.Struct, frozen=True):
     """The steps that were skipped. ``lowest`` is the smallest scale reached, None where no line gives one."""
 
     first: LogLine

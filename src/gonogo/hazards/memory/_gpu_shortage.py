@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.rehearsal import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Span, Text
@@ -14,8 +15,7 @@ ACTIVATIONS = ("activations", "temporary")
 _PHASES_OF_STATES = ("load", "init", "step")
 
 
-@dataclass(frozen=True)
-class GpuShortage:
+class GpuShortage(msgspec.Struct, frozen=True):
     """The worst device of the ranks that ran out of memory for the same reason."""
 
     ranks: tuple[int, ...]
@@ -162,8 +162,7 @@ def spans(short: GpuShortage) -> tuple[Span, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True):
     """One way to free memory; ``frees`` is in bytes a device, or None where it cannot be known beforehand."""
 
     how: Text

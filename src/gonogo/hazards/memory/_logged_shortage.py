@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
@@ -113,8 +115,7 @@ _SAYS_STATES = Pattern(
 )
 
 
-@dataclass(frozen=True)
-class LoggedShortage:
+class LoggedShortage(msgspec.Struct, frozen=True):
     """What a log tells of memory that ran out. Sizes are in bytes, None where they aren't told."""
 
     evidence: LoggedError | Found

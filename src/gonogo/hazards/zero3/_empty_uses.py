@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -100,8 +101,7 @@ class Use(Enum):
     DIRECT = "a parameter, read where its module does not run"
 
 
-@dataclass(frozen=True)
-class EmptyUse:
+class EmptyUse(msgspec.Struct, frozen=True):
     """Where an empty parameter was used, and how sure each explanation is."""
 
     evidence: LoggedError | Found

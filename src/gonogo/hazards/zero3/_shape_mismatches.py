@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -24,8 +25,7 @@ _MISMATCHES = (
 _MISMATCH_LINE = Pattern(r"copying a param|found shape|Trying to set a tensor of shape|(?i)ckpt: torch\.Size")
 
 
-@dataclass(frozen=True)
-class ShapeMismatch:
+class ShapeMismatch(msgspec.Struct, frozen=True):
     """A parameter whose shape in the checkpoint is not the model's."""
 
     evidence: LoggedError | Found
