@@ -71,6 +71,11 @@ class Script:
     def __repr__(self) -> str:
         return f"Script({self.path!r})"
 
+    def take(self, source: SourceFile) -> None:
+        """Name the same bytes by another path, before anything was reported of them."""
+        self.source = source
+        self.__dict__.pop("_editor", None)
+
     @property
     def path(self) -> str:
         """The path as users are shown it."""
@@ -113,8 +118,15 @@ class Script:
 
     def qualified(self, node: ast.AST) -> str | None:
         """The qualified name of a class, function, module or method; None where it can't be told."""
-        names = self.names.names(node)
+        names = self._own(self.names.names(node))
         return names[0] if names else None
+
+    def _own(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names as the script itself would say them: its own functions and classes without its module."""
+        if not names or not self.module or not any(name.startswith(self.module) for name in names):
+            return names
+        prefix = f"{self.module}."
+        return tuple(name.removeprefix(prefix) for name in names)
 
     def kind_of(self, node: ast.AST) -> str | None:
         """The qualified name of the call or class that made the object a node stands for.
@@ -122,12 +134,12 @@ class Script:
         ``deepspeed.initialize`` for the engine, ``transformers.AutoModelForCausalLM.from_pretrained`` for a model;
         what is unpacked at another place than an engine is ``name[1]``; an attribute of it is ``name.attribute``.
         """
-        kinds = self.names.kinds(node)
+        kinds = self.kinds_of(node)
         return kinds[0] if kinds else None
 
     def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
         """As :meth:`kind_of`, with the names of the classes that a class of the project derives from."""
-        return self.names.kinds(node)
+        return self._own(self.names.kinds(node))
 
     def field(self, node: ast.expr) -> Field:
         """The value of an expression: of constants, and of names that hold one; otherwise unknown, with the reason."""
@@ -169,7 +181,7 @@ class Script:
         known = self._calls.get(node)
         if known is not None:
             return known
-        names = self.names.names(node.func)
+        names = self._own(self.names.names(node.func))
         if not names:
             written = dotted(node.func) if isinstance(node.func, (ast.Attribute, ast.Name)) else ""
             names = (f"?.{written}" if written else "?",)
@@ -209,7 +221,7 @@ class Script:
         return tuple(
             ClassInfo(
                 node.name,
-                self.names.ancestors(node),
+                self._own(self.names.ancestors(node)),
                 {each.name: each for each in node.body if isinstance(each, FUNCTIONS)},
                 node,
                 self,
@@ -444,11 +456,11 @@ def _matches(pattern: str, name: str) -> bool:
     return _compiled(pattern)(name) is not None
 
 
-def read_script(source: SourceFile) -> Script:
-    """A script alone, with the modules beside it that it imports."""
+def read_script(source: SourceFile, project: Project | None = None) -> Script:
+    """A script by itself, with the modules beside it that it imports; of many in a folder, give them its project."""
     from gonogo.evidence.script_imports import Project
 
-    return Project.around(source).entry
+    return project.script(source) if project is not None else Project.around(source).entry
 
 
 def project_scripts(entry: Path | str, root: Path | str) -> Sequence[Script]:
