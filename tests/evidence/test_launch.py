@@ -313,6 +313,11 @@ def test_configs_that_the_script_writes(tmp_path: Path) -> None:
     )
     launch = only(tmp_path, text)
     assert launch.world_size.value == 4
+    place = launch.world_size.place
+    assert place is not None
+    assert (place.line, place.span().text) == (3, "num_processes: 4")
+    edit = place.edit("8")
+    assert text.encode()[edit.start : edit.end] == edit.before == b"4"
     assert launch.deepspeed_config.value == "ds.json"
     written = launch.written_files[str(tmp_path / "ds.json")]
     assert written.text == '{"zero_optimization": {"stage": 3}}\n'
@@ -383,3 +388,55 @@ def test_variables(text: str, expected: str | None, tmp_path: Path) -> None:
     field = only(tmp_path, text).variable("A")
     assert field.value == expected
     assert field.absent == (expected is None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'N=4\nwhile getopts "g:" o; do case $o in g) N=$OPTARG ;; esac; done\ntorchrun --nproc_per_node $N t.py\n',
+        'N=4\nA=$(getopt -o m: -- "$@")\neval set -- "$A"\nwhile true; do case "$1" in -m) N=$2; shift 2 ;; '
+        "--) shift; break ;; *) exit 1 ;; esac; done\ntorchrun --nproc_per_node $N t.py\n",
+        "srun bash <<'E'\ntorchrun --nproc_per_node 4 t.py\nE\n",
+        'C="A=1 torchrun --nproc_per_node 4 t.py"\necho $C\neval $C\n',
+        'C=(torchrun --nproc_per_node 4 t.py)\n"${C[@]}" 2>&1 | tee log\n',
+        "srun bash -c 'N=4; torchrun --nproc_per_node $N t.py'\n",
+        'N=4\nsrun bash -c "torchrun --nproc_per_node $N t.py"\n',
+        "if ! command -v x; then echo no; fi\nexec torchrun --nproc_per_node 4 t.py\n",
+        "for N in 4; do\n  torchrun --nproc_per_node $N t.py &\ndone\nwait\n",
+        "export N=4; torchrun --nproc_per_node=${N} \\\n  t.py \\\n  # --lr 1 \\\n",
+        "IDS=0,1,2,3\ntorchrun --nproc_per_node $(echo $IDS | tr ',' '\\n' | wc -l) t.py\n",
+        'IDS=0,1,2,3\nIFS="," read -ra G <<< "$IDS"\ntorchrun --nproc_per_node ${#G[@]} t.py\n',
+        'torchrun $(printf "%s" "--nproc_per_node 4") t.py\n',
+    ],
+)
+def test_ways_to_say_four_processes(text: str, tmp_path: Path) -> None:
+    launch = only(tmp_path, text)
+    assert (launch.launcher, launch.world_size.value, launch.program.value) == ("torchrun", 4, "t.py")
+
+
+def test_a_script_by_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("#!/usr/bin/env bash\ntorchrun --nproc_per_node 2 t.py\n")
+    launch = launch_of_command(["./run"], tmp_path)
+    assert launch is not None
+    assert launch.world_size.value == 2
+
+
+def test_accelerates_default_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "accelerate").mkdir()
+    (tmp_path / "accelerate/default_config.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 8\n")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    launch = launch_of_command(["accelerate", "launch", "t.py"], tmp_path)
+    assert launch is not None
+    assert launch.world_size.value == 8
+    assert launch.accelerate_config.known
+    assert launch.accelerate_config.reason is not None
+    assert len(launch.notes) == 1
+    named = launch_of_command(["accelerate", "launch", "--config_file", "elsewhere.yaml", "t.py"], tmp_path)
+    assert named is not None
+    assert named.world_size.unknown
+
+
+def test_llamafactory_by_its_yaml(tmp_path: Path) -> None:
+    config = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: m\ndeepspeed: ds.json\n"
+    launch = only(tmp_path, "torchrun --nproc_per_node 2 src/train.py a.yaml\n", a__yaml=config)
+    assert (launch.framework, launch.deepspeed_config.value) == ("llamafactory", "ds.json")

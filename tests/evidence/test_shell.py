@@ -67,6 +67,7 @@ SETTLED = {
     "test": "if test 1 = 1; then show yes; fi",
     "not": "if ! [ 1 = 2 ]; then show yes; fi",
     "double parentheses": "A=3; if (( A > 2 )); then show big; else show small; fi",
+    "reading": "IFS=, read -ra A <<< '0,1,3'; read B C <<< 'x y z'; show ${#A[@]} ${A[2]} $B \"$C\"",
     "counting up": "N=1; (( N++ )); ((N += 2)); show $N",
     "text in text": "A='--x 1'; B=\"$A --y 2\"; show $B",
 }

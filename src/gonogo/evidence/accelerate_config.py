@@ -61,7 +61,7 @@ def default_config_path() -> Path:
 
 
 def accelerate_config_of(
-    field: Field, cwd: Path, written: Mapping[str, str | None], *, launcher: str = "accelerate"
+    field: Field, cwd: Path, written: Mapping[str, SourceFile | None], *, launcher: str = "accelerate"
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
     """The config that a launch reads: the one it names, else this machine's default where there is one.
 
@@ -73,8 +73,8 @@ def accelerate_config_of(
             return field, None, ()
         whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
         if whole in written:
-            text = written[whole]
-            return field, AccelerateConfig(SourceFile.of_text(path, text)) if text is not None else None, ()
+            source = written[whole]
+            return field, AccelerateConfig(source) if source is not None else None, ()
         try:
             return field, AccelerateConfig(SourceFile.read(_shown(whole))), ()
         except UserError:

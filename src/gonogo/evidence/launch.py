@@ -12,7 +12,7 @@ from gonogo.errors import UserError
 from gonogo.evidence.accelerate_config import AccelerateConfig, accelerate_config_of
 from gonogo.evidence.command_line import Options, Word, quoted
 from gonogo.evidence.field import Field
-from gonogo.evidence.launchers.recognise import Called, ProgramKind, called
+from gonogo.evidence.launchers.recognise import Called, ProgramKind, called, script_call
 from gonogo.evidence.launchers.slurm import as_mapping, directives, with_gpus_per_node
 from gonogo.evidence.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.launchers.world import World, world_of
@@ -47,6 +47,21 @@ class WrittenFile(msgspec.Struct, frozen=True):
     place: Place
     literal: bool
     """The text stands in the script byte for byte."""
+
+    @property
+    def source(self) -> SourceFile | None:
+        """The file to read it from; None where its text can't be told.
+
+        Where the text stands in the script as it is, this is the script with all else blanked out: places in it, and
+        edits of them, are places in the script.
+        """
+        if self.text is None:
+            return None
+        if not self.literal:
+            return SourceFile.of_text(self.path, self.text)
+        script, start, end = self.place.source, self.place.start, self.place.end
+        blank = b"\n".join(b" " * len(line) for line in script.data[:start].split(b"\n"))
+        return SourceFile(script.path, blank + script.data[start:end], writable=script.writable)
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -139,15 +154,23 @@ def read_launches(source: SourceFile) -> tuple[Launch, ...]:
 
 
 def launch_of_command(words: Sequence[str], cwd: Path | str) -> Launch | None:
-    """The launch that a command line is, or that the script launches which it runs; None where it is none."""
+    """The launch that a command line is, or the last that the script launches which it runs; None where it is none.
+
+    A launch of several processes goes before the plain Python programs that prepare it.
+    """
+    found = launches_of_command(words, cwd)
+    distributed = [launch for launch in found if launch.launcher != "python"]
+    candidates = distributed or list(found)
+    return candidates[-1] if candidates else None
+
+
+def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
+    """The launch that a command line is, or all that the script launches which it runs."""
     word_list, source = _typed(words)
     folder = Path(os.path.abspath(cwd))
     place = Place(source, 0, len(source.data))
     command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, folder, True, {})
-    found = _launches([command], source, {}, 0)
-    distributed = [launch for launch in found if launch.launcher != "python"]
-    candidates = distributed or list(found)
-    return candidates[-1] if candidates else None
+    return _launches([command], source, {}, 0)
 
 
 def _typed(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
@@ -178,8 +201,10 @@ def _launches(
     for command in commands:
         call = called(command.words)
         if call is None:
+            call = _by_first_line(command)
+        if call is None:
             continue
-        if call.script is not None or call.code is not None:
+        if call.launcher == "shell":
             found += _followed(call, command, source, slurm, depth)
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
@@ -200,6 +225,9 @@ def _followed(
     if call.code is not None:
         given = slurm_variables(with_gpus_per_node(dict(asked)))
         inside = _inside(call.code, command, environment, given)
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
+    if call.from_input:
+        inside = _on_input(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
         return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
     path = call.script.value if call.script is not None else None
     if path is None:
@@ -254,6 +282,32 @@ def _inside(
     return shell.commands
 
 
+def _on_input(command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]) -> list[ShellCommand]:
+    """The commands of ``bash <<EOF``."""
+    if command.standard_input is None or command.input_place is None:
+        return []
+    source = _written("<stdin>", command.standard_input, command.input_place).source
+    if source is None:
+        return []
+    return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
+
+
+def _by_first_line(command: ShellCommand) -> Called | None:
+    """``./launch``: a shell script by its first line."""
+    path = command.words[0].value if command.words else None
+    if not path or os.sep not in path:
+        return None
+    whole = os.path.join(command.cwd, path)
+    try:
+        with open(whole, "rb") as file:
+            first = file.readline(100)
+    except (OSError, ValueError):
+        return None
+    if not first.startswith(b"#!") or b"sh" not in first:
+        return None
+    return script_call(command.words)
+
+
 def _environment(call: Called, command: ShellCommand) -> dict[str, Variable]:
     environment = {} if call.cleared else dict(command.environment)
     for name in call.removed:
@@ -280,6 +334,8 @@ def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field])
     cwd, notes = _cwd(call, command)
     framework = _framework(call)
     framework_field, framework_file = _framework_config(call, framework, cwd, command)
+    if framework is None and framework_file is not None and _is_of_llamafactory(framework_file):
+        framework = "llamafactory"
     accelerate_field, accelerate, accelerate_notes = _accelerate(call, cwd, environment, command)
     world: World = world_of(call, environment, slurm, cwd, accelerate)
     deepspeed = _deepspeed_config(call, framework, framework_file, accelerate)
@@ -397,14 +453,19 @@ def _framework_config(
     return named, read_yaml_at(cwd, path, command.written) if path else None
 
 
+def _is_of_llamafactory(config: YamlFile) -> bool:
+    """Whether a YAML has the arguments that only LLaMA-Factory takes: it starts ``src/train.py`` with it."""
+    return all(not config.get(name).absent for name in ("stage", "finetuning_type", "model_name_or_path"))
+
+
 def read_yaml_at(
     cwd: Path, path: str, written: Mapping[str, tuple[tuple[Piece, ...], Place]] | None = None
 ) -> YamlFile | None:
     """A YAML file by its path from a folder; None where it can't be read."""
     whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
     if written and whole in written:
-        text = text_of(written[whole][0])
-        return read_yaml(SourceFile.of_text(path, text)) if text is not None else None
+        source = _written(path, *written[whole]).source
+        return read_yaml(source) if source is not None else None
     try:
         return read_yaml(SourceFile.read(_shown_path(cwd, path)))
     except UserError:
@@ -416,7 +477,7 @@ def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
     whole = os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path)))
     written = launch.written_files.get(whole)
     if written is not None:
-        return read_yaml(SourceFile.of_text(path, written.text)) if written.text is not None else None
+        return read_yaml(written.source) if written.source is not None else None
     return read_yaml_at(launch.cwd, path)
 
 
@@ -427,7 +488,7 @@ def _accelerate(
         return Field.missing(), None, ()
     name = "config_file" if call.launcher == "accelerate" else "accelerate_config"
     field = call.launcher_options.get(name)
-    written = {path: text_of(pieces) for path, (pieces, _place) in command.written.items()}
+    written = {path: _written(path, *found).source for path, found in command.written.items()}
     return accelerate_config_of(field, cwd, written, launcher=call.launcher)
 
 

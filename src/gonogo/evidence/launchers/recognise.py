@@ -206,7 +206,7 @@ def _called(words: list[ShellWord]) -> Called | None:
     if name in ("bash", "sh", "zsh", "dash", "sbatch", "ksh"):
         return _shell_script(name, words[1:])
     if name.endswith((".sh", ".slurm", ".sbatch")):
-        return _script(script=first, script_arguments=tuple(words[1:]))
+        return script_call(words)
     if name == "accelerate":
         if len(words) < 2 or words[1].value != "launch":
             return None
@@ -239,13 +239,18 @@ def _shell_script(name: str, words: list[ShellWord]) -> Called | None:
             return _script(code=rest[0], script_arguments=tuple(rest[2:]))
         if option in ("-o", "-O", "--rcfile", "--init-file") and rest:
             rest.pop(0)
-    if not rest:
-        return None
+    if not rest or rest[0].value == "-":
+        return _script(from_input=True)
     return _script(script=rest[0], script_arguments=tuple(rest[1:]))
 
 
 def _script(**what: Any) -> Called:
     return Called("shell", Options(), Options(), Field.missing(), "script", **what)
+
+
+def script_call(words: Sequence[ShellWord]) -> Called:
+    """A command whose first word is a shell script."""
+    return _script(script=words[0], script_arguments=tuple(words[1:]))
 
 
 def _unknown_launcher(words: list[ShellWord]) -> Called | None:

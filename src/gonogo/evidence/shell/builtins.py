@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.shell.conditions import test_words
-from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, State, Status, Variable
+from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
@@ -62,6 +62,9 @@ def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: 
         return SUCCESS
     if name == "test":
         return test_words(list(arguments))
+    if name == "getopts":
+        # Without arguments there are no options to take.
+        return Status(False, assumed=not state.arguments_given) if not state.positional else UNSURE
     if name == "false":
         return FAILURE
     if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
@@ -73,6 +76,27 @@ def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: 
     if name in ("true", ":", "echo", "printf"):
         return SUCCESS
     return RAN if name in _without_effect() else None
+
+
+def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state: State, place: Place) -> Status:
+    """``read -ra NAME <<< TEXT`` and ``read NAME… <<< TEXT``."""
+    names = [word.value for word in arguments if word.value is not None and not word.value.startswith("-")]
+    into_array = any((word.value or "").startswith("-") and "a" in (word.value or "") for word in arguments)
+    line = text.split("\n")[0]
+    for separator in separators[1:]:
+        line = line.replace(separator, separators[0])
+    parts = line.split(separators[0]) if separators else [line]
+    if not separators.strip():
+        parts = [part for part in parts if part]
+    words = [ShellWord((Piece(part, place.source, place.start, place.end),), place) for part in parts]
+    if into_array and names:
+        state.set(names[-1], Variable((), place, array=tuple(words)))
+        return SUCCESS
+    for index, name in enumerate(names):
+        rest = parts[index:] if index == len(names) - 1 else parts[index : index + 1]
+        value = (separators[:1] or " ").join(rest)
+        state.set(name, Variable((Piece(value, place.source, place.start, place.end),), place))
+    return SUCCESS
 
 
 def _cd(arguments: Sequence[ShellWord], state: State) -> Status:

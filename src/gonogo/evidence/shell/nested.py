@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import NOT_EVALUATED
 from gonogo.evidence.shell.state import UNSURE, State, Status
 from gonogo.evidence.shell.text import Piece, ShellWord, words_of
@@ -35,6 +36,11 @@ def run_text(shell: Shell, words: Sequence[ShellWord], state: State, place: Plac
         split += [_unquoted(made) for made in words_of(parts, word.place, quoted=False)]
     if not split or split[0].value is None:
         return UNSURE
+    name = split[0].value
+    if name != "eval":
+        status = run_builtin(shell, name, split[1:], state, place)
+        if status is not None:
+            return status
     shell.record(split, {}, state, place)
     return UNSURE
 

@@ -13,10 +13,10 @@ import msgspec
 
 from gonogo.errors import UserError
 from gonogo.evidence.shell import compound, substitution
-from gonogo.evidence.shell.builtins import run_builtin
+from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable, merge
-from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
@@ -288,6 +288,13 @@ class Shell:
         if name is not None:
             if name in state.functions:
                 return self._call(name, words[1:], state)
+            if name == "read":
+                given = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
+                value = given.named_children[-1] if given is not None and given.named_children else None
+                text = text_of(expand(self, value, state)) if value is not None else None
+                separators = own["IFS"].value if "IFS" in own else " \t\n"
+                if text is not None and separators is not None:
+                    return read_words(words[1:], text, separators, state, self.place(node))
             status = run_builtin(self, name, words[1:], state, self.place(node))
             if status is not None:
                 return status

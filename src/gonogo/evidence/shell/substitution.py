@@ -70,7 +70,7 @@ def _printed(shell: Shell, node: Any, state: State, depth: int) -> list[Piece] |
         return []
     if name == "echo":
         return _echoed(shell, node, arguments)
-    values = [word.value for word in arguments]
+    values = [word.value for word in arguments if not (name == "getopt" and word.many)]
     if name is None or any(value is None for value in values):
         return None
     printed = _plain(name, [value for value in values if value is not None], state)
@@ -123,6 +123,8 @@ def _plain(name: str, values: list[str], state: State) -> str | None:
     if name in ("realpath", "readlink"):
         paths = [value for value in values if not value.startswith("-")]
         return os.path.normpath(os.path.join(state.cwd, paths[0])) if len(paths) == 1 and state.cwd_known else None
+    if name == "getopt" and not state.positional and not state.arguments_given:
+        return " --"
     if name == "seq":
         return _sequence(values)
     if name == "expr" and len(values) == 3:
