@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Finding
 
 # In a shell script, YAML, Python, requirements after "#"; in a JSON with comments after "//".
-_ALLOW = re.compile(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
-_ONLY_A_COMMENT = re.compile(rb"\s*(?:#|//)")
+_ALLOW = compiled_when_used(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
+_ONLY_A_COMMENT = compiled_when_used(rb"\s*(?:#|//)")
 
 
 def is_allowed(finding: Finding, files: Mapping[str, SourceFile]) -> bool:

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    import re
+
+_Text = TypeVar("_Text", str, bytes)
 
 
 class Match(Protocol):
@@ -81,3 +86,28 @@ class Pattern:
         """The text with each match replaced."""
         replaced: str = self._compiled.sub(replacement, text)
         return replaced
+
+
+class _CompiledWhenUsed:
+    """Stands in for a pattern of :mod:`re` until something is asked of it."""
+
+    def __init__(self, text: str | bytes, flags: int) -> None:
+        self._source = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import re
+
+        compiled = re.compile(*self._source)
+        for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split", "pattern"):
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)
+
+
+def compiled_when_used(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
+    """A pattern of :mod:`re`, for what RE2 hasn't (look-around), on text whose length is bounded.
+
+    Compiled at its first use: a start would otherwise compile a hundred that it never asks.
+    """
+    return cast("re.Pattern[_Text]", _CompiledWhenUsed(text, flags))

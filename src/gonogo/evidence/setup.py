@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gonogo.errors import UserError
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
 
 LARGEST_FILE = 8 << 20
@@ -94,7 +95,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 _LAUNCHERS = tuple(
-    (name, re.compile(pattern, re.MULTILINE))
+    (name, compiled_when_used(pattern, re.MULTILINE))
     for name, pattern in (
         ("torchrun", r"\btorchrun\b|torch\.distributed\.(?:run|launch)|\bFORCE_TORCHRUN\b"),
         ("accelerate", r"\baccelerate(?:-launch| launch)|accelerate\.commands\.launch"),

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from gonogo.evidence.device_mismatch import mismatch_in_message
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
 from gonogo.hazards._log_context import outside_training
 
-SPEAKS = re.compile(r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE)
+SPEAKS = compiled_when_used(
+    r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
+)
 """Parts of an any-to-any model that speak …"""
-PERCEIVES = re.compile(
+PERCEIVES = compiled_when_used(
     r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
@@ -44,55 +46,63 @@ class Owner(Enum):
     UNKNOWN = Text("a tensor that the log doesn't name", "日志没有指明的张量")
 
 
-_TORCH = re.compile(
+_TORCH = compiled_when_used(
     r"(?:^|/)torch/(?:nn|_|utils|optim|autograd|cuda|functional\.py|tensor\.py|jit|fx|overrides)"
     r"|(?:^|/)(?:deepspeed/utils/nvtx|accelerate/hooks|contextlib|torch_npu/[\w/]*)\.py"
 )
-_OPTIMIZER = re.compile(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
-_QUANTIZED = re.compile(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
-_GRADIENT = re.compile(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
-_ADAPTER = re.compile(
+_OPTIMIZER = compiled_when_used(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
+_QUANTIZED = compiled_when_used(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
+_GRADIENT = compiled_when_used(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
+_ADAPTER = compiled_when_used(
     r"ranknum|lora_[ABE]\b|lora_embedding|lora_magnitude|ada_?lora|\bia3_l|\bvera_|\bloha_|\blokr_|prompt_encoder|prefix_encoder",
     re.IGNORECASE,
 )
-_BASE_OF_ADAPTER = re.compile(
+_BASE_OF_ADAPTER = compiled_when_used(
     r"transpose\(self\.weight|base_layer\(|_linear\(x\)|super\(\)\.forward|F\.linear\(x, self"
 )
-_ROTARY = re.compile(
+_ROTARY = compiled_when_used(
     r"apply_\w*rot\w*|rotary|\brope\b|\brope_|\b(?:cos|sin)(?:_cached)?\s*\[|(?:cos|sin)_cached|inv_freq|freqs_cis"
     r"|rotate_half|\*\s*(?:cos|sin)\b",
     re.IGNORECASE,
 )
-_BUFFER = re.compile(
+_BUFFER = compiled_when_used(
     r"self\.\w*(?:pos_?emb|pos(?:ition)?_embed|pos_cache|position_ids|position_index|_mask|_cache|freqs|relative_|alibi"
     r"|running_(?:mean|var)|masked_bias|codebook|mel_filters|window)\w*(?![\w(])|(?<!\.)\bpos_?embed(?:ding)?s?\b(?!\()",
     re.IGNORECASE,
 )
-_INPUT = re.compile(
+_INPUT = compiled_when_used(
     r"\b(?:input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|batch|\w*inputs|samples|data"
     r"|images?|\w*grid_thw|input_values|input_features|timesteps?|rewards?|advantages|chosen\w*|rejected\w*)\b",
     re.IGNORECASE,
 )
-_ENGINE = re.compile(r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py")
-_MADE = re.compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
-_ATTRIBUTE = re.compile(r"\bself\.(?!_?\w+\()\w+")
-_ASSIGNS = re.compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
+_ENGINE = compiled_when_used(
+    r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py"
+)
+_MADE = compiled_when_used(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
+_ATTRIBUTE = compiled_when_used(r"\bself\.(?!_?\w+\()\w+")
+_ASSIGNS = compiled_when_used(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
 # The innermost frame of a traceback that was shortened before the model's own.
-_CALLS_MODEL = re.compile(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
-_CALL = re.compile(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
+_CALLS_MODEL = compiled_when_used(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
+_CALL = compiled_when_used(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
 
 # What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
 _IDS, _ACTIVATION, _WEIGHT = "ids", "activation", "weight"
 _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
-    (re.compile(r"index_select|embedding"), {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS}),
     (
-        re.compile(r"nll_loss|cross_entropy"),
+        compiled_when_used(r"index_select|embedding"),
+        {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS},
+    ),
+    (
+        compiled_when_used(r"nll_loss|cross_entropy"),
         {"self": _ACTIVATION, "input": _ACTIVATION, "target": _IDS, "weight": _WEIGHT},
     ),
-    (re.compile(r"addmm|linear|addbmm"), {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT}),
-    (re.compile(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
     (
-        re.compile(r"conv|norm"),
+        compiled_when_used(r"addmm|linear|addbmm"),
+        {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT},
+    ),
+    (compiled_when_used(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
+    (
+        compiled_when_used(r"conv|norm"),
         {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT},
     ),
 )

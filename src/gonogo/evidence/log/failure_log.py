@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from gonogo.evidence.log.role import Role, is_advice, role_of
 from gonogo.evidence.log.sieve import Sieve
 from gonogo.evidence.log.source import Source, chunks
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
-from gonogo.evidence.patterns import Match, Pattern
+from gonogo.evidence.patterns import Match, Pattern, compiled_when_used
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
@@ -90,7 +89,9 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         return next((frame for frame in reversed(self.frames) if not is_library(frame.path)), None)
 
 
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|^<string>|\\lib\\|torch/csrc|/bin/[\w-]+$")
+_LIBRARY = compiled_when_used(
+    r"site-packages/|dist-packages/|/lib/python3|^<frozen|^<string>|\\lib\\|torch/csrc|/bin/[\w-]+$"
+)
 
 
 def is_library(path: str) -> bool:
@@ -268,7 +269,7 @@ def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
         yield LoggedError(first, role_of(first), ranks, len(group))
 
 
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+_NUMBERS = compiled_when_used(r"\d+(?:\.\d+)?")
 
 
 def _identity(raised: Raised) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from gonogo.evidence.log.sieve import Part
+from gonogo.evidence.patterns import compiled_when_used
 
 LONGEST = 8192
 """Characters of a line that are looked at; of a progress bar's line, of its last state."""
@@ -29,28 +30,28 @@ class LogLine(msgspec.Struct, frozen=True):
 
 _MOST_STATES = 200
 
-_ESCAPES = re.compile(
+_ESCAPES = compiled_when_used(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
 )
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = compiled_when_used("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # What says its rank by itself, wherever it stands.
-_RANKED = re.compile(
+_RANKED = compiled_when_used(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\((?:RayTrainWorker|TrainWorker|RankZeroActor|\w+) pid=\d+(?:, ip=[\d.]+)?(?:, rank=(\d{1,5}))?\) ?"
 )
-_STAMPED = re.compile(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
-_BRACKETED_TIME = re.compile(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
-_CONTAINER = re.compile(r"[\w.-]{1,63} +\| ?|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)")
+_STAMPED = compiled_when_used(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
+_BRACKETED_TIME = compiled_when_used(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
+_CONTAINER = compiled_when_used(r"[\w.-]{1,63} +\| ?|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)")
 # What may as well be the program's own words: believed where most of a log's lines start so.
-_SRUN = re.compile(r" {0,4}(\d{1,5}): ?")
-_QUOTED = re.compile(r"(?:> ?)+")
-_NODE = re.compile(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
-_TIME_INSIDE = re.compile(rf"\[?({_ISO})")
+_SRUN = compiled_when_used(r" {0,4}(\d{1,5}): ?")
+_QUOTED = compiled_when_used(r"(?:> ?)+")
+_NODE = compiled_when_used(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
+_TIME_INSIDE = compiled_when_used(rf"\[?({_ISO})")
 
 
 def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:

@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from gonogo.errors import UserError
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Skipped, Text
 
 CHUNK = 1 << 20
@@ -116,7 +117,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
-_RANK_IN_NAME = re.compile(
+_RANK_IN_NAME = compiled_when_used(
     r"(?:^|[._-])(?:global_?)?(?:rank|worker|proc|process)[._-]?(\d{1,5})(?=[._-]|$)", re.IGNORECASE
 )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import compiled_when_used
 
 
 class LogFrame(msgspec.Struct, frozen=True):
@@ -38,35 +38,39 @@ class Raised(msgspec.Struct, frozen=True):
         return self.qualified.rpartition(".")[2]
 
 
-_HEADER = re.compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
+_HEADER = compiled_when_used(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
 # faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: they belong to no exception.
-_FRAME = re.compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
-_FRAME_INLINE = re.compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
-_IPYTHON = re.compile(
+_FRAME = compiled_when_used(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
+_FRAME_INLINE = compiled_when_used(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
+_IPYTHON = compiled_when_used(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
-_BOX = re.compile(r"^\s*│\s?(.*?)\s*│?\s*$")
-_BOX_FRAME = re.compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
-_BOX_CODE = re.compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
-_BOX_END = re.compile(r"^\s*╰─")
-_ARROW_CODE = re.compile(r"^-+> \d+ (.*)$")
+_BOX = compiled_when_used(r"^\s*│\s?(.*?)\s*│?\s*$")
+_BOX_FRAME = compiled_when_used(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
+_BOX_CODE = compiled_when_used(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
+_BOX_END = compiled_when_used(r"^\s*╰─")
+_ARROW_CODE = compiled_when_used(r"^-+> \d+ (.*)$")
 # A notebook's output as VS Code copies it: "[line 10](vscode-notebook-cell:...)"
-_LINK = re.compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
-_MARKERS = re.compile(r"^[\s~^|]+$")
-_GROUP = re.compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
+_LINK = compiled_when_used(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
+_MARKERS = compiled_when_used(r"^[\s~^|]+$")
+_GROUP = compiled_when_used(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
-_FINAL = re.compile(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
-_NO_EXCEPTION = re.compile(r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$")
-_LIKE_AN_EXCEPTION = re.compile(r"\.\w+$|^[A-Z]\w*$")
+_FINAL = compiled_when_used(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
+_NO_EXCEPTION = compiled_when_used(
+    r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$"
+)
+_LIKE_AN_EXCEPTION = compiled_when_used(r"\.\w+$|^[A-Z]\w*$")
 _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
-_BARE = re.compile(
+_BARE = compiled_when_used(
     r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{0,80}"
     rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}Error|StopIteration)(?::(?: ?(.*))?)?$"
 )
-_INLINE = re.compile(r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$")
-_CHAIN = re.compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
-_NEW = re.compile(
+_INLINE = compiled_when_used(
+    r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$"
+)
+_CHAIN = compiled_when_used(r"^(?:The above exception was the direct cause|During handling of the above exception)")
+_NEW = compiled_when_used(
     r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:"
     r'|^\s*\d{1,3}%\||^╭|^\s*File "|^During handling|^The above exception|^-{20,}$'
     r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"

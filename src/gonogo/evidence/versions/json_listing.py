@@ -10,14 +10,26 @@ from typing import Any
 from gonogo.evidence.environment import Environment, canonical
 from gonogo.evidence.source_file import Place
 from gonogo.evidence.versions.listing import NAME, Listing, bytes_as_text, exact, valid
+from gonogo.finding import Text
+
+_NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
+_NO_VERSION = Text(
+    '{path}: {name}: {version} is no version: write {{"deepspeed": "0.14.2", …}}',
+    '{path}：{name}：{version} 不是有效的版本：请写成 {{"deepspeed": "0.14.2", …}}',
+)
 
 
 def read_json(listing: Listing) -> Environment:
     """What the listing's file, which is JSON, tells."""
     try:
         content: Any = json.loads(listing.source.text)
-    except (ValueError, RecursionError):
-        return Environment.unknown()
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "too deep"
+        start = listing.source.line_start(line)
+        reason = _NOT_JSON.format(where=f"{listing.source.path}:{line}", why=why)
+        listing.skip(listing.source.place(start, start), reason)
+        return listing.environment()
     if isinstance(content, Mapping) and isinstance(content.get("environment"), Mapping):
         if isinstance(content["environment"].get("packages"), (dict, list)):  # `gonogo env --format json`
             content = content["environment"]
@@ -43,12 +55,23 @@ def read_json(listing: Listing) -> Environment:
         for entry in content:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 _add(listing, text, entry["name"], entry.get("version"), in_list=True)
+            else:
+                _skip(listing, entry, None, None)
     elif isinstance(content, Mapping):
         for name, version in content.items():
             told = version.get("version") if isinstance(version, Mapping) else version
-            if not isinstance(version, Mapping) or "version" in version or "git" in version:
+            if isinstance(version, (list, bool)) or (
+                isinstance(version, Mapping) and not isinstance(told, (str, type(None)))
+            ):
+                _skip(listing, name, version, None)
+            elif not isinstance(version, Mapping) or "version" in version or "git" in version:
                 _add(listing, text, name, told, in_list=False)
     return listing.environment()
+
+
+def _skip(listing: Listing, name: Any, version: Any, place: Place | None) -> None:
+    reason = _NO_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
+    listing.skip(place or listing.source.place(0, 0), reason)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -62,6 +85,8 @@ def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool)
     place, version_place = _places(listing, text, name, told, in_list=in_list)
     operator = re.match(r"\s*(?:[~=!<>])", told)
     specifier = valid(told) if operator else exact(told)
+    if not in_list and told and (not specifier or specifier.startswith("===")):
+        _skip(listing, name, version, version_place)
     listing.add(
         name,
         specifier,

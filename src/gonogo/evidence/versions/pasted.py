@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gonogo.evidence.environment import Gpu
 from gonogo.evidence.field import Field
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import Place
 from gonogo.evidence.versions.listing import NAME, Listing, bytes_as_text, exact, really
 
@@ -30,12 +31,14 @@ MARKS = (
 """Words by which a file is known to be such a report."""
 
 _VERSION = r"(\d[\w.!+-]{0,80})"
-_BULLET = re.compile(
+_BULLET = compiled_when_used(
     rf"^[ \t>]*[-*][ \t]+`?({NAME})`?[ \t]+version(?:[ \t]*\([^)\n]*\))?[ \t]*:[ \t]*{_VERSION}", re.MULTILINE
 )
-_DOTTED = re.compile(rf"^[ \t>]*(torch|deepspeed)[ \t]+(?:version|info)[ \t]*\.{{3,}}[ \t]*{_VERSION}", re.MULTILINE)
-_LISTED = re.compile(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
-_COLUMN = re.compile(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
+_DOTTED = compiled_when_used(
+    rf"^[ \t>]*(torch|deepspeed)[ \t]+(?:version|info)[ \t]*\.{{3,}}[ \t]*{_VERSION}", re.MULTILINE
+)
+_LISTED = compiled_when_used(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
+_COLUMN = compiled_when_used(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
 _NAMES = {"pytorch": "torch", "huggingface-hub": "huggingface-hub", "bitsandbytes": "bitsandbytes", "python": "python"}
 _NOT_PACKAGES = frozenset({"cuda", "cmake", "clang", "gcc", "glibc", "libc", "cudnn", "os", "platform", "hip"})
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said
@@ -18,16 +18,20 @@ _WORDS = (
     "element 0 of tensors does not require grad",
 )
 _WARNED = "None of the inputs have requires_grad=True"
-_CHECKPOINTING = re.compile(r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点")
-_CHECKPOINTING_OFF = re.compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
-_ADAPTER = re.compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
+_CHECKPOINTING = compiled_when_used(
+    r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点"
+)
+_CHECKPOINTING_OFF = compiled_when_used(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
+_ADAPTER = compiled_when_used(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
 _PROSE = Pattern(
     r"(?i)enable_input_require_grads.{0,20}(?:missing|not called|never called|forgotten|缺|没有调用|未调用)"
     r"|(?:lora|adapter).{0,40}(?:not train|untrained|no grad|not updat|without grad|不更新|没有梯度).{0,40}"
     r"gradient[_ ]checkpointing"
 )
-_STEPPED = re.compile(r"['\"]loss['\"]: ?[\d.]")
-_NOTHING_TRAINS = re.compile(r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$")
+_STEPPED = compiled_when_used(r"['\"]loss['\"]: ?[\d.]")
+_NOTHING_TRAINS = compiled_when_used(
+    r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$"
+)
 _TRAINER = (
     "transformers/trainer.py",
     "training_step",

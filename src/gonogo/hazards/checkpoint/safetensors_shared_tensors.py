@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -23,7 +22,7 @@ _TOLD = Pattern(
     r"|共享(?:内存|张量).{0,40}safetensors"
 )
 _REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
-_NAMES = re.compile(r"'([^']{1,200})'")
+_NAMES = compiled_when_used(r"'([^']{1,200})'")
 
 
 class SafetensorsSharedTensors(Hazard):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 
 PINS_A_DEVICE = (
     r"[\"']cuda:\d[\"']|\.cuda\(\s*\d\s*\)|set_device\(\s*(?:[\"']cuda:)?\d|device\(\s*[\"']cuda[\"']\s*\)"
@@ -26,7 +24,7 @@ _ONE_GPU = Pattern(
 )
 _LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
 _ITS_DEVICE = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
-_VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+_VISIBLE = compiled_when_used(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
@@ -29,7 +29,7 @@ _TOLD = Pattern(
     r"(?i)train_batch_size.{0,8}(?:is not equal|is not the same|!=|≠|not match|doesn.?t (?:match|equal)"
     r"|不等于|不一致|不匹配).{0,40}(?:micro_?batch|gradient_acc|world_?size)"
 )
-_NUMBERS = re.compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
+_NUMBERS = compiled_when_used(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
 
 
 class DsBatchSizeWorldSizeMismatch(Hazard):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+
+from gonogo.evidence.patterns import compiled_when_used
 
 
 def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
@@ -26,7 +27,7 @@ def in_short(devices: Sequence[str]) -> str:
     return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)
 
 
-_DEVICE = re.compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
+_DEVICE = compiled_when_used(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
 
 
 def parameter_devices(message: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
@@ -17,8 +17,8 @@ _SAID = Pattern(
     r"(?i)\b(?P<name>\w*pos_?embed\w*|positional embedding\w*|buffers?)\b[^.,;]{0,24}"
     r"\b(?:is|are|stays?|stayed|remains?|remained|left|still)\b.{0,12}\bcpu\b"
 )
-_NAME = re.compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
-_NAMED = re.compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
+_NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
+_NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
 
 class BufferOnCpu(Hazard):

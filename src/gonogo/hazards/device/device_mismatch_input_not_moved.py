@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, is_library
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
 
-_NAME = re.compile(
+_NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
     r"|input_features|timesteps?|batch|inputs|images?)\b",
     re.IGNORECASE,

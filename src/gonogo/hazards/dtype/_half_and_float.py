@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards._said import one_line
 
 _HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
-_WORDING = re.compile(
+_WORDING = compiled_when_used(
     rf"expected scalar type ({_HALF}) but found ({_HALF})"
     rf"|(?:mat1|m1) and (?:mat2|m2) to have the same dtype, but got: ({_HALF}) ?!= ?({_HALF})"
     rf"|query\.dtype: ({_HALF}),? key\.dtype: ({_HALF}),? and value\.dtype: ({_HALF})"
@@ -22,7 +23,7 @@ _QUANTIZED = (
     "bitsandbytes/", "Linear8bitLt", "Linear4bit", "/bnb.py", "lora/gptq.py", "lora/awq.py", "lora/aqlm.py", "/hqq.py",
     "lora/eetq.py", "auto_gptq", "gptqmodel", "QuantLinear", "quant_linear", "bnb.nn", "MatMul4Bit", "MatMul8bitLt",
 )  # fmt: skip
-_QUANTIZED_SAID = re.compile(
+_QUANTIZED_SAID = compiled_when_used(
     r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
     r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit|(?:8|4)\s?位|量化",
     re.ASCII,
@@ -40,14 +41,14 @@ _EVALUATION_FUNCTIONS = frozenset(
         "validation_step",
     ]
 )
-_EVALUATION_SAID = re.compile(
+_EVALUATION_SAID = compiled_when_used(
     r"(?i)\b(?:during|in|at|only|when|while) (?:the |it |running )?(?:evaluat\w+|validat\w+|eval)\b"
     r"|\b(?:evaluation|validation|eval) (?:raises|fails|crashes|errors|step|loop|phase|stage)"
     r"|(?:评估|验证|评测|eval)\s?(?:阶段|时|过程|的时候|报错|出错|失败)",
     re.ASCII,
 )
 _LORA = ("peft/", "lora", "adalora")
-_LORA_SAID = re.compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
+_LORA_SAID = compiled_when_used(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
 
 
 class HalfAndFloat:

@@ -8,6 +8,7 @@ import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import compiled_when_used
 
 OVERFLOW_WORDS = (
     "OVERFLOW!",
@@ -18,17 +19,17 @@ OVERFLOW_WORDS = (
     "dynamic loss scale",
 )
 _SCALE = r"([\d.]+(?:e[+-]?\d+)?)"
-_SKIPPED = re.compile(
+_SKIPPED = compiled_when_used(
     r"OVERFLOW! (?:Rank \d+ )?Skipping step|Overflow detected\. Skipping step"
     r"|[Gg]radient overflow(?: detected)?[.,] +(?:[Ss]kipping|ignoring)"
     r"|Reducing dynamic loss scale from"
 )
-_REDUCED = re.compile(
+_REDUCED = compiled_when_used(
     rf"(?:reducing (?:loss scale )?to|setting loss scale to:?|Reducing dynamic loss scale from {_SCALE} to) {_SCALE}",
     re.IGNORECASE,
 )
-_ATTEMPTED = re.compile(rf"Attempted loss scale: {_SCALE}")
-_BROKEN = re.compile(
+_ATTEMPTED = compiled_when_used(rf"Attempted loss scale: {_SCALE}")
+_BROKEN = compiled_when_used(
     r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.00*(?!\d))|loss\W.{0,12}\bnan\b|loss.{0,8}[为是]\s?0(?![.\d]*[1-9])""",
     re.IGNORECASE,
 )

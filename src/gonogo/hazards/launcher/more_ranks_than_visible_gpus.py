@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
@@ -14,15 +14,20 @@ from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training, several_processes
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.collective._duplicate_gpu import duplicate_gpu, gpus_of, processes_of
+from gonogo.hazards.launcher._facts import TORCHRUN, accelerate_setting, gpus_shown, slurm, whole
 
-_ASKED_FOR = re.compile(r"device (\d{1,4}) was asked for")
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_ASKED_FOR = compiled_when_used(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
     r"invalid device ordinal|Invalid device [Ii][Dd]|You requested gpu: .* But your machine only has"
     r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
 )
 _STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
-_OWN_DEVICE = re.compile(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
-_NAMED_DEVICE = re.compile(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
+_OWN_DEVICE = compiled_when_used(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
+_NAMED_DEVICE = compiled_when_used(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
 _SETS_DEVICE = (
     ("accelerate/state.py", "cuda.set_device("),
     ("transformers/training_args.py", "cuda.set_device("),
@@ -126,6 +131,46 @@ class MoreRanksThanVisibleGpus(Hazard):
                 ranks=failed.ranks,
             )
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The processes that a launcher starts on a node against CUDA_VISIBLE_DEVICES, or slurm's GPUs of a node."""
+        if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift", "llamafactory"):
+            return
+        processes = whole(launch.processes_per_node)
+        if processes is None:
+            return
+        written = next(
+            (
+                place
+                for name in ("nproc_per_node", "num_gpus", "num_accelerators", "num_processes", "include")
+                if (place := launch.launcher_options.place_of(name))
+            ),
+            launch.processes_per_node.place or launch.place,
+        )
+        shown, given = gpus_shown(launch), slurm(launch, "gpus-per-node")
+        overridden = launch.launcher == "deepspeed" or _names_gpus(launch, run)
+        if shown is not None and not overridden and shown != ["-1"] and len(shown) < processes:
+            field, gpus = launch.visible_devices, len(shown)
+            told = Text(f"CUDA_VISIBLE_DEVICES={field.value}", f"CUDA_VISIBLE_DEVICES={field.value}")
+        elif given is not None and given < processes:
+            field, gpus = launch.slurm["gpus-per-node"], given
+            told = Text("the job asks slurm for", "作业向 slurm 申请")
+        else:
+            return
+        yield self.finding(
+            Text(
+                en="{launcher} starts {processes} processes on a node, which shows {gpus} GPU(s) ({told}): local rank "
+                "{gpus} finds none.",
+                zh="{launcher} 在一个节点上启动 {processes} 个进程，而只有 {gpus} 张 GPU（{told}）：local rank {gpus} "
+                "没有可用的 GPU。",
+            ).format(launcher=launch.launcher, processes=processes, gpus=gpus, told=told),
+            certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
+            cure=_CURE,
+            spans=(
+                written.span(Text(f"{processes} processes", f"{processes} 个进程")),
+                field.span(Text(f"{gpus} GPU(s)", f"{gpus} 张 GPU")),
+            ),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
         processes, gpus = processes_of(log), gpus_of(log)
@@ -184,3 +229,11 @@ def _asks_for_its_own(failed: FailedRanks) -> bool:
     asked = _ASKED_FOR.search(failed.failure.message)
     own = int(asked.group(1)) == failed.first.local_rank if asked else failed.first.local_rank > 0
     return setting and own
+
+
+def _names_gpus(launch: Launch, run: Run) -> bool:
+    """Whether accelerate shows GPUs of its own choice (``gpu_ids``) in place of CUDA_VISIBLE_DEVICES."""
+    if launch.launcher != "accelerate":
+        return False
+    ids = accelerate_setting(launch, run, "gpu_ids")
+    return not ids.absent and ids.value != "all"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Text
 from gonogo.hazards._log_context import outside_training
 
@@ -24,18 +24,18 @@ _SAYS = Pattern(
     r"(?:CUDA|HIP|NPU|XPU|MUSA|MLU) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cuda runtime error \(2\)"
     r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\bEL0004\b|NPU memory is not enough"
 )
-_ALLOC_FAILED = re.compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
-_HOST = re.compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
+_ALLOC_FAILED = compiled_when_used(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
+_HOST = compiled_when_used(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
 _REPORTED = Pattern(r"(?i)\bOOM\b|\bout of (?:gpu |cuda |video )?memory\b|爆显存|爆了显存|显存(?:不足|不够|溢出|爆|超)")
-_HOST_WORDS = re.compile(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
+_HOST_WORDS = compiled_when_used(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
 _SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?(?:B|bytes)"
-_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
-_CAPACITY = re.compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
-_ALLOCATED = re.compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
-_UNUSED = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
-_RESERVED = re.compile(rf"{_SIZE} reserved in total")
-_OTHER_PROCESS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+_ASKED = compiled_when_used(rf"Tried to allocate {_SIZE}")
+_CAPACITY = compiled_when_used(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
+_ALLOCATED = compiled_when_used(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
+_UNUSED = compiled_when_used(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_RESERVED = compiled_when_used(rf"{_SIZE} reserved in total")
+_OTHER_PROCESS = compiled_when_used(rf"Process \d+ has {_SIZE} memory in use")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _GIB = 1 << 30
 
@@ -80,11 +80,11 @@ _COMPUTING = frozenset((
     "checkpoint", "generate", "apply",
 ))
 # fmt: on
-_KEEPS = re.compile(r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()")
-_MOVES_MODEL = re.compile(
+_KEEPS = compiled_when_used(r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()")
+_MOVES_MODEL = compiled_when_used(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
 )
-_OPTIMIZER = re.compile(
+_OPTIMIZER = compiled_when_used(
     r"torch/optim/|deepspeed/runtime/|apex/optimizers|bitsandbytes/optim|accelerate/optimizer|galore"
 )
 
@@ -322,7 +322,7 @@ def _kind_by_words(log: FailureLog, at: LogLine, around: int) -> str | None:
     return None
 
 
-_SETTING = re.compile(r"^\s*(?:--?[\w-]+|[\w.\"']+\s*[:=]|\{|\}|export |[A-Z_]+=)")
+_SETTING = compiled_when_used(r"^\s*(?:--?[\w-]+|[\w.\"']+\s*[:=]|\{|\}|export |[A-Z_]+=)")
 
 
 def _says_something(line: str) -> bool:
