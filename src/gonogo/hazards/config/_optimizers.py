@@ -135,36 +135,39 @@ def _offloaded(config: DeepSpeedConfig) -> bool:
 
 
 def client_optimizer_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
-    """The Trainer's own AdamW under offload: accelerate before 1.2 hands it over as it is."""
+    """The Trainer's own AdamW under offload: before 4.30 it goes to DeepSpeed as it is, without accelerate."""
     if not _offloaded(config) or not config.raw("optimizer").absent or not with_trainer(run):
         return
-    if run.environment.within("accelerate", "<1.2") is not True:
+    versions = run.environment
+    if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
         return
-    accelerate = run.environment.field("accelerate")
+    transformers = versions.field("transformers")
     offload = config.offload("optimizer")
     yield hazard.finding(
         Text(
-            en="offload_optimizer is {device}, and the config names no optimizer: the Trainer builds torch's AdamW, "
-            "which accelerate {version} (any before 1.2) hands to DeepSpeed as it is, and DeepSpeed refuses it.",
-            zh="offload_optimizer 为 {device}，而配置中没有 optimizer：Trainer 会构建 torch 的 AdamW，accelerate "
-            "{version}（1.2 之前）原样交给 DeepSpeed，而 DeepSpeed 拒绝它。",
-        ).format(device=offload.value, version=accelerate.get("<1.2")),
+            en="offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
+            "{version} (any before 4.30) hands its own AdamW to DeepSpeed, which refuses it.",
+            zh="offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer "
+            "会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
+        ).format(device=offload.value, version=transformers.get("<4.30")),
+        certainty=Certainty.LIKELY,
         cure=(
             Text(
                 'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON',
                 '在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"）',
             ),
             Text(
-                'Or upgrade accelerate (>=1.2), or set "zero_force_ds_cpu_optimizer": false (slower)',
-                '或升级 accelerate（>=1.2），或设置 "zero_force_ds_cpu_optimizer": false（较慢）',
+                'Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)',
+                '或升级 transformers（>=4.30），或设置 "zero_force_ds_cpu_optimizer": false（较慢）',
             ),
         ),
-        spans=(offload.span(), accelerate.span()),
+        spans=(offload.span(), transformers.span()),
         fixes=fix_of(
             Text('Add an "optimizer" block', '加入 "optimizer" 段'),
             lambda: config.inserting("optimizer", value=_ADAMW),
             safe=False,
         ),
+        confirm=(Text("The Trainer is not given its own optimizers=", "没有给 Trainer 传入 optimizers="),),
     )
 
 

@@ -82,7 +82,7 @@ class ZeroOffloadClientOptimizer(Hazard):
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
-        """Offload without an optimizer block, under a Trainer whose accelerate hands torch's optimizer over."""
+        """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
         yield from client_optimizer_of_trainer(self, config, run)
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
