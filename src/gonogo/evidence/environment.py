@@ -87,6 +87,13 @@ class Gpu(msgspec.Struct, frozen=True):
     """CUDA's compute capability."""
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """Something in a file that could not be understood, and so may hide a version."""
+
+    place: Place
+    reason: Text
+
+
 class Environment(msgspec.Struct, frozen=True):
     """What is known of the environment of a run. What nothing tells is unknown; what is not there is absent.
 
@@ -140,6 +147,8 @@ class Environment(msgspec.Struct, frozen=True):
     """Whether a variable that is not in ``variables``, of the names that are recorded, is not set."""
     torch: Mapping[str, Any] = {}
     """torch's build: ``cuda``, ``hip``, ``git``, ``debug``."""
+    unread: tuple[Unread, ...] = ()
+    """What of its files could not be understood; what could is told all the same."""
 
     @classmethod
     def unknown(cls) -> Environment:
@@ -227,6 +236,7 @@ class Environment(msgspec.Struct, frozen=True):
             gpus_known=gpus.gpus_known,
             variables={**other.variables, **self.variables},
             variables_known=self.variables_known or other.variables_known,
+            unread=(*self.unread, *other.unread),
             torch=self.torch or ({} if "torch" in self.packages else other.torch),
             **changes,
         )
@@ -256,7 +266,7 @@ def environment_in(path: Path) -> Environment:
     from gonogo.errors import UserError
 
     environment = read_environment(SourceFile.read(path))
-    if not environment.packages and environment == Environment(sources=environment.sources):
+    if not environment.packages and environment == Environment(sources=environment.sources, unread=environment.unread):
         raise UserError(_TELLS_NOTHING.format(path=path))
     return environment
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gonogo.evidence.environment import Environment, Gpu, Package, canonical
+from gonogo.evidence.environment import Environment, Gpu, Package, Unread, canonical
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.evidence.version_range import parse_version, versions_in
@@ -38,6 +38,7 @@ class Listing:
         self.torch: dict[str, Any] = {}
         self.variables: dict[str, Field] = {}
         self.variables_known = False
+        self.unread: list[Unread] = []
         self.complete = False
         self.sources: list[Text] = []
         self.pypi = True
@@ -89,6 +90,7 @@ class Listing:
             torch=self.torch,
             variables=self.variables,
             variables_known=self.variables_known,
+            unread=tuple(self.unread),
             **self.facts,
         )
 
@@ -115,6 +117,10 @@ class Listing:
             cuda = cuda_of_torch_on_pypi(public)
             if cuda is not None:
                 self.fact("cuda", cuda, place, _PYPI_CUDA.format(version=public, cuda=cuda))
+
+    def skip(self, place: Place, reason: Text) -> None:
+        """Something that can't be understood."""
+        self.unread.append(Unread(place, reason))
 
 
 def both(one: Package, other: Package) -> Package:

@@ -22,6 +22,15 @@ from gonogo.finding import Text
 
 _DEEPEST = 10
 _LONGEST_LINE = 20_000
+_NO_REQUIREMENT = Text(
+    "{where}: {line!r} is no requirement: give a requirements file, a pip freeze, or JSON",
+    "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
+)
+_NOT_INCLUDED = Text(
+    "{where}: can't read {path}: it is not there, or outside of the folders below this file and the current one",
+    "{where}：无法读取 {path}：文件不存在，或不在该文件所在目录和当前目录之内",
+)
+_TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}：{line!r}（已嵌套 {depth} 层文件）")
 _REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 _WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 _ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
@@ -57,19 +66,46 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
             continue
         include = re.match(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)$", line)
         if include:
-            path = path_inside(source, listing.source, really(include[2].strip("\"' ")))
-            if path is not None and path not in seen and depth < _DEEPEST:
-                seen.add(path)
-                is_constraint = constraint or include[1] in ("-c", "--constraint")
-                try:
-                    included = SourceFile.read(path)
-                except UserError:
-                    continue
-                _read_file(listing, included, depth=depth + 1, constraint=is_constraint, seen=seen)
+            _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
         elif re.match(r"(-i|-f|--index-url|--extra-index-url|--find-links)\b", line):
             read_index(listing, line)
-        else:
-            read_requirement(listing, source, line, start, constraint=constraint)
+        elif not read_requirement(listing, source, line, start, constraint=constraint) and not line.startswith("--"):
+            place = source.place(start, start + len(line))
+            where = f"{source.path}:{place.line}"
+            listing.skip(place, _NO_REQUIREMENT.format(where=where, line=really(line)[:120].replace("\n", " ")))
+
+
+def _include(
+    listing: Listing,
+    source: SourceFile,
+    line: str,
+    start: int,
+    include: re.Match[str],
+    *,
+    depth: int,
+    constraint: bool,
+    seen: set[str],
+) -> None:
+    place = source.place(start, start + len(line))
+    where = f"{source.path}:{place.line}"
+    name = really(include[2].strip("\"' "))
+    path = path_inside(source, listing.source, name)
+    if path is None:
+        listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
+        return
+    if depth >= _DEEPEST:
+        listing.skip(place, _TOO_DEEP.format(where=where, line=really(line)[:120], depth=_DEEPEST))
+        return
+    if path in seen:
+        return
+    seen.add(path)
+    try:
+        included = SourceFile.read(path)
+    except UserError as error:
+        listing.skip(place, error.text)
+        return
+    constraint = constraint or include[1] in ("-c", "--constraint")
+    _read_file(listing, included, depth=depth + 1, constraint=constraint, seen=seen)
 
 
 def read_index(listing: Listing, words: str) -> None:
@@ -111,7 +147,7 @@ def read_requirement(
         named = _name_of_url(text)
         if named is not None:
             listing.add(named[0], named[1], place, replace=replace)
-        return named is not None
+        return True
     match = re.match(_REQUIREMENT, text)
     if match is None:
         return False
