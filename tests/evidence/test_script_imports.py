@@ -36,7 +36,7 @@ def scripts_of(root: Path, files: dict[str, str], entry: str = "train.py") -> di
         ({"train.py": "import torch, a", "a.py": "import datasets", "datasets/x.json": ""}, ["train.py", "a.py"]),
         ({"train.py": "import mine", "src/mine/__init__.py": ""}, ["train.py", "src/mine/__init__.py"]),
         (
-            {"train.py": "import p.m", "p/__init__.py": "from .a import *", "p/a.py": "", "p/m.py": "from ..b import c"},
+            {"train.py": "import p.m", "p/__init__.py": "import p.a", "p/a.py": "", "p/m.py": "from . import c"},
             ["train.py", "p/__init__.py", "p/m.py", "p/a.py"],
         ),
         ({"train.py": "import m", "venv/lib/site-packages/m.py": "", "site-packages/m.py": ""}, ["train.py"]),

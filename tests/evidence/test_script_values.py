@@ -152,3 +152,25 @@ def test_the_environment_variable_of_an_expression() -> None:
     call = only_call(script, "?.f")
     assert script.environment_variable(call.node.args[1]) == "LOCAL_RANK"
     assert call.argument(0).unknown
+
+
+def test_the_environment_variables_that_a_script_sets() -> None:
+    script = script_of(
+        """
+        import os
+        from os import environ
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+        environ.setdefault("NCCL_DEBUG", "INFO")
+        os.environ.update({"A": "1", **more}, B=value)
+        os.environ[name] = "x"
+        other["C"] = "2"
+        """
+    )
+    settings = script.environment_settings()
+    assert [(each.name, each.value.value, each.default) for each in settings] == [
+        ("CUDA_VISIBLE_DEVICES", "0,1", False),
+        ("NCCL_DEBUG", "INFO", True),
+        ("A", "1", False),
+        ("B", None, False),
+    ]
+    assert settings[3].value.unknown

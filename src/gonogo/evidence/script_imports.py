@@ -33,6 +33,8 @@ class Project:
     def __init__(self, root: Path, entry: SourceFile | None = None) -> None:
         self.root = os.path.realpath(root)
         self.by_module: dict[str, Script] = {}
+        self.tops: set[str] = set()
+        """The first parts of the modules' names."""
         self._shown_as = (self.root, str(root))
         self._scripts: dict[str, Script | None] = {}
         self._listings: dict[str, frozenset[str]] = {}
@@ -89,6 +91,7 @@ class Project:
             module = os.path.relpath(path, self.root).removesuffix(".py").replace(os.sep, ".").lstrip(".")
         script = Script(source, self, package, module)
         self.by_module[module] = script
+        self.tops.add(module.partition(".")[0])
         self._views[script] = View(self, script, path)
         return script
 
@@ -173,19 +176,24 @@ class Project:
             self._modules[key] = self._find_module(dotted.split("."), folder)
         return self._modules[key]
 
-    def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
+    def knows(self, top: str, folder: str) -> bool:
+        """Whether any folder that a script in ``folder`` searches has a module or package of that name."""
+        names = self._search(folder)[1]
+        return top in names or f"{top}.py" in names
+
+    def _search(self, folder: str) -> tuple[list[str], frozenset[str]]:
         searched = self._searched.get(folder)
         if searched is None:
             paths = self._search_path(folder)
-            names = frozenset[str]().union(*map(self._listing, paths))
-            searched = self._searched[folder] = (paths, names)
-        paths, names = searched
-        if parts[0] not in names and f"{parts[0]}.py" not in names:
-            return None
-        for base in paths:
-            found = self._in_folder(parts, base)
-            if found is not None:
-                return found
+            searched = self._searched[folder] = (paths, frozenset[str]().union(*map(self._listing, paths)))
+        return searched
+
+    def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
+        if self.knows(parts[0], folder):
+            for base in self._search(folder)[0]:
+                found = self._in_folder(parts, base)
+                if found is not None:
+                    return found
         return None
 
     def _in_folder(self, parts: Sequence[str], base: str) -> str | None:

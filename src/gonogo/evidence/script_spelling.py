@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 # What these packages export at their top is defined in modules that users import from as well.
 _FLAT = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
 _MOVED = (
@@ -46,3 +50,20 @@ def canonical(name: str) -> str:
 
 
 _TORCH_NN = frozenset({"functional", "init", "parallel", "utils", "attention", "parameter", "qat", "quantized"})
+
+
+@cache
+def _compiled(pattern: str) -> Callable[[str], Any]:
+    import fnmatch
+    import re
+
+    return re.compile(fnmatch.translate(canonical(pattern))).match
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a glob matches a qualified name, in whichever of its spellings the glob is."""
+    if pattern == name:
+        return True
+    if pattern.startswith("*.") and not any(each in pattern[1:] for each in "*?["):
+        return name.endswith(pattern[1:])
+    return _compiled(pattern)(name) is not None

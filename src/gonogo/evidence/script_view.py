@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.script_index import absolute_module
 from gonogo.evidence.script_names import BaseResolver, Names
-from gonogo.evidence.script_values import Value
+from gonogo.evidence.script_reasons import Value
 
 if TYPE_CHECKING:
     from gonogo.evidence.script import Script
@@ -25,6 +25,10 @@ class View:
         self.script = script
         self.path = path
         self.folder = os.path.dirname(path)
+        self.top = self.folder
+        """Above the script's package: what a relative import is relative to, in the end."""
+        for _ in script.package.split(".") if script.package else ():
+            self.top = os.path.dirname(self.top)
         self._found: dict[str, tuple[Script, str] | None] = {}
         self._asking: set[str] = set()
 
@@ -54,11 +58,8 @@ class View:
         if not dotted or "" in dotted.split("."):
             return None
         path = self.project.module(dotted, self.folder)
-        if path is None and self.script.package and level:  # a relative import, from the package's own parent
-            top = self.folder
-            for _ in self.script.package.split("."):
-                top = os.path.dirname(top)
-            path = self.project.module(dotted, top)
+        if path is None and self.top != self.folder and level:
+            path = self.project.module(dotted, self.top)
         return self.project.script_at(path, dotted) if path is not None else None
 
     def _at(self, dotted: str) -> tuple[Script, str] | None:
@@ -69,6 +70,9 @@ class View:
 
     def _search(self, dotted: str) -> tuple[Script, str] | None:
         parts = dotted.split(".")
+        known = self.project.knows(parts[0], self.folder) or self.project.knows(parts[0], self.top)
+        if not known and parts[0] not in self.project.tops:
+            return None
         for i in range(len(parts), 0, -1):
             module = ".".join(parts[:i])
             script = self._script(module, 1) or self.project.by_module.get(module)
