@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.command_line import Options, OptionTable, names, parse_known, parse_options
+from gonogo.evidence.command_line import Options, OptionTable, names
 from gonogo.evidence.field import Field
 from gonogo.evidence.launchers.options import ACCELERATE, DEEPSPEED, DOCKER_RUN, MPIRUN, SRUN, TORCHRUN
+from gonogo.evidence.option_parsing import parse_known, parse_options
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.evidence.words import PythonCommand, is_python, python_command, without_prefix
 from gonogo.finding import Text
 
-ProgramKind = Literal["script", "module", "framework"]
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import ProgramKind
 
 _TABLES: dict[str, OptionTable] = {
     "deepspeed": DEEPSPEED,
@@ -344,4 +346,4 @@ def _framework(launcher: str, words: list[ShellWord]) -> Called | None:
     return answer
 
 
-__all__ = ["FRAMEWORK_COMMANDS", "Called", "ProgramKind", "called"]
+__all__ = ["FRAMEWORK_COMMANDS", "Called", "called"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gonogo.evidence.command_line import Options, parse_known
+from gonogo.evidence.command_line import Options
 from gonogo.evidence.field import Field
 from gonogo.evidence.launchers.options import SRUN
+from gonogo.evidence.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import SourceFile
 
