@@ -128,8 +128,15 @@ MAY_IMPORT = {
     "language": {"errors", "finding"},
     "evidence": {"evidence", "finding", "errors", "data"},
     "hazard": {"evidence", "finding"},
-    "hazards": {"hazards", "hazard", "evidence", "finding"},
-    "report": {"report", "finding", "errors"},
+    "hazards": {"hazards", "hazard", "evidence", "finding", "errors"},
+    "report": {"report", "finding", "errors", "atomic"},
+    "atomic": set(),
+    "fixes": {"finding", "errors", "atomic"},
+    "allowed": {"evidence", "finding"},
+    "settings": {"finding", "errors"},
+    "run_of_launch": {"evidence", "finding"},
+    "runs": {"run_of_launch", "settings", "evidence", "finding", "errors"},
+    "check": {"runs", "settings", "allowed", "fixes", "hazard", "evidence", "finding"},
     "virtual": {"virtual", "evidence", "finding", "errors", "data"},
     "diagnose": {"hazard", "evidence", "finding"},
     "explain": {"hazard", "finding", "errors"},
@@ -139,7 +146,7 @@ MAY_IMPORT = {
     },
 }
 # Distributions whose module has another name.
-MODULES = {"google_re2": "re2"}
+MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -39,12 +39,14 @@ def check(
     *,
     settings: Settings | None = None,
     use_installed: bool = True,
+    allow_no_files: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Checked:
     """Check files and folders, or a command with all that it names.
 
-    ``use_installed``: the packages of this interpreter count where no file tells a version. ``on_progress`` hears how
-    many of how many runs have been looked at. Raises UserError for a path that isn't there.
+    ``use_installed``: the packages of this interpreter count where no file tells a version. ``allow_no_files``: files
+    that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at. Raises
+    UserError for a path that isn't there.
     """
     settings = settings or Settings()
     start = time.perf_counter()
@@ -63,13 +65,14 @@ def check(
         and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
     ]
     shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
-    complete = bool(gathered.covered) and not gathered.skipped
+    gaps = gathered.skipped if allow_no_files else (*gathered.not_ours, *gathered.skipped)
+    complete = bool(gathered.covered) and not gaps
     report = Report(
         "check",
         verdict_of(shown, complete=complete),
         shown,
         covered=gathered.covered,
-        skipped=gathered.skipped if gathered.covered or gathered.skipped else (_NOTHING,),
+        skipped=(*gathered.not_ours, *gathered.skipped) or (() if gathered.covered else (_NOTHING,)),
         notes=gathered.notes,
     )
     failing = any(

@@ -55,7 +55,11 @@ def check(
     ] = False,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count the findings, a line a hazard.")] = False,
     allow_no_files: Annotated[
-        bool, typer.Option("--allow-no-files", help="Exit 0 where PATHS have nothing to check (for commit hooks).")
+        bool,
+        typer.Option(
+            "--allow-no-files",
+            help="PATHS may hold files, or nothing but files, that are not checked (for commit hooks).",
+        ),
     ] = False,
     format_: Format = "text",
     output: Output = None,
@@ -89,7 +93,9 @@ def check(
                 )
             )
         with checking_display(language) as on_progress:
-            checked = check_files(paths, command, settings=settings, on_progress=on_progress)
+            checked = check_files(
+                paths, command, settings=settings, allow_no_files=allow_no_files, on_progress=on_progress
+            )
         if diff:
             publish_text(lambda stream: show_diff(stream, checked, unsafe_fixes), output)
             raise SystemExit(checked.exit_status)
@@ -97,7 +103,7 @@ def check(
             for _ in range(_MOST_ROUNDS):
                 if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr):
                     break
-                checked = check_files(paths, command, settings=settings)
+                checked = check_files(paths, command, settings=settings, allow_no_files=allow_no_files)
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:

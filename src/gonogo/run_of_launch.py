@@ -98,8 +98,7 @@ class RunMaker:
         from gonogo.evidence.script_imports import Project
 
         if launch.heredoc is not None and launch.heredoc.text is not None:
-            source = SourceFile.of_text(f"{launch.source.path} <<", launch.heredoc.text)
-            return (read_script(source),)
+            return (read_script(SourceFile.of_text(f"{launch.source.path} <<", launch.heredoc.text)),)
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
         if path is None or not path.is_file():
             return ()
@@ -168,10 +167,7 @@ class RunMaker:
 
         path = launch.path_of(field)
         framework = launch.framework
-        values = {
-            "world_size": launch.world_size,
-            "hidden_size": _hidden_size(run.model),
-        }
+        world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
         written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
         if written is not None and path is not None and written.text is not None:
             source: SourceFile | None = SourceFile.of_text(self.files.shown(path), written.text)
@@ -180,11 +176,21 @@ class RunMaker:
         else:
             from gonogo.evidence.deepspeed_presets import preset_config
 
-            return preset_config(framework, str(field.value), arguments=run.arguments, **values) if framework else None
+            version = run.environment.version(framework) if framework else None
+            return preset_config(
+                framework or "",
+                str(field.value),
+                version=version,
+                arguments=run.arguments,
+                world_size=world,
+                hidden_size=hidden,
+                accelerate=accelerate,
+            )
         if source is None:
             return None
-        settings = run.accelerate
-        return read_deepspeed_config(source, run.arguments, accelerate=settings, framework=framework, **values)
+        return read_deepspeed_config(
+            source, run.arguments, world_size=world, hidden_size=hidden, accelerate=accelerate, framework=framework
+        )
 
     def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
         """The config that a script hands over: a dict of its own, or a path that it holds."""

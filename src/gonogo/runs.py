@@ -31,6 +31,8 @@ class Gathered(msgspec.Struct, frozen=True):
     files: Files
     covered: tuple[Text, ...]
     skipped: tuple[Skipped, ...]
+    not_ours: tuple[Skipped, ...] = ()
+    """Files that were named, and are nothing that gonogo checks."""
     notes: tuple[Text, ...] = ()
 
 
@@ -56,6 +58,7 @@ class _Gatherer:
         self.found: dict[Kind, list[SourceFile]] = {kind: [] for kind in Kind}
         self.named: set[str] = set()
         """Files that the user named one by one: what they are not is said."""
+        self.not_ours: list[Skipped] = []
         self._environments: dict[Path | None, Environment] = {}
         self._asked_for = settings.environment
 
@@ -84,13 +87,12 @@ class _Gatherer:
                 self._take_file(found, kind)
         elif place.exists():
             self.named.add(self.files.shown(place))
-            kind = kind_of(place)
-            if kind is None:
+            kind_of_named = kind_of(place)
+            if kind_of_named is None:
                 self._not_ours(self.files.shown(place))
             else:
-                source = SourceFile.read(place)  # named by the user: that it can't be read is an error
-                del source
-                self._take_file(place, kind)
+                SourceFile.read(place)  # named by the user: that it can't be read is an error
+                self._take_file(place, kind_of_named)
         else:
             raise UserError(_NO_SUCH.format(path=path))
 
@@ -109,14 +111,16 @@ class _Gatherer:
 
     def _not_ours(self, path: str) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
-        self.files.skipped.append(Skipped(Text(path, path), why))
+        self.not_ours.append(Skipped(Text(path, path), why))
 
     def gathered(self) -> Gathered:
         maker = RunMaker(self.files)
         runs = [maker.run_of(launch, self._environment_for(launch)) for launch in self.launches]
         runs += self._runs_of_the_rest(maker)
         covered = tuple(_covered(runs, self.launches))
-        return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(maker.notes))
+        return Gathered(
+            tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), tuple(maker.notes)
+        )
 
     def _runs_of_the_rest(self, maker: RunMaker) -> list[Run]:
         """Files that no launch uses: each a run of which nothing else is known."""

@@ -101,9 +101,10 @@ def load_toml(data: bytes) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
+        document: dict[str, Any] = tomllib.loads(data.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("too deeply nested") from None
+    return document
 
 
 def _settings(path: Path, table: Mapping[str, Any]) -> Settings:

@@ -99,7 +99,7 @@ class _CompiledWhenUsed:
             raise AttributeError(name)
         import re
 
-        compiled = re.compile(*self._source)
+        compiled: Any = re.compile(*self._source)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split", "pattern"):
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)

@@ -38,8 +38,8 @@ class SourceFile:
             with open(path, "rb") as file:
                 data = file.read(LARGEST_FILE + 1)
         except (OSError, ValueError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise UserError(_CANNOT_READ.format(path=path, why=why)) from None
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise UserError(_CANNOT_READ.format(path=path, why=reason)) from None
         if len(data) > LARGEST_FILE:
             why = Text("it has more than 8 MiB", "超过 8 MiB")
             raise UserError(_CANNOT_READ.format(path=path, why=why))

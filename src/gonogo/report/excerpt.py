@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text as Styled
 
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Span
 from gonogo.report.untrusted import clean, clean_line
 
-_TOKEN = compiled_when_used(r"[\w.]+|\S")
+_TOKEN = re.compile(r"[\w.]+|\S")
 
 
 def print_excerpt(span: Span, console: Console, language: str, gutter: int, *, primary: bool, style: str) -> None:

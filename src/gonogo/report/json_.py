@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Finding, Fix, Report
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
-_UNPRINTABLE = compiled_when_used("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(report: Report, language: str) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from xml.etree import ElementTree
 
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Finding, Report, Severity, Verdict
 from gonogo.report.annotation import from_root, is_stream, level_of, told
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import word
 
-_NOT_XML = compiled_when_used("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_junit(report: Report, language: str) -> str:

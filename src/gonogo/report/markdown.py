@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Finding, Report
 from gonogo.report.environment import environment_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, of_ranks, word
 
-_SPECIAL = compiled_when_used(r"([\\`*_{}\[\]<>#|~&@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
 
 def to_markdown(report: Report, language: str) -> str:

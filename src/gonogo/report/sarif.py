@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
 from gonogo import __version__
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import from_root, level_of, told
 from gonogo.report.json_ import document
@@ -21,7 +21,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
 _LANGUAGE = {"en": "en-US", "zh": "zh-CN"}
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-_URL = compiled_when_used(r"https?://[^\s/]+(?:/\S*)?")
+_URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
 
 
 def to_sarif(report: Report, language: str) -> str:

@@ -6,14 +6,14 @@ rewrite the reader's terminal, or make a line of code look like another (bidirec
 
 from __future__ import annotations
 
-from gonogo.evidence.patterns import compiled_when_used
+import re
 
-_ESCAPE_SEQUENCE = compiled_when_used(
+_ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …: titles, links
     r"|\x1b[ -/]*[0-~]?"  # the short ones
 )
-_CONTROL = compiled_when_used("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
