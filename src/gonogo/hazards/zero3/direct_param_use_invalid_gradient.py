@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, innermost, places
+from gonogo.hazards.zero3._loss_terms import loss_terms
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
 
 _INVALID = Pattern(
@@ -102,6 +105,10 @@ class DirectParamUseInvalidGradient(Hazard):
         "https://github.com/huggingface/transformers/issues/36387",
         "https://deepspeed.readthedocs.io/en/stable/zero3.html",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Terms of a loss that are computed from parameters, as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
+        yield from loss_terms(self, script, run, _CURE)
 
     log_words = (*ZERO3_WORDS, "returned an invalid gradient")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -95,6 +97,48 @@ class OffloadClipGradDeviceRegression(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/pull/5504",
         "https://github.com/OpenBMB/MiniCPM-V/issues/246",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", ">=0.14.1,<0.14.3") is not True:
+            return
+        offload, clipping = config.offload("optimizer"), config.get("gradient_clipping")
+        limit = clipping.number
+        if offload.get() not in ("cpu", "nvme") or clipping.absent or limit == 0:
+            return
+        version = run.environment.field("deepspeed")
+        package = run.environment.packages["deepspeed"]
+        edit = run.environment.replacing_version("deepspeed", "==0.14.4")
+        sure = limit is not None and (run.launch is not None or bool(run.scripts))
+        clip_place = clipping.place or config.raw("gradient_clipping").place
+        yield self.finding(
+            Text(
+                en="DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} "
+                "and gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on "
+                "the GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only "
+                "0.14.1 and 0.14.2 do so.",
+                zh="DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 "
+                "{limit} 时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to be "
+                "on the same device” 结束。只有 0.14.1 与 0.14.2 如此。",
+            ).format(
+                version=version.get(package.specifier.strip()),
+                device=offload.value,
+                limit=Text("set by the run", "由运行时给出") if limit is None else limit,
+            ),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(
+                run.environment.place("deepspeed").span(Text("0.14.1 and 0.14.2 are faulty", "0.14.1 与 0.14.2 有缺陷"))
+                if run.environment.place("deepspeed")
+                else None,
+                offload.span(Text("the optimizer is offloaded", "优化器被卸载")),
+                clip_place.span(Text("gradients are clipped", "梯度被裁剪")) if clip_place else None,
+            ),
+            fixes=(self.fix(Text("Pin deepspeed 0.14.4", "固定为 deepspeed 0.14.4"), edit, safe=False),)
+            if edit is not None
+            else (),
+            confirm=() if sure else (Text("gradient_clipping is above 0", "gradient_clipping 大于 0"),),
+        )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """The mismatch of an accelerator and the CPU, inside ``unscale_and_clip_grads``."""

@@ -1,0 +1,77 @@
+"""What the files of a run say of ZeRO-3: the stage with its place, and which code it reaches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script_names import dotted
+from gonogo.finding import Span, Text
+
+DIVIDED = Text("ZeRO-3: each parameter is divided among the ranks", "ZeRO-3：每个参数被切分到各个 rank")
+_TOLD_BY_STAGE = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
+_ENGINES = ("deepspeed.initialize", "accelerate.Accelerator.prepare")
+
+
+def stage_span(run: Run, label: Text = DIVIDED) -> Span | None:
+    """Where a run sets ZeRO's stage, or names the preset that does."""
+    if run.config is None:
+        return None
+    return run.config.raw("zero_optimization", "stage").span(label) or run.config_field.span(label)
+
+
+def has_peft(run: Run) -> bool:
+    """Whether adapters may be what is trained, so that trained parameters may be too small to be divided."""
+    words = (b"peft", b"LoraConfig", b"lora")
+    if run.arguments.has("use_peft") or any("lora" in name for name in run.arguments.names()):
+        return True
+    return any(word in script.source.data for script in run.scripts for word in words)
+
+
+def told_apart(script: Script, node: ast.AST) -> bool:
+    """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
+    return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _TOLD_BY_STAGE)
+
+
+def dotted_words(node: ast.AST) -> str:
+    """All names and texts of an expression, in lower case."""
+    words = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            words.append(each.id)
+        elif isinstance(each, ast.Attribute):
+            words.append(each.attr)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            words.append(each.value)
+    return " ".join(words).lower()
+
+
+def gathered(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands inside ``deepspeed.zero.GatheredParameters``."""
+    return any(name.rpartition(".")[2] == "GatheredParameters" for name in script.with_contexts(node))
+
+
+def engine_calls(run: Run) -> Iterator[Call]:
+    """Where the run's scripts build a DeepSpeed engine themselves."""
+    for script in run.scripts:
+        yield from script.calls("deepspeed.initialize")
+
+
+def is_engine(script: Script, node: ast.expr | None) -> bool:
+    """Whether an expression is the engine that ``deepspeed.initialize`` gives."""
+    return node is not None and any(
+        kind == "deepspeed.initialize" or kind == "deepspeed.initialize[0]" for kind in script.kinds_of(node)
+    )
+
+
+def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
+    """An expression as written, on one line and not too long."""
+    text = " ".join(script.place(node).text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def name_of(node: ast.AST | None) -> str:
+    """``a.b.c`` of a name or attribute, else empty."""
+    return dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
