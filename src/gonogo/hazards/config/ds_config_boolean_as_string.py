@@ -1,0 +1,110 @@
+"""ds-config-boolean-as-string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import dotted, newer_than, read_by_json, spot
+
+_TOP_LEVEL = (
+    *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
+    *("memory_breakdown", "dump_state", "disable_allgather"),
+)
+_REFUSED = Text("the run stops at the start, since it is not the boolean", "它不是布尔值，运行一开始就会停止")
+_TAKEN_FOR_TRUE = Text(
+    "a string counts as true, so it switches on what it should switch off", "字符串一律视为真，想关闭的反而被开启"
+)
+_ONLY_BY_CHANCE = Text("it counts as true only because every string does", "它被视为真，只是因为任何字符串都如此")
+
+
+class DsConfigBooleanAsString(Hazard):
+    """true or false is written in quotes where nothing turns it into a boolean.
+
+    ## What happens
+    With transformers: "Please correct the following DeepSpeed config values that mismatch TrainingArguments values:
+    - ds bf16.enabled=true vs hf bf16|bf16_full_eval=True". With DeepSpeed before 0.17.2 `"enabled": "false"`
+    switches fp16 on, and "bfloat16 and fp16 modes cannot be simultaneously enabled".
+
+    ## Why
+    In Python every string but the empty one is true. Only the sections that DeepSpeed checks with pydantic turn
+    "false" into false.
+
+    ## Cure
+    Take the quotes off.
+
+    ## When it is safe
+    In zero_optimization.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/3493: bf16 and fp16 with quoted values
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: values are taken as they are
+    """
+
+    page_zh = """true 或 false 带了引号，而该处没有代码会把它转成布尔值。
+
+    ## 现象
+    使用 transformers 时：“Please correct the following DeepSpeed config values that mismatch TrainingArguments
+    values: - ds bf16.enabled=true vs hf bf16|bf16_full_eval=True”。DeepSpeed 0.17.2 之前，`"enabled": "false"` 会开
+    启 fp16，并报 “bfloat16 and fp16 modes cannot be simultaneously enabled”。
+
+    ## 原因
+    在 Python 中，非空字符串都为真。只有 DeepSpeed 用 pydantic 检查的段会把 "false" 转成 false。
+
+    ## 解决办法
+    去掉引号。
+
+    ## 何时安全
+    在 zero_optimization 中。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/3493：bf16 与 fp16 的值带引号
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：直接取值，不做转换
+    """
+
+    name = "ds-config-boolean-as-string"
+    title = Text(en="A yes or no in the DeepSpeed config is a string", zh="DeepSpeed 配置中的布尔值写成了字符串")
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/3493",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Quoted booleans at the top level and in fp16's and bf16's switch."""
+        for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL)):
+            field = config.raw(*keys)
+            word = field.string.strip().lower() if field.string else ""
+            if word not in ("true", "false"):
+                continue
+            switch = keys[-1] == "enabled"
+            refused = keys == ("wall_clock_breakdown",) or (switch and bool(read_by_json(run)))
+            wrong = word == "false"
+            if switch and not refused and (not wrong or newer_than(run, ">=0.17.2")):
+                certainty, severity = Certainty.LIKELY, Severity.WARNING
+            else:
+                certainty = Certainty.CERTAIN if refused and not switch else Certainty.LIKELY
+                severity = Severity.ERROR if refused or wrong else Severity.WARNING
+            value = word == "true"
+            yield self.finding(
+                Text(
+                    en='"{key}" is the string {text}: {consequence}.',
+                    zh="“{key}” 是字符串 {text}：{consequence}。",
+                ).format(
+                    key=dotted(keys),
+                    text=shown(field.value),
+                    consequence=_REFUSED if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
+                ),
+                certainty=certainty,
+                severity=severity,
+                cure=(Text("Write {word} without quotes", "写成不带引号的 {word}").format(word=word),),
+                spans=(spot(config, *keys),),
+                fixes=fix_of(
+                    Text("take the quotes off", "去掉引号"),
+                    lambda keys=keys, value=value: config.replacing(*keys, value=value),  # type: ignore[misc]
+                    safe=not wrong,
+                ),
+            )

@@ -1,0 +1,103 @@
+"""ds-config-unknown-dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import dotted, spot
+
+_SHORT = ("fp16", "bf16", "fp32")
+_SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
+_TORCHS = frozenset({*_SAME, *(f"torch.{name}" for name in _SAME), "int8", "torch.int8"})
+
+
+class DsConfigUnknownDtype(Hazard):
+    """A data type is spelt as DeepSpeed does not spell it.
+
+    ## What happens
+    "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']. Got: bfloat16";
+    for data_types "ValueError: 'int3' is not a valid DtypeEnum".
+
+    ## Why
+    communication_data_type takes three short names only; data_types takes torch's names as well.
+
+    ## Cure
+    Write fp16, bf16 or fp32.
+
+    ## When it is safe
+    Left out, both follow the model's type.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
+      `get_communication_data_type` and `DtypeEnum`
+    - https://www.deepspeed.ai/docs/config-json/: communication_data_type, data_types
+    """
+
+    page_zh = """数据类型的写法不是 DeepSpeed 的写法。
+
+    ## 现象
+    “ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']. Got: bfloat16”；
+    data_types 则是 “ValueError: 'int3' is not a valid DtypeEnum”。
+
+    ## 原因
+    communication_data_type 只接受三个短名称；data_types 也接受 torch 的名称。
+
+    ## 解决办法
+    写 fp16、bf16 或 fp32。
+
+    ## 何时安全
+    不写时，两者都跟随模型的类型。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：
+      `get_communication_data_type` 与 `DtypeEnum`
+    - https://www.deepspeed.ai/docs/config-json/：communication_data_type、data_types
+    """
+
+    name = "ds-config-unknown-dtype"
+    title = Text(
+        en="The DeepSpeed config names a data type that DeepSpeed does not know",
+        zh="DeepSpeed 配置写了它不认识的数据类型",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Names that are not in the list of their key."""
+        for keys in (
+            ("communication_data_type",),
+            ("seq_parallel_communication_data_type",),
+            ("data_types", "grad_accum_dtype"),
+        ):
+            field = config.raw(*keys)
+            if not field.known or field.value in (None, "auto"):
+                continue
+            written = str(field.value).lower()
+            if written in _SHORT or (keys[0] == "data_types" and str(field.value) in _TORCHS):
+                continue
+            short = _SAME.get(written.removeprefix("torch."))
+            yield self.finding(
+                Text(
+                    en='"{key}" is {value}; DeepSpeed knows {known} there, and stops.',
+                    zh="“{key}” 的值是 {value}；DeepSpeed 在此只认识 {known}，运行会停止。",
+                ).format(key=dotted(keys), value=shown(field.value), known=", ".join(_SHORT)),
+                cure=(
+                    Text('Write "{short}"', "写 “{short}”").format(short=short)
+                    if short
+                    else Text("Write one of {known}", "写 {known} 之一").format(known=", ".join(_SHORT)),
+                ),
+                spans=(spot(config, *keys),),
+                fixes=fix_of(
+                    Text("write {short}", "写成 {short}").format(short=short),
+                    lambda keys=keys, short=short: config.replacing(*keys, value=short),  # type: ignore[misc]
+                )
+                if short
+                else (),
+            )

@@ -1,0 +1,106 @@
+"""ds-config-value-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.deepspeed_keys import known
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._keys import is_closed, known_to
+from gonogo.hazards.config._of_run import shown
+from gonogo.hazards.config._values import is_positive, wanted_instead
+from gonogo.hazards.config._written import dotted, newer_than, spot
+
+_SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+_POSITIVE = Text("a whole number above 0", "大于 0 的整数")
+# Told by hazards of their own.
+_OTHERS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
+
+
+class DsConfigValueRefused(Hazard):
+    """A value has a type or a size that DeepSpeed refuses.
+
+    ## What happens
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, reduce_bucket_size,
+    Input should be greater than 0"; at the top level "Gradient accumulation steps: 0 has to be greater than 0".
+
+    ## Why
+    DeepSpeed checks zero_optimization, its offload sections, fp16, bf16 and the monitors by type and by limits. It
+    takes 5e8 and "500000000" for whole numbers, and not "5e8", 1.5 or null.
+
+    ## Cure
+    Write a value of the type and within the limits that are named.
+
+    ## When it is safe
+    "auto" is dropped before the check.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: types and limits
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: those of fp16 and
+      bf16
+    - https://www.deepspeed.ai/docs/config-json/: the keys with their types
+    """
+
+    page_zh = """某个值的类型或大小会被 DeepSpeed 拒绝。
+
+    ## 现象
+    “pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, reduce_bucket_size,
+    Input should be greater than 0”；顶层则是 “Gradient accumulation steps: 0 has to be greater than 0”。
+
+    ## 原因
+    DeepSpeed 会检查 zero_optimization 及其卸载段、fp16、bf16 和各监控段的类型与取值范围。5e8 与 "500000000" 算整
+    数，而 "5e8"、1.5、null 不算。
+
+    ## 解决办法
+    按提示的类型与范围填写。
+
+    ## 何时安全
+    "auto" 会在检查前被去掉。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：类型与范围
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：fp16 与 bf16 的类
+      型与范围
+    - https://www.deepspeed.ai/docs/config-json/：各键及其类型
+    """
+
+    name = "ds-config-value-refused"
+    title = Text(en="DeepSpeed refuses a value of the config", zh="DeepSpeed 拒绝配置中的某个值")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Values in sections that are checked, and whole numbers above zero at the top level."""
+        for keys, field in config.entries():
+            info = known(keys)
+            if info is None or not field.known or field.value == "auto" or info.type == "object" or keys in _OTHERS:
+                continue
+            if len(keys) == 1:
+                wanted = _POSITIVE if keys[0] in _SIZES and not is_positive(field.value) else None
+                closed: bool | None = True
+            else:
+                closed = is_closed(known(keys[:-1]), run)
+                wanted = wanted_instead(info, field.value) if closed is not False else None
+            if wanted is None or known_to(info, run) is False:
+                continue
+            # pydantic 1, before DeepSpeed 0.15, cut fractions off; newer ones refuse them.
+            fraction = isinstance(field.value, float) and info.type == "int"
+            if fraction and newer_than(run, ">=0.15") is False:
+                continue
+            sure = closed and (not fraction or newer_than(run, ">=0.15"))
+            yield self.finding(
+                Text(
+                    en='"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.',
+                    zh="“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
+                ).format(key=dotted(keys), value=shown(field.value), wanted=wanted),
+                certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
+                cure=(Text("Write {wanted}", "改写为{wanted}").format(wanted=wanted),),
+                spans=(spot(config, *keys),),
+                confirm=() if sure else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
+            )

@@ -1,0 +1,143 @@
+"""ds-fp16-loss-scale-unusable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import spot
+
+_LARGEST_FP16 = 65504
+_POWER = 32  # DeepSpeed's own default for years
+_GOOD = {"loss_scale": 0, "loss_scale_window": 1000, "min_loss_scale": 1, "initial_scale_power": 16}
+
+
+class DsFp16LossScaleUnusable(Hazard):
+    """A loss-scale setting of fp16 makes every step fail or be skipped.
+
+    ## What happens
+    `loss_scale_window: 0`: "ZeroDivisionError: integer modulo by zero" (newer: a validation error). A fixed
+    `loss_scale` above 65504: every step overflows and is skipped, and the model never learns.
+
+    ## Why
+    fp16 ends at 65504, and the scaled loss must fit. The dynamic scale is doubled each `loss_scale_window` steps
+    without overflow.
+
+    ## Cure
+    `"loss_scale": 0` (dynamic) with `initial_scale_power` 16 and `loss_scale_window` 1000.
+
+    ## When it is safe
+    The section counts only where fp16 is on.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what is refused
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py: the modulo and the
+      doubling
+    - https://www.deepspeed.ai/docs/config-json/: the loss-scale settings
+    """
+
+    page_zh = """fp16 的某项 loss scale 设置会使每一步失败或被跳过。
+
+    ## 现象
+    `loss_scale_window: 0`：“ZeroDivisionError: integer modulo by zero”（较新版本为校验错误）。固定的 `loss_scale`
+    大于 65504：每一步都溢出并被跳过，模型始终学不到东西。
+
+    ## 原因
+    fp16 的最大值是 65504，缩放后的 loss 必须放得下。动态 loss scale 每 `loss_scale_window` 步无溢出时翻倍。
+
+    ## 解决办法
+    `"loss_scale": 0`（动态），`initial_scale_power` 取 16，`loss_scale_window` 取 1000。
+
+    ## 何时安全
+    仅在开启 fp16 时有影响。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：会被拒绝的值
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py：取模与翻倍的代码
+    - https://www.deepspeed.ai/docs/config-json/：loss scale 的各项设置
+    """
+
+    name = "ds-fp16-loss-scale-unusable"
+    title = Text(en="fp16's loss scale can't work", zh="fp16 的 loss scale 设置无法工作")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Each setting that stops or wastes every step, where fp16 may be on."""
+        enabled = config.get("fp16", "enabled").truth
+        if enabled is False or config.raw("fp16").absent or config.raw("fp16", "enabled").absent:
+            return
+        certainty = Certainty.CERTAIN if enabled else Certainty.LIKELY
+        scale = config.raw("fp16", "loss_scale").number or 0
+        for key, cause, severity in self._faults(config, scale):
+            good = _GOOD[key]
+            yield self.finding(
+                cause,
+                certainty=certainty,
+                severity=severity,
+                cure=(Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),),
+                spans=(spot(config, "fp16", key),),
+                fixes=fix_of(
+                    Text("write {good}", "改为 {good}").format(good=good),
+                    lambda key=key, good=good: config.replacing("fp16", key, value=good),  # type: ignore[misc]
+                    safe=False,
+                ),
+            )
+
+    def _faults(self, config: DeepSpeedConfig, scale: float) -> Iterator[tuple[str, Text, Severity]]:
+        if scale < 0:
+            yield (
+                "loss_scale",
+                Text('"loss_scale" is {value}, below 0.', "“loss_scale” 为 {value}，小于 0。").format(value=scale),
+                Severity.ERROR,
+            )
+        if scale > _LARGEST_FP16:
+            yield (
+                "loss_scale",
+                Text(
+                    en='The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step '
+                    "overflows "
+                    "and is skipped.",
+                    zh="固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
+                ).format(value=scale),
+                Severity.ERROR,
+            )
+        if scale:
+            return
+        window = config.raw("fp16", "loss_scale_window").number
+        if window is not None and window <= 0:
+            yield (
+                "loss_scale_window",
+                Text(
+                    '"loss_scale_window" is {value}, and DeepSpeed divides by it.',
+                    "“loss_scale_window” 为 {value}，而 DeepSpeed 要用它作除数。",
+                ).format(value=window),
+                Severity.ERROR,
+            )
+        lowest = config.raw("fp16", "min_loss_scale").number
+        if lowest is not None and lowest <= 0:
+            yield (
+                "min_loss_scale",
+                Text(
+                    '"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.',
+                    "“min_loss_scale” 为 {value}：loss scale 可能降到 0，梯度随之变成 0。",
+                ).format(value=lowest),
+                Severity.WARNING,
+            )
+        power = config.raw("fp16", "initial_scale_power").number
+        if power is not None and power > _POWER:
+            yield (
+                "initial_scale_power",
+                Text(
+                    en="The loss scale starts at 2^{power}: about {skipped} steps are skipped until it fits.",
+                    zh="loss scale 从 2^{power} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
+                ).format(power=power, skipped=int(power) - 16),
+                Severity.WARNING,
+            )

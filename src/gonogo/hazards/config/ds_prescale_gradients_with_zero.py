@@ -1,0 +1,94 @@
+"""ds-prescale-gradients-with-zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, spot
+
+
+class DsPrescaleGradientsWithZero(Hazard):
+    """prescale_gradients or gradient_predivide_factor stands beside ZeRO-2 or ZeRO-3.
+
+    ## What happens
+    "AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled", or
+    "gradient_predivide_factor != 1.0 is not yet supported".
+
+    ## Why
+    Reduce-scatter, ZeRO's default, divides gradients itself. Before 0.13 ZeRO-1 was refused as well.
+
+    ## Cure
+    Remove the key; or set `"reduce_scatter": false` (slower).
+
+    ## When it is safe
+    Without ZeRO, or with stage 1 in newer releases.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/pull/4964: the check, and why stage 1 is exempt
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py: the assertion at stage
+      3
+    """
+
+    page_zh = """prescale_gradients 或 gradient_predivide_factor 与 ZeRO-2、ZeRO-3 同时使用。
+
+    ## 现象
+    “AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled”，或
+    “gradient_predivide_factor != 1.0 is not yet supported”。
+
+    ## 原因
+    ZeRO 默认使用的 reduce-scatter 自己会对梯度求平均。0.13 之前 ZeRO-1 也会被拒绝。
+
+    ## 解决办法
+    去掉该键；或设置 `"reduce_scatter": false`（较慢）。
+
+    ## 何时安全
+    不用 ZeRO，或较新版本的 stage 1。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/pull/4964：该检查以及 stage 1 为何例外
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py：stage 3 的断言
+    """
+
+    name = "ds-prescale-gradients-with-zero"
+    title = Text(
+        en="Gradients can't be pre-scaled with ZeRO's reduce-scatter", zh="使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/pull/4964",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Either key at stage 2 or 3, unless reduce-scatter is off."""
+        if config.zero_stage not in (2, 3) or config.raw(ZERO, "reduce_scatter").truth is False:
+            return
+        if config.raw(ZERO, "reduce_scatter").unknown:
+            return
+        factor = config.raw("gradient_predivide_factor").number
+        wrong = ["prescale_gradients"] if config.raw("prescale_gradients").truth else []
+        wrong += ["gradient_predivide_factor"] if factor is not None and factor != 1 else []
+        for key in wrong:
+            yield self.finding(
+                Text(
+                    en='"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
+                    zh="“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
+                ).format(key=key, value=shown(config.raw(key).value), stage=config.zero_stage),
+                cure=(
+                    Text("Remove {key}", "去掉 {key}").format(key=key),
+                    Text(
+                        'Or set "reduce_scatter": false in zero_optimization',
+                        "或在 zero_optimization 中设置 “reduce_scatter”: false",
+                    ),
+                ),
+                spans=(spot(config, key), spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage")),
+                fixes=fix_of(
+                    Text("remove {key}", "去掉 {key}").format(key=key),
+                    lambda key=key: config.removing(key),  # type: ignore[misc]
+                    safe=False,
+                ),
+            )

@@ -1,0 +1,151 @@
+"""ds-scheduler-parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_accelerate
+from gonogo.hazards.config._written import key_spot, newer_than, spot, version_words
+
+_WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
+_TAKEN = {
+    "WarmupLR": frozenset(_WARMUP),
+    "WarmupDecayLR": frozenset({*_WARMUP, "total_num_steps"}),
+    "WarmupCosineLR": frozenset(
+        {
+            "total_num_steps",
+            "warmup_min_ratio",
+            "warmup_num_steps",
+            "cos_min_ratio",
+            "warmup_type",
+            "last_batch_iteration",
+        }
+    ),
+}
+_NEEDED = {"WarmupDecayLR": ("total_num_steps",), "WarmupCosineLR": ("total_num_steps",)}
+
+
+def _which(key: str) -> Text:
+    having = ", ".join(name for name, taken in _TAKEN.items() if key in taken)
+    return Text(f": {having}", f"：{having}") if having else Text("", "")
+
+
+class DsSchedulerParameters(Hazard):
+    """A parameter that the scheduler needs is missing, or one is given that it does not take.
+
+    ## What happens
+    "TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'";
+    "WarmupLR.__init__() got an unexpected keyword argument 'total_num_steps'"; from 0.19.3 on "ValueError:
+    warmup_num_steps must be a positive integer, got 0".
+
+    ## Why
+    `params` goes to the constructor as it is; the schedulers share few names.
+
+    ## Cure
+    Give the parameters that belong to the type; `"total_num_steps": "auto"` is filled in by transformers.
+
+    ## When it is safe
+    Parameters of that scheduler.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/771: warmup_num_steps of 0
+    - https://github.com/huggingface/transformers/pull/48640: newer DeepSpeed refuses 0
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: what each scheduler
+      takes
+    """
+
+    page_zh = """缺少调度器必需的参数，或给了它不接受的参数。
+
+    ## 现象
+    “TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'”；
+    “WarmupLR.__init__() got an unexpected keyword argument 'total_num_steps'”；自 0.19.3 起还有 “ValueError:
+    warmup_num_steps must be a positive integer, got 0”。
+
+    ## 原因
+    `params` 原样传给构造函数，而各调度器的参数名并不相同。
+
+    ## 解决办法
+    给出与 type 对应的参数；`"total_num_steps": "auto"` 由 transformers 填充。
+
+    ## 何时安全
+    参数属于该调度器时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/771：warmup_num_steps 为 0
+    - https://github.com/huggingface/transformers/pull/48640：较新的 DeepSpeed 拒绝 0
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：各调度器接受的参数
+    """
+
+    name = "ds-scheduler-parameters"
+    title = Text(en="The scheduler's parameters do not fit it", zh="调度器的参数与它不符")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/771",
+        "https://github.com/huggingface/transformers/pull/48640",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Missing and superfluous parameters of DeepSpeed's own schedulers."""
+        name = config.raw("scheduler", "type").string or ""
+        taken = _TAKEN.get(name)
+        params = config.raw("scheduler", "params")
+        if taken is None or params.unknown:
+            return
+        given = params.value if isinstance(params.value, Mapping) else {}
+        for key in _NEEDED.get(name, ()):
+            if key not in given:
+                fixes = fix_of(
+                    Text("let transformers fill it in", "由 transformers 填充"),
+                    lambda key=key: config.inserting("scheduler", "params", key, value="auto"),  # type: ignore[misc]
+                    safe=False,
+                )
+                yield self.finding(
+                    Text(en="{name} needs {key}, and has none.", zh="{name} 需要 {key}，但没有给出。").format(
+                        name=name, key=key
+                    ),
+                    cure=(
+                        Text(
+                            'Write "{key}" with the number of steps, or "auto" under transformers',
+                            "写出 “{key}” 的步数；使用 transformers 时可写 “auto”",
+                        ).format(key=key)
+                        if key == "total_num_steps"
+                        else Text('Write "{key}"', "写出 “{key}”").format(key=key),
+                    ),
+                    spans=(key_spot(config, "scheduler", "params") or spot(config, "scheduler", "type"),),
+                    fixes=fixes if key == "total_num_steps" and with_accelerate(run) else (),
+                )
+        for key in given:
+            if key not in taken:
+                yield self.finding(
+                    Text(
+                        en="{name} takes no parameter {key}: TypeError when it is built.",
+                        zh="{name} 没有参数 {key}：构建时会抛出 TypeError。",
+                    ).format(name=name, key=key),
+                    cure=(
+                        Text(
+                            "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
+                        ).format(which=_which(key)),
+                    ),
+                    spans=(spot(config, "scheduler", "params", key),),
+                    fixes=fix_of(
+                        Text("remove it", "去掉它"),
+                        lambda key=key: config.removing("scheduler", "params", key),  # type: ignore[misc]
+                        safe=False,
+                    ),
+                )
+        warmup = config.raw("scheduler", "params", "warmup_num_steps")
+        steps = warmup.value
+        counted = isinstance(steps, (int, float)) and not isinstance(steps, bool)
+        if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
+            yield self.finding(
+                Text(
+                    en="warmup_num_steps is {value}; {version} takes whole numbers above 0 only.",
+                    zh="warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
+                ).format(value=steps, version=version_words(run)),
+                cure=(Text("Write 1 for next to no warm-up", "几乎不预热时写 1"),),
+                spans=(spot(config, "scheduler", "params", "warmup_num_steps"),),
+            )

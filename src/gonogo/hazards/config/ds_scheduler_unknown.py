@@ -1,0 +1,112 @@
+"""ds-scheduler-unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._nearest import nearest
+from gonogo.hazards.config._written import newer_than, spot, version_words
+
+_DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
+_TORCHS = frozenset(
+    {
+        *("LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR"),
+        *("SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR", "PolynomialLR"),
+        *("CosineAnnealingWarmRestarts", "OneCycleLR"),
+    }
+)
+# transformers' names, and what comes nearest to each.
+_MEANT = {
+    "cosine": "WarmupCosineLR",
+    "linear": "WarmupDecayLR",
+    "constant_with_warmup": "WarmupLR",
+    "constant": "WarmupLR",
+    "warmuplinearlr": "WarmupDecayLR",
+}
+
+
+class DsSchedulerUnknown(Hazard):
+    """The scheduler's type is neither DeepSpeed's nor torch's.
+
+    ## What happens
+    "AssertionError: DeepSpeed does not recognize LR scheduler cosine".
+
+    ## Why
+    `type` names a class, with its exact case; transformers' `--lr_scheduler_type` names (`cosine`, `linear`) are
+    others. WarmupCosineLR came with 0.12.4.
+
+    ## Cure
+    Write WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest; or remove the section, and transformers
+    builds its own scheduler.
+
+    ## When it is safe
+    A class of torch.optim.lr_scheduler.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/1906: WarmupCosineLR with an older release
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: the schedulers that
+      there are
+    """
+
+    page_zh = """scheduler 的 type 既不是 DeepSpeed 的，也不是 torch 的。
+
+    ## 现象
+    “AssertionError: DeepSpeed does not recognize LR scheduler cosine”。
+
+    ## 原因
+    `type` 是类名，区分大小写；transformers 的 `--lr_scheduler_type` 名称（`cosine`、`linear`）是另一套。
+    WarmupCosineLR 自 0.12.4 起才有。
+
+    ## 解决办法
+    写 WarmupLR、WarmupDecayLR、WarmupCosineLR、OneCycle 或 LRRangeTest；或去掉该段，由 transformers 构建自己的调度
+    器。
+
+    ## 何时安全
+    torch.optim.lr_scheduler 的类。
+
+    ## 来源
+    - https://github.com/modelscope/ms-swift/issues/1906：较旧版本遇到 WarmupCosineLR
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：可用的调度器
+    """
+
+    name = "ds-scheduler-unknown"
+    title = Text(en="DeepSpeed does not know the scheduler", zh="DeepSpeed 不认识该学习率调度器")
+    sources = (
+        "https://github.com/modelscope/ms-swift/issues/1906",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A type that is no scheduler, or one that the release does not have yet."""
+        name = config.raw("scheduler", "type").string
+        if name is None or name == "auto" or name in _TORCHS:
+            return
+        late = name == "WarmupCosineLR" and newer_than(run, "<0.12.4")
+        if name in _DEEPSPEEDS and not late:
+            return
+        near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
+        yield self.finding(
+            Text(
+                en="{version} has no scheduler {name} yet: it came with 0.12.4.",
+                zh="{version} 还没有调度器 {name}：它自 0.12.4 起提供。",
+            ).format(version=version_words(run), name=name)
+            if late
+            else Text(
+                en='"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.',
+                zh="“{name}” 既不是 DeepSpeed 的调度器，也不是 torch.optim.lr_scheduler 的类。",
+            ).format(name=name),
+            cure=(
+                Text('Install "deepspeed>=0.12.4"', "安装 “deepspeed>=0.12.4”")
+                if late
+                else Text("Write {near}", "写 {near}").format(near=near or ", ".join(_DEEPSPEEDS)),
+                Text(
+                    'Or remove "scheduler", and choose it with --lr_scheduler_type',
+                    "或去掉 “scheduler”，用 --lr_scheduler_type 选择",
+                ),
+            ),
+            spans=(spot(config, "scheduler", "type"),),
+        )

@@ -1,0 +1,82 @@
+"""ds-scheduler-warmup-beyond-total."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import spot
+
+
+class DsSchedulerWarmupBeyondTotal(Hazard):
+    """warmup_num_steps is larger than total_num_steps.
+
+    ## What happens
+    DeepSpeed logs "total_num_steps 500 is less than warmup_num_steps 1000", and the learning rate never reaches its
+    maximum.
+
+    ## Why
+    The decay is to begin after the warm-up, and the run is over before.
+
+    ## Cure
+    Write a warm-up of a few percent of the steps, or "auto" for both.
+
+    ## When it is safe
+    Where the warm-up is shorter.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: the warning
+    - https://www.deepspeed.ai/docs/config-json/: WarmupDecayLR
+    """
+
+    page_zh = """warmup_num_steps 大于 total_num_steps。
+
+    ## 现象
+    DeepSpeed 记录 “total_num_steps 500 is less than warmup_num_steps 1000”，学习率始终达不到最大值。
+
+    ## 原因
+    衰减应在预热后开始，而训练在此之前就结束了。
+
+    ## 解决办法
+    预热取总步数的百分之几，或两者都写 "auto"。
+
+    ## 何时安全
+    预热更短时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：该警告
+    - https://www.deepspeed.ai/docs/config-json/：WarmupDecayLR
+    """
+
+    name = "ds-scheduler-warmup-beyond-total"
+    title = Text(en="The warm-up is longer than the whole schedule", zh="预热步数超过了总步数")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Both numbers as they will be, the first larger."""
+        warmup = config.get("scheduler", "params", "warmup_num_steps")
+        total = config.get("scheduler", "params", "total_num_steps")
+        if warmup.number is None or total.number is None or warmup.number <= total.number:
+            return
+        yield self.finding(
+            Text(
+                en="The warm-up takes {warmup:,} of {total:,} steps: the learning rate never reaches its maximum.",
+                zh="预热需要 {warmup:,} 步，而总共只有 {total:,} 步：学习率永远达不到最大值。",
+            ).format(warmup=int(warmup.number), total=int(total.number)),
+            severity=Severity.WARNING,
+            cure=(
+                Text("Write a warm-up of some {few} steps", "预热取 {few} 步左右").format(
+                    few=max(1, int(total.number * 0.03))
+                ),
+            ),
+            spans=(
+                spot(config, "scheduler", "params", "warmup_num_steps"),
+                spot(config, "scheduler", "params", "total_num_steps"),
+            ),
+        )

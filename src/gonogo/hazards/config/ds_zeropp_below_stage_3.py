@@ -1,0 +1,91 @@
+"""ds-zeropp-below-stage-3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, spot
+
+_SWITCHES = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
+
+
+class DsZeroppBelowStage3(Hazard):
+    """zero_hpz_partition_size, zero_quantized_weights or zero_quantized_gradients is set at stage 1 or 2.
+
+    ## What happens
+    The run starts, communicates as much as before, and is not faster.
+
+    ## Why
+    ZeRO++ works on what only stage 3 has: divided parameters and their all-gathers.
+
+    ## Cure
+    Take stage 3, or remove the keys.
+
+    ## When it is safe
+    `zero_hpz_partition_size` of 1 and `false` are the defaults.
+
+    ## Sources
+    - https://www.deepspeed.ai/tutorials/zeropp/: ZeRO++ with stage 3
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: the settings go to the
+      stage-3 optimizer only
+    """
+
+    page_zh = """在 stage 1 或 2 设置了 zero_hpz_partition_size、zero_quantized_weights 或 zero_quantized_gradients。
+
+    ## 现象
+    运行可以启动，但通信量不变，也没有变快。
+
+    ## 原因
+    ZeRO++ 作用于 stage 3 才有的东西：切分的参数及其 all-gather。
+
+    ## 解决办法
+    使用 stage 3，或去掉这些键。
+
+    ## 何时安全
+    `zero_hpz_partition_size` 为 1 与 `false` 是默认值。
+
+    ## 来源
+    - https://www.deepspeed.ai/tutorials/zeropp/：ZeRO++ 与 stage 3
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：这些设置只传给 stage 3 的优
+      化器
+    """
+
+    name = "ds-zeropp-below-stage-3"
+    title = Text(
+        en="A ZeRO++ setting stands below stage 3, which has no effect", zh="在 stage 3 以下设置了 ZeRO++，不起作用"
+    )
+    sources = (
+        "https://www.deepspeed.ai/tutorials/zeropp/",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The keys with other values than the defaults at stage 0, 1 or 2."""
+        stage = config.zero_stage
+        if stage is None or stage == 3:
+            return
+        size = config.raw(ZERO, "zero_hpz_partition_size").number
+        found = ["zero_hpz_partition_size"] if size is not None and size > 1 else []
+        found += [key for key in _SWITCHES if config.raw(ZERO, key).truth]
+        for key in found:
+            yield self.finding(
+                Text(
+                    en='"{key}" is {value} at stage {stage}; it has an effect at stage 3 only.',
+                    zh="“{key}” 的值是 {value}，而 stage 为 {stage}；它只在 stage 3 起作用。",
+                ).format(key=key, value=shown(config.raw(ZERO, key).value), stage=stage),
+                severity=Severity.WARNING,
+                cure=(
+                    Text('Set "stage": 3', "设置 “stage”: 3"),
+                    Text("Or remove {key}", "或去掉 {key}").format(key=key),
+                ),
+                spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
+                fixes=fix_of(
+                    Text("remove {key}", "去掉 {key}").format(key=key),
+                    lambda key=key: config.removing(ZERO, key),  # type: ignore[misc]
+                ),
+            )
