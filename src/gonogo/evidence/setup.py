@@ -16,7 +16,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gonogo.errors import UserError
+from gonogo.evidence.environment import read_environment
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 LARGEST_FILE = 8 << 20
@@ -151,21 +153,10 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
 
 
 def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            content: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                Text("{path}: not valid JSON: {why}", "{path}：不是有效的 JSON：{why}").format(path=path, why=error)
-            ) from None
-        if isinstance(content, dict) and isinstance(content.get("packages"), (dict, list)):
-            content = content["packages"]
-        if isinstance(content, list):
-            content = {str(one.get("name")): one.get("version") for one in content if isinstance(one, dict)}
-        for name, version in content.items() if isinstance(content, dict) else ():
-            if isinstance(version, (str, int, float)) and not isinstance(version, bool):
-                yield canonicalize_name(str(name)), str(version)
-        return
-    for line in text.splitlines():
-        if pinned := re.match(r"\s*([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*={2,3}\s*([^\s;#,]+)", line):
-            yield canonicalize_name(pinned.group(1)), pinned.group(2)
+    environment = read_environment(SourceFile(str(path), text.encode()))
+    if not environment.packages and environment.unread:
+        raise UserError(environment.unread[0].reason)
+    for name, package in environment.packages.items():
+        told = re.fullmatch(r"={2,3}([^,]+)", package.specifier)
+        if told is not None:
+            yield name, told[1]
