@@ -69,6 +69,9 @@ def test_uses_of_values_are_found(text: str, kind: str) -> None:
         "torch.nn.init.normal_(m.head.weight)\n",
         "for p in m.parameters():\n    p.data = p.data.to('cuda')\n",
         "m.head.weight.data.normal_()\n",
+        "like = [torch.zeros_like(p) for p in m.parameters()]\n",
+        "save(m.head.weight)\nx = x.to(m.head.weight)\n",
+        "ok = all(is_replicated(p) for p in m.parameters())\n",
     ],
 )
 def test_what_needs_no_values_is_none(text: str) -> None:

@@ -31,18 +31,29 @@ _NEUTRAL = frozenset(
     }
 )
 _UNDIFFERENTIATED = frozenset({"data", "detach", "detach_", "item", "tolist", "cpu", "numpy"})
-_HANDLED = frozenset(
+# Functions of torch that take a tensor for its shape, its type or its place, or see to partitioned parameters.
+_NOT_VALUES = frozenset(
     {
-        *("register_external_parameter", "unregister_external_parameter", "GatheredParameters", "Parameter", "print"),
-        *("isinstance", "id", "hasattr", "getattr", "setattr", "type", "len", "list", "append", "add", "extend"),
-        *("clip_grad_norm_", "clip_grad_value_", "all_reduce", "broadcast", "copy_", "Linear", "Embedding", "zero_"),
+        *("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "numel", "is_tensor", "to"),
+        *("is_floating_point", "is_complex", "type_as", "expand_as", "view_as", "new_zeros", "new_ones", "new_empty"),
         *(
-            "safe_get_full_fp32_param",
-            "safe_get_full_grad",
-            "safe_get_full_optimizer_state",
-            "safe_set_full_fp32_param",
+            "clip_grad_norm_",
+            "clip_grad_value_",
+            "get_device",
+            "result_type",
+            "promote_types",
+            "can_cast",
+            "reshape_as",
         ),
-        *("set_module_tensor_to_device", "info", "debug", "warning", "str", "repr", "format", "requires_grad_", "get"),
+        *("no_grad", "broadcast", "all_reduce", "all_gather", "size", "from_numpy", "save", "register_parameter"),
+    }
+)
+# What these compute is plain from their names, wherever they come from.
+_COMPUTES = frozenset(
+    {
+        *("linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "matmul", "mm"),
+        *("bmm", "addmm", "einsum", "dot", "norm", "sum", "mean", "square", "isnan", "isinf", "isfinite", "mse_loss"),
+        *("cross_entropy", "cosine_similarity", "normalize", "softmax", "log_softmax", "allclose", "equal"),
     }
 )
 _REDUCES = frozenset(
@@ -60,6 +71,7 @@ _FORMS = frozenset(
     }
 )
 _JOINS = frozenset({"cat", "stack", "concat", "concatenate", "hstack", "vstack", "sum", "norm"})
+_GATHERS = frozenset({"GatheredParameters", "gather_params_ctx", "unwrap_model_for_generation"})
 _WEIGHTS = frozenset({"weight", "bias"})
 
 
@@ -109,7 +121,7 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
             node,
             module,
             statement,
-            any(name.endswith("GatheredParameters") for name in contexts),
+            any(name.rpartition(".")[2] in _GATHERS for name in contexts),
             no_grad or any(name.endswith(("torch.no_grad", "torch.inference_mode")) for name in contexts),
             any(dotted(each) in registered for each in ast.walk(node) if isinstance(each, ast.Attribute)),
             isinstance(module, ast.Name) and module.id == "self" and kind != "reduced",
@@ -254,10 +266,21 @@ def _computed_with(script: Script, node: ast.expr) -> _Computed | None:
             call = script.parent(parent) if isinstance(parent, ast.keyword) else parent
             if not isinstance(call, ast.Call) or current is call.func:
                 return _Computed(None, current, no_grad)
-            name = _last_part(call.func)
-            if name in _HANDLED or name.endswith("_") or name[:1].isupper() or not name:
-                return None
-            return _Computed(call, current, no_grad)
+            return (
+                _Computed(call, current, no_grad) if _takes_values(script, call) else _Computed(None, current, no_grad)
+            )
+
+
+def _takes_values(script: Script, call: ast.Call) -> bool:
+    """Whether a function computes with the tensors that it is given; of the user's own that can't be told."""
+    last = _last_part(call.func)
+    if last in _COMPUTES:
+        return True
+    name = script.qualified(call.func) or ""
+    of_torch = name.startswith("torch.") and not name.startswith(
+        ("torch.nn.init.", "torch.distributed.", "torch.optim.")
+    )
+    return of_torch and last not in _NOT_VALUES and not last.endswith("_") and not last[:1].isupper()
 
 
 def _last_part(func: ast.expr) -> str:
