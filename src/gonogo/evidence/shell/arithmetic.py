@@ -22,7 +22,8 @@ def evaluate(shell: Shell, node: Any, state: State, depth: int = 0) -> int | Non
 
 
 def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
-    from gonogo.evidence.shell.expansion import expand, look_up
+    from gonogo.evidence.shell.expansion import expand
+    from gonogo.evidence.shell.parameters import look_up
 
     kind = node.type
     if kind in ("arithmetic_expansion", "parenthesized_expression", "test_command"):

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.shell.arithmetic import evaluate
-from gonogo.evidence.shell.expansion import expand, look_up
+from gonogo.evidence.shell.expansion import expand
+from gonogo.evidence.shell.parameters import look_up
 from gonogo.evidence.shell.state import UNSURE, State, Status
 from gonogo.evidence.shell.text import ShellWord, text_of
 

@@ -15,6 +15,7 @@ from gonogo.errors import UserError
 from gonogo.evidence.shell import compound, substitution
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
+from gonogo.evidence.shell.setting import assigned, redirected
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 from gonogo.evidence.source_file import Place, SourceFile
@@ -153,19 +154,19 @@ class Shell:
     def _follow(self, node: Any, state: State) -> Status:
         kind = node.type
         if kind == "command":
-            return self._command(node, state, node)
+            return self.command(node, state, node)
         if kind in ("variable_assignment", "variable_assignments"):
             assignments = [node] if kind == "variable_assignment" else node.named_children
             for assignment in assignments:
                 self.assign(assignment, state)
             return SUCCESS
         if kind == "redirected_statement":
-            return self._redirected(node, state)
+            return redirected(self, node, state)
         return compound.follow(self, node, state)
 
     def assign(self, node: Any, state: State, *, exported: bool = False) -> str | None:
         """``NAME=value``, ``NAME+=value``, ``NAME=(…)``, ``NAME[i]=value``. Answers the name."""
-        found = self.assigned(node, state)
+        found = assigned(self, node, state)
         if found is None:
             return None
         name, variable = found
@@ -174,92 +175,7 @@ class Shell:
             state.variables[name] = msgspec.structs.replace(state.variables[name], exported=True)
         return name
 
-    def assigned(self, node: Any, state: State) -> tuple[str, Variable] | None:
-        """What an assignment sets, and to what."""
-        target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if target is None:
-            return None
-        appending = any(child.type == "+=" for child in node.children)
-        place = self.place(node)
-        if target.type == "subscript":
-            name_node = target.child_by_field_name("name")
-            name = self.text(name_node) if name_node is not None else ""
-            piece = Piece(None, self.source, node.start_byte, node.end_byte, many=True)
-            return (name, Variable((), place, array=(ShellWord((piece,), place),))) if name else None
-        name = self.text(target)
-        before = state.variables.get(name)
-        if value is not None and value.type == "array":
-            array = tuple(expand_words(self, value, state))[:4096]
-            if appending and before is not None and before.array is not None:
-                array = (*before.array, *array)
-            elif appending and before is not None and before.pieces:
-                array = (ShellWord(before.pieces, before.place or place), *array)
-            return name, Variable((), place, array=array)
-        pieces = tuple(expand(self, value, state)) if value is not None else ()
-        if appending and before is not None and before.array is None:
-            pieces = (*before.pieces, *pieces)
-        return name, Variable(pieces[:4096], place)
-
-    def _redirected(self, node: Any, state: State) -> Status:
-        body = node.child_by_field_name("body")
-        redirects = [child for child in node.named_children if child is not body and "redirect" in child.type]
-        heredoc = next((child for child in redirects if child.type == "heredoc_redirect"), None)
-        status = SUCCESS
-        standard_input: tuple[Piece, ...] | None = None
-        place = None
-        if heredoc is not None:
-            text = next((child for child in heredoc.named_children if child.type == "heredoc_body"), None)
-            start = next((child for child in heredoc.named_children if child.type == "heredoc_start"), None)
-            if text is not None:
-                place = self.place(text)
-                if start is not None and self.text(start)[:1] in ("'", '"', "\\"):
-                    whole = self.source.data[text.start_byte : text.end_byte].decode("utf-8", "surrogateescape")
-                    standard_input = (Piece(whole, self.source, text.start_byte, text.end_byte, literal=True),)
-                else:
-                    standard_input = tuple(expand(self, text, state))
-            redirects += [child for child in heredoc.named_children if child.type == "file_redirect"]
-        if body is not None:
-            if body.type == "command":
-                status = self._command(body, state, node, standard_input, place)
-                if standard_input is not None and place is not None:
-                    self._note_written(body, redirects, standard_input, place, state)
-            else:
-                status = self.statement(body, state)
-        if heredoc is not None:
-            # `cat <<EOF | cmd` and `cmd <<EOF && other` stand inside the heredoc's node.
-            inside = [
-                child
-                for child in heredoc.named_children
-                if child.type not in ("heredoc_start", "heredoc_body", "heredoc_end") and "redirect" not in child.type
-            ]
-            for child in inside:
-                status = self.statement(child, state)
-        return status
-
-    def _note_written(
-        self, body: Any, redirects: list[Any], pieces: tuple[Piece, ...], place: Place, state: State
-    ) -> None:
-        name = body.child_by_field_name("name")
-        program = self.text(name) if name is not None else ""
-        if program not in ("cat", "tee"):
-            return
-        targets = [
-            word
-            for child in redirects
-            if child.type == "file_redirect" and any(c.type in (">", ">>", ">|") for c in child.children)
-            for target in [child.child_by_field_name("destination")]
-            if target is not None
-            for word in expand_words(self, target, state)
-        ]
-        if program == "tee":
-            targets += [
-                word for child in body.children_by_field_name("argument") for word in expand_words(self, child, state)
-            ]
-        for word in targets:
-            if word.value:
-                state.written[os.path.normpath(os.path.join(state.cwd, word.value))] = (pieces, place)
-
-    def _command(
+    def command(
         self,
         node: Any,
         state: State,
@@ -267,11 +183,12 @@ class Shell:
         standard_input: tuple[Piece, ...] | None = None,
         input_place: Place | None = None,
     ) -> Status:
+        """Follow a simple command; ``whole`` is it with its redirections."""
         words: list[ShellWord] = []
         own: dict[str, Variable] = {}
         for child in node.named_children:
             if child.type == "variable_assignment" and not words:
-                found = self.assigned(child, state)
+                found = assigned(self, child, state)
                 if found is not None:
                     own[found[0]] = found[1]
             elif child.type == "command_name":
