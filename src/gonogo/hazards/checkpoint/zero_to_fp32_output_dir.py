@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _NAME = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
 _NO_PARENT = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
@@ -77,6 +82,47 @@ class ZeroToFp32OutputDir(Hazard):
         "https://github.com/JIA-Lab-research/LISA/issues/155",
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/zero_to_fp32.py",
     )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A call of zero_to_fp32.py whose second argument is a weights file's name."""
+        program = launch.program.string
+        if program is None or not program.endswith("zero_to_fp32.py"):
+            return
+        words = launch.options.positional
+        value = words[1].value if len(words) > 1 else None
+        if value is None or not value.endswith((".bin", ".pt", ".pth", ".ckpt", ".safetensors")):
+            return
+        release = run.environment.within("deepspeed", ">=0.15.3")
+        if release is False:
+            return
+        folder = value.rpartition("/")[0] or "."
+        place = words[1].place
+        yield self.finding(
+            Text(
+                en="zero_to_fp32.py takes a folder since DeepSpeed 0.15.3, and is given {value}: “Parent directory … "
+                "does "
+                "not exist”, or a folder of that name.",
+                zh="自 DeepSpeed 0.15.3 起 zero_to_fp32.py 接受目录，而给出的是 {value}：会报 “Parent directory … "
+                "does not "
+                "exist”，或生成同名目录。",
+            ).format(value=value),
+            certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Name a folder: {program} {checkpoint} {folder}",
+                    "给出目录：{program} {checkpoint} {folder}",
+                ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
+            ),
+            spans=(place.span(), run.environment.field("deepspeed").span()),
+            fixes=(self.fix(Text("name a folder", "改为目录"), place.edit(folder), safe=False),)
+            if place.source.writable and place.text == value
+            else (),
+            confirm=(
+                Text(
+                    "The checkpoint was saved by DeepSpeed 0.15.3 or later", "检查点由 DeepSpeed 0.15.3 或更新版本保存"
+                ),
+            ),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A weights file's name as a folder that isn't there, or that is one."""

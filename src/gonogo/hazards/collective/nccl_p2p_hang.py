@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import PEER_TO_PEER, cause_of_stall
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
 _CURE = (
@@ -82,6 +88,36 @@ class NcclP2pHang(Hazard):
     log_words = (*STALL_WORDS,)
     consequence = True
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""
+        if launch.launcher == "accelerate" or (whole(launch.processes_per_node) or 1) < 2:
+            return  # accelerate turns peer-to-peer off by itself
+        if not launch.variable("NCCL_P2P_DISABLE").absent or not launch.variable("NCCL_P2P_LEVEL").absent:
+            return
+        asked = launch.slurm.get("gres")
+        told = str(asked.get("")) if asked is not None else ""
+        named = next((gpu.name for gpu in run.environment.gpus if _CONSUMER.search(gpu.name)), None)
+        if named is None and _CONSUMER.search(told) is None:
+            return
+        fixes: tuple[Fix, ...] = ()
+        if launch.source.writable:
+            title = Text("set NCCL_P2P_DISABLE=1", "设置 NCCL_P2P_DISABLE=1")
+            fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
+        yield self.finding(
+            Text(
+                en="{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never "
+                "deliver: "
+                "the first collective may hang.",
+                zh="{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
+            ).format(count=whole(launch.processes_per_node), gpu=named or told),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.WARNING,
+            cure=_CURE,
+            spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
+            fixes=fixes,
+            confirm=(Text("The run stands still with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Accelerate's refusal of such cards, or a stall at the first collective on consumer GPUs."""
         for error in log.errors_of("NotImplementedError", says=_REFUSED):
@@ -116,3 +152,6 @@ class NcclP2pHang(Hazard):
                 ),
             ),
         )
+
+
+_CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")

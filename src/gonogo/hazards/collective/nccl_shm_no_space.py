@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.memory._docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _NO_SPACE = Pattern(
     r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
@@ -76,6 +83,25 @@ class NcclShmNoSpace(Hazard):
         "https://github.com/huggingface/transformers/issues/11658",
     )
     log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
+        run_word = small_shared_memory(launch)
+        count = whole(launch.processes_per_node)
+        if run_word is None or count is None or count < 2 or (whole(run.arguments.get("dataloader_num_workers")) or 0):
+            return
+        yield self.finding(
+            Text(
+                en="docker run gives the container 64 MB of /dev/shm, and NCCL's buffers between {count} ranks take "
+                "more.",
+                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
+            ).format(count=count),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=SHARED_MEMORY_CURE,
+            spans=(run_word.span(),),
+            fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """NCCL's warning that a segment in /dev/shm could not be made or extended."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import PREPROCESSING, cause_of_stall
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 
 class NcclTimeoutPreprocessing(Hazard):
@@ -74,6 +80,30 @@ class NcclTimeoutPreprocessing(Hazard):
     )
     log_words = STALL_WORDS
     consequence = True
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A time-out for collectives that is shorter than most data takes to prepare."""
+        field = run.arguments.get("ddp_timeout")
+        seconds = whole(field)
+        if seconds is None or not 0 < seconds < 600 or (whole(launch.world_size) or 2) < 2:
+            return
+        yield self.finding(
+            Text(
+                en="ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
+                "tokenizes, loads or saves end the run.",
+                zh="ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终"
+                "止训练。",
+            ).format(seconds=seconds),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200",
+                    "把 ddp_timeout 调到大于最长的准备时间：--ddp_timeout 7200",
+                ),
+            ),
+            spans=(field.span() or launch.place.span(),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A time-out before training, with a bar, frames or words of data preparation, or with a barrier's low

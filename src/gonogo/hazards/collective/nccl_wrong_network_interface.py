@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
@@ -10,6 +11,11 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards.collective._stall import STALL_WORDS, stall_of
+from gonogo.hazards.launcher._facts import slurm, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
@@ -110,6 +116,36 @@ class NcclWrongNetworkInterface(Hazard):
         "network error",
     )
     consequence = True
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """An interface that leads to no other machine, with several nodes."""
+        nodes = whole(launch.nodes) or slurm(launch, "nodes")
+        if nodes is None or nodes < 2:
+            return
+        for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+            field = launch.variables.get(name)
+            value = field.string if field is not None else None
+            if field is None or not value or value.startswith("^"):
+                continue
+            interfaces = [one.lstrip("=").strip() for one in value.split(",")]
+            if not all(one == "lo" or one.startswith(("docker", "veth", "virbr", "br-")) for one in interfaces):
+                continue
+            yield self.finding(
+                Text(
+                    en="{name}={value} with {nodes} nodes: that interface leads to no other machine.",
+                    zh="{nodes} 个节点而 {name}={value}：该网卡不通向其他机器。",
+                ).format(name=name, value=value, nodes=nodes),
+                certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        en="Name the interface that the nodes reach each other by (ip -br addr), or exclude the "
+                        "others: "
+                        "{name}=^lo,docker0",
+                        zh="写明节点之间互通的网卡（ip -br addr），或排除其他网卡：{name}=^lo,docker0",
+                    ).format(name=name),
+                ),
+                spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A refused connection of NCCL's, or a virtual interface in use beside a failure; less surely, a lost peer."""

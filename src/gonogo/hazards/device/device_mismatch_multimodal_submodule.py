@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.device_mismatch import device_mismatch, operands_on
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import Failure, Frame, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import under_zero3
 from gonogo.hazards._mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards._rehearsed import PHASES, describe, failed_ranks, failure_places, last_outside_torch
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _OMNI = Pattern(r"(?i)omni")
 _OMNI_TEXT = r"(?i)omni"
@@ -117,6 +122,36 @@ class MultimodalSubmodule(Hazard):
                 module=submodule,
                 parameter=next((operand.parameter for operand in failure.operands if operand.parameter), None),
             )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """An Omni model that is built with its speech output under ZeRO-3."""
+        if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
+            return
+        if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
+            return
+        certainty, where = _builds_speech(run)
+        if certainty is None:
+            return
+        fixes: tuple[Fix, ...] = ()
+        if launch.source.writable and (run.framework == "ms-swift" or _reads_variable(run)):
+            title = Text(
+                "do not build the speech output: ENABLE_AUDIO_OUTPUT=0", "不构建语音输出：ENABLE_AUDIO_OUTPUT=0"
+            )
+            fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
+        yield self.finding(
+            Text(
+                en="{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
+                "where some functions give GPU tensors and others CPU tensors: “cuda:0 and cpu” before training "
+                "begins.",
+                zh="{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得"
+                "到 GPU "
+                "张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
+            ).format(model=run.model.name),
+            certainty=certainty,
+            cure=_cures("talker"),
+            spans=(launch.place.span(), where, run.config_field.span()),
+            fixes=fixes,
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU inside such a part, or of an Omni model under ZeRO-3 where no frame says more."""
@@ -227,3 +262,23 @@ def _cures(submodule: str) -> tuple[Text, ...]:
         ).format(part=_in_short(submodule)),
         zero2,
     )
+
+
+_OMNI_CLASSES = ("transformers.Qwen2_5OmniForConditionalGeneration.from_pretrained", "transformers.Qwen2_5OmniModel.*")
+
+
+def _builds_speech(run: Run) -> tuple[Certainty | None, Span | None]:
+    """How sure the run builds the whole Omni model, and where; None where it does not, or can't be told to."""
+    if run.framework == "ms-swift":
+        return Certainty.LIKELY, None
+    for script in run.scripts:
+        if b"Omni" not in script.source.data or b"enable_audio_output=False" in script.source.data:
+            continue
+        call = next(script.calls(*_OMNI_CLASSES), None)
+        if call is not None:
+            return Certainty.CERTAIN, call.place.span(Text("the whole model is built here", "在此构建整个模型"))
+    return None, None
+
+
+def _reads_variable(run: Run) -> bool:
+    return any(b"ENABLE_AUDIO_OUTPUT" in script.source.data for script in run.scripts)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._exit_summary import exits
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _STUB = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
@@ -74,6 +79,41 @@ class SegfaultCudaStubLibrary(Hazard):
     )
     log_words = ("libnvidia-ml", "stub library", "lib64/stubs", "return code", "exitcode")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A folder of stubs in LD_LIBRARY_PATH, as the script sets it."""
+        field = launch.variables.get("LD_LIBRARY_PATH")
+        place = field.place if field is not None else None
+        if field is None or place is None or "stubs" not in place.text:
+            return
+        entry = _STUBS_ENTRY.search(place.text)
+        if entry is None:
+            return
+        start, end = entry.start(1), entry.end(1)
+        first, last = (start, end + 1) if place.text[end : end + 1] == ":" else (start - 1, end)
+        fixes: tuple[Fix, ...] = ()
+        if place.source.writable and place.text[first : first + 1] in (":", entry.group(1)[:1]):
+            before = len(place.text[:first].encode())
+            width = len(place.text[first:last].encode())
+            word = place.source.place(place.start + before, place.start + before + width)
+            fixes = (self.fix(Text("take the folder out", "去掉该目录"), word.edit(""), safe=False),)
+        yield self.finding(
+            Text(
+                en="LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
+                "them in place of the driver's libraries.",
+                zh="LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序若加载它们代替驱动的库就会崩溃。",
+            ).format(entry=entry.group(1)),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)",
+                    "从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
+                ).format(entry=entry.group(1)),
+            ),
+            spans=(place.span(),),
+            fixes=fixes,
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """NVML's warning of the stub; a segmentation fault where the backend starts, less surely."""
         evidence, certainty = _evidence(log)
@@ -125,3 +165,6 @@ def _evidence(log: FailureLog) -> tuple[Found | None, Certainty]:
     if not log.errors and any(_AT_INIT.search(text) for text in last):
         return crashed, Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
+
+
+_STUBS_ENTRY = Pattern(r"[:=\"']([^:=\"'\s]*/stubs/?)(?:[:\"'\s]|$)")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.launcher._facts import accelerate_setting, accelerate_uses_deepspeed, whole
 
@@ -84,7 +84,7 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             return
         if not _deepspeed_setting(launch, run, "deepspeed_hostfile").absent:
             return
-        fixes = ()
+        fixes: tuple[Fix, ...] = ()
         if launch.launcher_options.can_edit("num_machines"):
             fixes = (
                 self.fix(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.hazards._mismatch_in_log import mismatches_in
+from gonogo.hazards.launcher._facts import gpus_shown, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _NOT_ALL_ON_ONE = Pattern(
@@ -27,6 +33,7 @@ _OFREPLICAS = Pattern(
 _DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
 _SHAPELESS = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
+_SPLITS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
 _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
 
@@ -93,6 +100,54 @@ class DataParallelPlainPython(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/140",
     )
     log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Plain python with several GPUs shown, and a Trainer that has no device_map to split the model by."""
+        shown = gpus_shown(launch) if launch.launcher == "python" else None
+        if shown is None or len(shown) < 2 or (whole(launch.world_size) or 1) > 1 or run.deepspeed_on:
+            return
+        for script in run.scripts:
+            if any(word in script.source.data for word in _SPLITS):
+                return
+        for script in run.scripts:
+            call = next(script.calls("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer"), None)
+            if call is None:
+                continue
+            quantized = any(
+                next(one.calls("transformers.BitsAndBytesConfig", "peft.get_peft_model"), None) for one in run.scripts
+            )
+            yield self.finding(
+                Text(
+                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={shown}): {trainer} runs the "
+                    "model in "
+                    "torch.nn.DataParallel, {which}.",
+                    zh="单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={shown}）：{trainer} 会在 "
+                    "torch.nn.DataParallel 中运行模型，{which}。",
+                ).format(
+                    count=len(shown),
+                    shown=",".join(shown),
+                    trainer=call.name.rpartition(".")[2],
+                    which=Text(
+                        "whose copies adapters and quantized weights don't survive",
+                        "而适配器与量化权重经不起它的复制",
+                    )
+                    if quantized
+                    else Text("which copies it to every GPU in each step", "每一步都要把模型复制到各张 GPU"),
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.ERROR if quantized else Severity.WARNING,
+                cure=(
+                    Text(
+                        en="Start one process a GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
+                        zh="每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
+                    ).format(count=len(shown)),
+                    Text(
+                        "Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}", "或只显示一张 GPU：CUDA_VISIBLE_DEVICES={gpu}"
+                    ).format(gpu=shown[0]),
+                ),
+                spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
+            )
+            return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DataParallel's own words; what its copies bring about, where one plain process sees several GPUs."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
@@ -91,6 +98,42 @@ class DeepspeedEnvNotPropagated(Hazard):
         "command not found",
     )
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Variables that the script exports, several nodes over ssh, and no .deepspeed_env in the folder."""
+        options = launch.launcher_options
+        if launch.launcher != "deepspeed" or "no_ssh" in options or "launcher" in options:
+            return
+        nodes = whole(launch.nodes)
+        if nodes is None or nodes < 2:
+            return
+        lost = [
+            (name, field)
+            for name, field in launch.variables.items()
+            if not name.startswith(_PASSED_ON) and _READ_BY_PROGRAMS.search(name) is not None
+        ]
+        listed = _listed(launch.cwd / ".deepspeed_env") | _listed(Path.home() / ".deepspeed_env")
+        lost = [(name, field) for name, field in lost if name not in listed and field.place is not None]
+        if not lost or not launch.variable("DS_ENV_FILE").absent:
+            return
+        names = ", ".join(name for name, _field in lost)
+        yield self.finding(
+            Text(
+                en="{names} is exported here only: deepspeed starts the other {others} node(s) over ssh, and passes on "
+                "only {passed}*.",
+                zh="{names} 只在此处导出：deepspeed 经 ssh 启动其余 {others} 个节点，只传递 {passed}*。",
+            ).format(names=names, others=nodes - 1, passed="*, ".join(_PASSED_ON)),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    en="Write them into .deepspeed_env beside the script (or in ~), NAME=VALUE a line",
+                    zh="把它们写入脚本旁（或 ~ 下）的 .deepspeed_env，每行一个 NAME=VALUE",
+                ),
+            ),
+            spans=(*(field.span() for _name, field in lost), launch.place.span()),
+            confirm=(Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """GPUs, variables or libraries that are missing where the launcher started other nodes."""
         no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
@@ -160,3 +203,19 @@ def _on_remote_nodes_only(log: FailureLog, missing: Found) -> bool:
     first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
     own = _node_of(missing.line)
     return own is not None and own != first
+
+
+_PASSED_ON = ("NCCL", "PYTHON", "MLFLOW", "MV2", "UCX")
+_READ_BY_PROGRAMS = Pattern(
+    r"^(?:LD_LIBRARY_PATH|LIBRARY_PATH|PATH|CUDA_HOME|HF_\w+|HUGGING\w+|TRANSFORMERS_\w+|WANDB_\w+|TORCH_\w+|GLOO_\w+"
+    r"|TOKENIZERS_PARALLELISM|OMP_NUM_THREADS|DS_\w+|CUDA_DEVICE_MAX_CONNECTIONS|TRITON_\w+|HCCL_\w+|\w+_API_KEY"
+    r"|https?_proxy|no_proxy)$"
+)
+
+
+def _listed(path: Path) -> set[str]:
+    """The names in a .deepspeed_env."""
+    try:
+        return {line.partition("=")[0].strip() for line in path.read_text(errors="replace").splitlines()}
+    except OSError:
+        return set()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
@@ -17,6 +23,19 @@ _MPI_FAILS = Pattern(
 )
 _TOLD = Pattern(r"(?i)(?:缺少|没有|找不到|未安装|missing|requires?|needs?) ?(?:模块|module|package)? ?mpi4py")
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
+
+_LAUNCH_CURE = (
+    Text(
+        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun "
+        "--nproc_per_node 1 train.py ..., or accelerate launch --use_deepspeed",
+        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py "
+        "...，或 accelerate launch --use_deepspeed",
+    ),
+    Text(
+        en="Or leave DeepSpeed out for a single process",
+        zh="或在单进程时不使用 DeepSpeed",
+    ),
+)
 
 
 class DeepspeedWithoutLauncherMpi4py(Hazard):
@@ -75,6 +94,35 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
     )
     log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""
+        if launch.launcher != "python" or (whole(launch.world_size) or 1) > 1:
+            return
+        if any(not launch.variable(name).absent for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):
+            return
+        if run.environment.has("mpi4py"):
+            return
+        for script in run.scripts:
+            if any(word in script.source.data for word in _STARTED_OTHERWISE):
+                return
+        for script in run.scripts:
+            call = next(script.calls("deepspeed.initialize", "deepspeed.init_distributed"), None)
+            if call is None or call.keyword("auto_mpi_discovery").truth is False:
+                continue
+            yield self.finding(
+                Text(
+                    en="python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for "
+                    "the "
+                    "launcher, and needs mpi4py.",
+                    zh="python 不经启动器运行 {path}：{call} 找不到 RANK 与 WORLD_SIZE，会把 MPI 当作启动器，需要 "
+                    "mpi4py。",
+                ).format(path=script.source.path, call=call.name),
+                certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
+                cure=_LAUNCH_CURE,
+                spans=(launch.place.span(), call.place.span()),
+            )
+            return
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """mpi4py missing, inside DeepSpeed's discovery of MPI; alone, less surely; never in the user's own import."""
         error = next(log.errors_of(says=_MPI4PY), None)
@@ -108,18 +156,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。"
                 "缺少该模块只是结果，安装它并不能解决启动方式的问题。",
             ),
-            cure=(
-                Text(
-                    en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun "
-                    "--nproc_per_node 1 train.py ..., or accelerate launch --use_deepspeed",
-                    zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py "
-                    "...，或 accelerate launch --use_deepspeed",
-                ),
-                Text(
-                    en="Or leave DeepSpeed out for a single process",
-                    zh="或在单进程时不使用 DeepSpeed",
-                ),
-            ),
+            cure=_LAUNCH_CURE,
             certainty=certainty,
             confirm=(
                 Text(
@@ -128,3 +165,13 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 ),
             ),
         )
+
+
+_STARTED_OTHERWISE = (
+    b"mp.spawn",
+    b"multiprocessing",
+    b"init_process_group",
+    b"MASTER_ADDR",
+    b"notebook_launcher",
+    b"ray",
+)

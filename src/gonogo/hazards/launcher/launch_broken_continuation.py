@@ -184,7 +184,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
 
 def _next_words(line: Line) -> tuple[list[Line], Line | None]:
     """The empty and comment lines after a line, and the first one after them that holds words."""
-    between = []
+    between: list[Line] = []
     for following in lines_from(line.source, line.number + 1):
         if following.text.strip() and not following.text.lstrip().startswith("#"):
             return between, following

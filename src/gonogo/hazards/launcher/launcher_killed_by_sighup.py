@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import is_shell_script
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _SIGHUP = Pattern(
     r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
@@ -87,6 +93,46 @@ class LauncherKilledBySighup(Hazard):
     )
     log_words = ("got sig", "death signal", "SIGHUP", "SignalException", "nohup", "closed")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """torchrun, or what calls it, under nohup; a launch in the background of the shell."""
+        if not is_shell_script(launch.source) or launch.launcher in ("python", "srun", "mpirun") or launch.slurm:
+            return
+        under_nohup = bool(launch.words) and launch.words[0].value == "nohup"
+        line = launch.source.data[launch.place.end :].partition(b"\n")[0]
+        tail = line.decode("utf-8", "replace")
+        behind = _IN_BACKGROUND.search(tail) is not None
+        if not behind or _KEPT.search(launch.source.text) is not None:
+            return
+        elastic = launch.launcher in ("torchrun", "torch.distributed.launch", "accelerate", "swift", "llamafactory")
+        if under_nohup and not elastic:
+            return
+        yield self.finding(
+            Text(
+                en="{launcher} runs in the background of the shell that starts it{nohup}: when that terminal closes, "
+                "it "
+                "may be sent SIGHUP and end the run.",
+                zh="{launcher} 在启动它的 shell 的后台运行{nohup}：该终端关闭时它可能收到 SIGHUP，从而结束训练。",
+            ).format(
+                launcher=launch.launcher,
+                nohup=Text(
+                    ", and nohup does not keep it: torchrun installs its own handler for SIGHUP",
+                    "，而 nohup 保护不了它：torchrun 会为 SIGHUP 安装自己的处理函数",
+                )
+                if under_nohup
+                else Text("", ""),
+            ),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.NOTE,
+            cure=(
+                Text(
+                    "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &",
+                    "在 tmux 或 screen 中启动，或用 setsid：setsid {launcher} ... > log 2>&1 < /dev/null &",
+                ).format(launcher=launch.launcher),
+            ),
+            spans=(launch.place.span(),),
+            confirm=(Text("The script is started from an interactive terminal", "脚本从交互式终端启动"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The launcher's own words that it was sent signal 1."""
         found = log.find(_SIGHUP)
@@ -126,3 +172,7 @@ class LauncherKilledBySighup(Hazard):
                 ),
             ),
         )
+
+
+_IN_BACKGROUND = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
+_KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _REFUSED = Pattern(
     r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
@@ -74,6 +79,60 @@ class LauncherLocalRankArgument(Hazard):
     )
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """What the launcher passes, against the arguments that the program's parser has."""
+        options = launch.launcher_options
+        if not run.scripts or launch.program_kind != "script":
+            return
+        if launch.launcher == "deepspeed" and "no_local_rank" not in options:
+            passed = "--local_rank"
+        elif launch.launcher == "torch.distributed.launch" and "use_env" not in options:
+            old = run.environment.within("torch", "<2.0")
+            passed = "--local_rank" if old else "--local-rank"
+            if old is None and run.environment.within("torch", ">=2.0") is None and _knows(run, "--local_rank"):
+                return  # the spelling depends on a release that is not told
+        else:
+            return
+        entry = run.scripts[0]
+        parses = [call for script in run.scripts for call in script.calls("*.parse_args")]
+        parsers = [call for script in run.scripts for call in script.calls("argparse.ArgumentParser")]
+        if not parsers or not parses or _knows(run, passed):
+            return
+        if any(next(script.calls(*_OTHER_PARSERS), None) is not None for script in run.scripts):
+            return
+        if any(b"parse_known_args" in script.source.data for script in run.scripts):
+            return
+        known = "--local_rank" if passed == "--local-rank" else "--local-rank"
+        fixes: tuple[Fix, ...] = ()
+        if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable:
+            title = Text("let the launcher pass no --local_rank", "让启动器不传 --local_rank")
+            fixes = (self.fix(title, options.adding("--no_local_rank")),)
+        yield self.finding(
+            Text(
+                en="{launcher} adds {passed}=N to {path}'s arguments, and its parser has no such argument{but}.",
+                zh="{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器没有该参数{but}。",
+            ).format(
+                launcher=launch.launcher,
+                passed=passed,
+                path=entry.source.path,
+                but=Text(f" ({known} is another)", f"（{known} 是另一种写法）") if _knows(run, known) else Text("", ""),
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    en="Start with torchrun, and read int(os.environ['LOCAL_RANK']); deepspeed: --no_local_rank",
+                    zh="用 torchrun 启动，并读取 int(os.environ['LOCAL_RANK'])；deepspeed 可加 --no_local_rank",
+                ),
+                Text(
+                    en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "
+                    "default=0)",
+                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
+                ),
+            ),
+            spans=(launch.place.span(), parsers[0].place.span()),
+            fixes=fixes,
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The parser's refusal of that argument."""
         found = log.find(_REFUSED)
@@ -100,3 +159,22 @@ class LauncherLocalRankArgument(Hazard):
                 ),
             ),
         )
+
+
+_OTHER_PARSERS = (
+    "*.HfArgumentParser",
+    "fire.Fire",
+    "*add_config_arguments_local_rank",
+    "*.parse_args_into_dataclasses",
+)
+
+
+def _knows(run: Run, argument: str) -> bool:
+    """Whether some parser of the run's scripts is given the argument."""
+    for script in run.scripts:
+        if b"local" not in script.source.data:
+            continue
+        for call in script.calls("*.add_argument"):
+            if any(call.argument(index).string == argument for index in range(4)):
+                return True
+    return False

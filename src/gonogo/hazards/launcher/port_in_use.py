@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.launcher._facts import TORCHRUN, whole
+from gonogo.hazards.launcher._shell_lines import is_shell_script
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -94,6 +102,49 @@ class PortInUse(Hazard):
         "地址已",
     )
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A second launch at the same port that the script starts while this one still runs."""
+        source = launch.source
+        port = _rendezvous_port(launch)
+        if port is None or not is_shell_script(source) or b"&" not in source.data or launch.in_container:
+            return
+        if not _runs_on(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
+            return
+        from gonogo.evidence.launch import read_launches
+
+        for other in read_launches(source):
+            if other.place.start <= launch.place.start or other.source is not source:
+                continue
+            between = source.data[launch.place.end : other.place.start]
+            if b"wait" in between or any(word in between.split() for word in (b"else", b"elif", b"esac", b"}", b";;")):
+                return
+            if _rendezvous_port(other) != port or other.in_container:
+                continue
+            first, second = _port_field(launch), _port_field(other)
+            yield self.finding(
+                Text(
+                    en="The launch on line {first} still runs (&) when the one on line {second} starts, and both "
+                    "meet at "
+                    "port {port}.",
+                    zh="第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
+                ).format(first=launch.line, second=other.line, port=port),
+                certainty=Certainty.CERTAIN if launch.launcher != "accelerate" else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        en="Give each a port of its own: --master_port 29511 (torchrun, deepspeed), MASTER_PORT=29511 "
+                        "(swift), or torchrun --standalone",
+                        zh="为每个启动使用各自的端口：--master_port 29511（torchrun、deepspeed）、MASTER_PORT=29511"
+                        "（swift），"
+                        "或 torchrun --standalone",
+                    ),
+                ),
+                spans=(
+                    second.span() or other.place.span(),
+                    (first.span() or launch.place.span()),
+                ),
+            )
+            return
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The store's or the launcher's words that it cannot listen, but not a web server's."""
         found = log.find(_IN_USE)
@@ -142,3 +193,37 @@ class PortInUse(Hazard):
 def _port(text: str) -> str | None:
     found = _PORT.search(text)
     return next((group for group in found.groups() if group), None) if found else None
+
+
+_ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
+
+
+def _port_field(launch: Launch) -> Field:
+    if launch.launcher in (*TORCHRUN, "deepspeed"):
+        return launch.launcher_options.get("master_port")
+    if launch.launcher == "accelerate":
+        return launch.launcher_options.get("main_process_port")
+    return launch.variable("MASTER_PORT")
+
+
+def _rendezvous_port(launch: Launch) -> int | None:
+    """The port at which the launch surely meets; None where it picks a free one, or where that can't be told."""
+    options = launch.launcher_options
+    if launch.launcher in TORCHRUN:
+        if any(name in options for name in ("standalone", "rdzv_endpoint", "rdzv_backend")):
+            return None
+    elif launch.launcher == "swift":
+        if launch.variable("NPROC_PER_NODE").absent and launch.variable("NNODES").absent:
+            return None
+    elif launch.launcher != "deepspeed":
+        return None
+    if not options.complete or (whole(launch.processes_per_node) or 2) < 2:
+        return None
+    field = _port_field(launch)
+    return 29500 if field.absent else whole(field)
+
+
+def _runs_on(launch: Launch, end: int) -> bool:
+    """Whether the shell goes on without waiting for the command."""
+    tail = launch.source.data[end:].partition(b"\n")[0].partition(b"#")[0].strip()
+    return tail.endswith(b"&") and not tail.endswith(b"&&")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
@@ -11,6 +12,11 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import PORT_ZERO, cause_of_stall
+from gonogo.hazards.launcher._facts import accelerate_setting, accelerate_uses_deepspeed, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
 _NAMES_PORT_ZERO = Pattern(
@@ -70,6 +76,45 @@ class RendezvousPortZeroHang(Hazard):
     sources = ("https://github.com/RLHFlow/Online-RLHF/issues/11",)
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
     consequence = True
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Port 0 where each process would pick its own: the deepspeed launcher, accelerate on several machines."""
+        options = launch.launcher_options
+        if launch.launcher == "deepspeed":
+            field = options.get("master_port")
+            certainty = Certainty.LIKELY
+        elif launch.launcher == "accelerate":
+            field = accelerate_setting(launch, run, "main_process_port")
+            several = (whole(accelerate_setting(launch, run, "num_machines")) or 1) > 1
+            if not several and accelerate_uses_deepspeed(launch, run) is not True:
+                return
+            if not several and run.environment.within("accelerate", ">=1.0") is True:
+                return  # it picks a free port itself, and tells it to all
+            certainty = Certainty.LIKELY if several else Certainty.POSSIBLE
+        else:
+            return
+        if whole(field) != 0 or (whole(launch.world_size) or 2) < 2:
+            return
+        yield self.finding(
+            Text(
+                en="The port is 0, that is any free one: rank 0 listens on a port that the others are not told.",
+                zh="端口为 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道。",
+            ),
+            certainty=certainty,
+            cure=(
+                Text(
+                    en="Set a fixed free port: --master_port 29501 (deepspeed), main_process_port: 29501 (accelerate)",
+                    zh="设置固定的空闲端口：--master_port 29501（deepspeed）、main_process_port: 29501（accelerate）",
+                ),
+            ),
+            spans=(field.span() or launch.place.span(),),
+            confirm=(
+                Text(
+                    "The run stands still after “Initializing TorchBackend”",
+                    "训练停在 “Initializing TorchBackend” 之后",
+                ),
+            ),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
@@ -15,6 +16,11 @@ from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
 from gonogo.hazards.collective._exit_summary import exits, first_failure
 from gonogo.hazards.collective._stall import stall_of
+from gonogo.hazards.memory._asked_memory import asked_memory
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _HEADROOM = 0.9
 """A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
@@ -158,6 +164,10 @@ class CpuRamOomKilled(Hazard):
             cure=_cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """slurm's memory for the job against the optimizer states that are offloaded to the host."""
+        yield from asked_memory(self, launch, run)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""

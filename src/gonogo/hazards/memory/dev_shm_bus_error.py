@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards.collective._exit_summary import exits
+from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.memory._docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _SAYS = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
@@ -89,6 +96,32 @@ class DevShmBusError(Hazard):
     )
     yields_to = ("nccl-shm-no-space",)
     log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """docker run without --shm-size and --ipc=host, with data loader workers."""
+        run_word = small_shared_memory(launch)
+        workers = run.arguments.get("dataloader_num_workers")
+        count = whole(workers)
+        if run_word is None or not count:
+            return
+        ranks = whole(launch.processes_per_node)
+        yield self.finding(
+            Text(
+                en="docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass "
+                "their "
+                "batches through it.",
+                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 "
+                "batch。",
+            ).format(
+                count=count,
+                ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else Text("", ""),
+            ),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=SHARED_MEMORY_CURE,
+            spans=(run_word.span(), workers.span()),
+            fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._shell_lines import is_shell_script
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _LIBRARY = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
@@ -98,6 +104,28 @@ class NpuCannEnvNotSourced(Hazard):
     )
     log_words = ("set_env.sh", "libhccl.so", "libascend", "ASCEND_", "No module named", "torch_npu")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A script for NPUs that sources nothing."""
+        told = next((name for name in launch.variables if name.startswith(("ASCEND_", "HCCL_"))), None)
+        if told is None or not is_shell_script(launch.source) or launch.in_container:
+            return
+        text = launch.source.text
+        if _SOURCES.search(text) is not None or "ASCEND_HOME_PATH" in text or "ASCEND_TOOLKIT_HOME" in text:
+            return
+        yield self.finding(
+            Text(
+                en="The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
+                "libraries are not found.",
+                zh="脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN "
+                "的库。",
+            ).format(name=told),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.NOTE,
+            cure=_CURE,
+            spans=(launch.variables[told].span() or launch.place.span(),),
+            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A library or a variable of CANN that is missing; a Python package of its own, less surely."""
         found = log.find(_SAID) or log.find(_LIBRARY)
@@ -119,3 +147,6 @@ class NpuCannEnvNotSourced(Hazard):
             certainty=certainty,
             confirm=(Text("echo $ASCEND_HOME_PATH prints nothing there", "在那里 echo $ASCEND_HOME_PATH 没有输出"),),
         )
+
+
+_SOURCES = Pattern(r"set_env\.sh|setenv\.bash|^[ \t]*(?:source|\.)[ \t]|bash -l\b|conda activate|module load")

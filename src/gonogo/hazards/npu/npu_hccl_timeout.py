@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
@@ -90,6 +96,42 @@ class NpuHcclTimeout(Hazard):
     )
     log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
     consequence = True
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A connect time-out of HCCL's that is short, or its default of 120 s with several nodes."""
+        field = launch.variable("HCCL_CONNECT_TIMEOUT")
+        seconds = whole(field)
+        nodes = whole(launch.nodes) or 1
+        on_npu = any(name.startswith(("ASCEND_", "HCCL_")) for name in launch.variables)
+        if not on_npu or (seconds is None and (not field.absent or nodes < 2)):
+            return
+        if seconds is not None and seconds >= (120 if nodes < 2 else 300):
+            return
+        fixes: tuple[Fix, ...] = ()
+        if launch.source.writable:
+            title = Text("set HCCL_CONNECT_TIMEOUT=1200", "设置 HCCL_CONNECT_TIMEOUT=1200")
+            fixes = (self.fix(title, launch.setting_variable("HCCL_CONNECT_TIMEOUT", "1200"), safe=False),)
+        yield self.finding(
+            Text(
+                en="HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
+                "tokenizes longer ends the run with EI0006.",
+                zh="HCCL 只等 {seconds} 秒让 {nodes} 个节点的所有 rank 建链{default}：某个 rank 加载或分词更久就会以 "
+                "EI0006 "
+                "结束训练。",
+            ).format(
+                seconds=seconds if seconds is not None else 120,
+                nodes=nodes,
+                default=Text(" (the default)", "（默认值）") if seconds is None else Text("", ""),
+            ),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.WARNING,
+            cure=(
+                Text("export HCCL_CONNECT_TIMEOUT=1200 on all nodes", "在所有节点 export HCCL_CONNECT_TIMEOUT=1200"),
+            ),
+            spans=(field.span() or launch.place.span(),),
+            fixes=fixes,
+            confirm=(Text("The ranks reach the first collective far apart", "各 rank 到达首次集合通信的时间相差很大"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """HCCL's codes for a peer that did not connect or did not answer in time."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import gpus_shown, whole
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_by
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = Text(
@@ -98,6 +104,35 @@ class WithoutDistributedLauncher(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/4557",
     )
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "ds_numel")
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A ZeRO-3 config given to Trainer by a command that starts one plain process."""
+        if run.config is None or run.zero_stage != 3 or launch.launcher not in ("python", "swift", "llamafactory"):
+            return
+        given = ("LOCAL_RANK", "RANK", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "WORLD_SIZE")
+        if any(not launch.variable(name).absent for name in given) or (whole(launch.world_size) or 1) > 1:
+            return
+        shown = gpus_shown(launch)
+        if launch.launcher == "python":
+            if "deepspeed" not in launch.options or not run.scripts:
+                return
+            if any(b"LOCAL_RANK" in one.source.data or b"deepspeed.init" in one.source.data for one in run.scripts):
+                return
+            if not any(next(one.calls("transformers.*Trainer", "trl.*Trainer"), None) for one in run.scripts):
+                return
+        elif launch.launcher == "llamafactory" or shown is None or len(shown) != 1:
+            return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
+        fixes: tuple[Fix, ...] = ()
+        if launch.launcher == "swift" and launch.source.writable:
+            title = Text("set NPROC_PER_NODE=1", "设置 NPROC_PER_NODE=1")
+            fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
+        yield self.finding(
+            _CAUSE,
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=(launch.place.span(), run.config_field.span()),
+            fixes=fixes,
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """An empty weight in the trained model, which no engine wraps; surer where the launch line tells."""

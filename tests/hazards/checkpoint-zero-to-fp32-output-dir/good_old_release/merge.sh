@@ -1,0 +1,2 @@
+#!/bin/bash
+python zero_to_fp32.py checkpoint-500 merged/pytorch_model.bin

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:8
+#SBATCH --mem=200G
+torchrun --standalone --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-72B --deepspeed ds_config.json --output_dir out

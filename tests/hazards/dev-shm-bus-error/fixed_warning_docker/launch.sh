@@ -1,0 +1,3 @@
+#!/bin/bash
+docker run --ipc=host --rm --gpus all -v /data/sft:/work -w /work pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel \
+    torchrun --nproc_per_node 8 train.py --output_dir out --dataloader_num_workers 8

@@ -1,0 +1,2 @@
+torchrun --nproc_per_node 4 a.py &
+wait

@@ -1,0 +1,2 @@
+#!/bin/bash
+torchrun --nproc_per_node 8 train.py --ddp_timeout 60 --output_dir out

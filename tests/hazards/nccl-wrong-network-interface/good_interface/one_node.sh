@@ -1,0 +1,1 @@
+NCCL_SOCKET_IFNAME=lo torchrun --nproc_per_node 8 train.py

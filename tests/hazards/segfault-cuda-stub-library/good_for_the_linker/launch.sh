@@ -1,0 +1,4 @@
+#!/bin/bash
+export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH
+export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH
+torchrun --nproc_per_node 8 train.py
