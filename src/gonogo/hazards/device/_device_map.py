@@ -1,10 +1,24 @@
-"""What a model's ``hf_device_map`` says."""
+"""What a model's ``hf_device_map`` says, and the maps that scripts ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.patterns import compiled_when_used
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script import Call, Script
+    from gonogo.finding import Edit
+
+SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+"""The maps by which transformers and accelerate divide a model among all GPUs that a process sees."""
+
+
+def own_gpu_edits(script: Script, load: Call) -> tuple[Edit | None, ...]:
+    """The edits that give each process's model the GPU of its local rank, with the import that this needs."""
+    keyword = script.setting_keyword(load, "device_map", '{"": int(os.environ.get("LOCAL_RANK", 0))}')
+    return (keyword,) if script.imports("os") else (script.inserting_import("import os"), keyword)
 
 
 def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:

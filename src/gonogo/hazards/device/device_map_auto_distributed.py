@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
@@ -14,7 +15,19 @@ from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import REPLICA, several_processes
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_in, accelerators_of, in_short, parameter_devices
+from gonogo.hazards._training_script import several_a_node, trained_loads
+from gonogo.hazards.device._device_map import (
+    SPREADING,
+    accelerators_in,
+    accelerators_of,
+    in_short,
+    own_gpu_edits,
+    parameter_devices,
+)
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
@@ -105,6 +118,49 @@ class DeviceMapAutoDistributed(Hazard):
     )
     log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
     yields_to = ("npu-torch-npu-version-regression",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model that is trained by several processes a node, and loaded with a map that spreads it.
+
+        ZeRO-3 refuses any device map before this one matters: that is another hazard's.
+        """
+        if b"device_map" not in script.source.data or not several_a_node(run) or run.zero_stage == 3:
+            return
+        for trainer, load in trained_loads(script):
+            given = load.keyword("device_map")
+            if given.string in SPREADING:
+                yield self._script_finding(script, run, trainer, load, str(given.value))
+
+    def _script_finding(self, script: Script, run: Run, trainer: Call, load: Call, given: str) -> Finding:
+        assert run.launch is not None
+        size = run.launch.processes_per_node.number or run.world_size
+        quantized = any(load.passed(name) is not None for name in _QUANTIZED)
+        if quantized:
+            edits = own_gpu_edits(script, load)
+            title = Text("Give each process its own GPU", "让每个进程使用自己的 GPU")
+        else:
+            edits = (script.removing_keyword(load, "device_map"),)
+            title = Text("Drop device_map", "去掉 device_map")
+        known = tuple(edit for edit in edits if edit is not None)
+        place = load.keyword_place("device_map")
+        return self.finding(
+            Text(
+                en='device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
+                "{engine} expects a process to keep to the GPU of its own local rank.",
+                zh='device_map="{given}" 让每个节点的 {size} 个进程都把模型分散到所有 GPU；'
+                "{engine} 要求每个进程只使用其 local rank 对应的 GPU。",
+            ).format(given=given, size=size, engine=trainer.method),
+            certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
+            cure=_CURES[2:] + _CURES[1:2] if quantized else _CURES,
+            spans=(
+                place.span() if place is not None else load.place.span(),
+                trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
+                run.launch.place.span(
+                    Text("starts {size} processes a node", "每个节点启动 {size} 个进程").format(size=size)
+                ),
+            ),
+            fixes=(self.fix(title, *known),) if known and len(known) == len(edits) else (),
+        )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
@@ -205,6 +261,7 @@ class DeviceMapAutoDistributed(Hazard):
         )
 
 
+_QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 _ENGINES = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
 
 

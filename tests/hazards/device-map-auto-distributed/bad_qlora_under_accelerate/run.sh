@@ -1,0 +1,1 @@
+accelerate launch --num_processes 2 --multi_gpu qlora.py

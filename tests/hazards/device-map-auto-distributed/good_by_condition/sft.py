@@ -1,0 +1,21 @@
+import os
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+
+def main():
+    parser = transformers.HfArgumentParser(TrainingArguments)
+    (args,) = parser.parse_args_into_dataclasses()
+    device_map = "auto"
+    if int(os.environ.get("WORLD_SIZE", 1)) != 1:
+        device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}
+    model = AutoModelForCausalLM.from_pretrained("/models/Qwen2.5-7B", torch_dtype=torch.bfloat16, device_map=device_map)
+    tokenizer = AutoTokenizer.from_pretrained("/models/Qwen2.5-7B")
+    trainer = Trainer(model=model, args=args, train_dataset=rows(tokenizer))
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+python sft.py --output_dir out
