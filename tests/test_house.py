@@ -19,6 +19,7 @@ PAIRS = [
     ("README.md", "README.zh-CN.md"),
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
+    ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -139,6 +140,7 @@ MAY_IMPORT = {
     "check": {"runs", "settings", "allowed", "fixes", "hazard", "evidence", "finding"},
     "virtual": {"virtual", "evidence", "finding", "errors", "data"},
     "diagnose": {"hazard", "evidence", "finding"},
+    "environment_report": {"hazard", "evidence", "finding"},
     "explain": {"hazard", "finding", "errors"},
     "rehearse": {
         *("rehearse", "diagnose", "hazards", "hazard", "evidence", "finding", "errors", "virtual", "data", "report"),
@@ -179,7 +181,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             declared[group].add(MODULES.get(distribution, distribution))
     imported: dict[str, set[str]] = {"core": set(), "rehearse": set()}
     for path in sorted((ROOT / "src").rglob("*.py")):
-        names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo"}
+        names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo", "tomllib"}
         imported["rehearse" if "virtual" in path.parts else "core"] |= names
     assert imported["core"] == declared["core"]
     assert imported["rehearse"] <= declared["core"] | declared["rehearse"]
