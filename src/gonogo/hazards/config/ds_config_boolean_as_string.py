@@ -8,8 +8,8 @@ from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown
-from gonogo.hazards.config._written import dotted, newer_than, read_by_json, spot
+from gonogo.hazards.config._of_run import fix_of, shown, with_trainer
+from gonogo.hazards.config._written import dotted, newer_than, spot
 
 _TOP_LEVEL = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
@@ -81,13 +81,12 @@ class DsConfigBooleanAsString(Hazard):
             if word not in ("true", "false"):
                 continue
             switch = keys[-1] == "enabled"
-            refused = keys == ("wall_clock_breakdown",) or (switch and bool(read_by_json(run)))
+            if switch and (with_trainer(run) or newer_than(run, ">=0.17.2")):
+                continue  # transformers' comparison is told elsewhere; newer releases read the string as it is meant
+            refused = keys == ("wall_clock_breakdown",)
             wrong = word == "false"
-            if switch and not refused and (not wrong or newer_than(run, ">=0.17.2")):
-                certainty, severity = Certainty.LIKELY, Severity.WARNING
-            else:
-                certainty = Certainty.CERTAIN if refused and not switch else Certainty.LIKELY
-                severity = Severity.ERROR if refused or wrong else Severity.WARNING
+            certainty = Certainty.CERTAIN if refused else Certainty.LIKELY
+            severity = Severity.ERROR if refused or wrong else Severity.WARNING
             value = word == "true"
             yield self.finding(
                 Text(

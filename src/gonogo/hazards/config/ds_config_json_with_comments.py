@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.json_problems import ConfigProblem
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._written import read_by_json
+
 
 
 def _without(problem: ConfigProblem) -> Edit:
@@ -68,14 +68,8 @@ class DsConfigJsonWithComments(Hazard):
     """
 
     name = "ds-config-json-with-comments"
-    title = Text(
-        en="The DeepSpeed config has comments or trailing commas, which JSON does not know",
-        zh="DeepSpeed 配置含有 JSON 不支持的注释或末尾逗号",
-    )
-    sources = (
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-    )
+    title = Text(en='The DeepSpeed config has comments or trailing commas, which JSON does not know', zh='DeepSpeed 配置含有 JSON 不支持的注释或末尾逗号')
+    sources = ("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py", "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
@@ -88,17 +82,13 @@ class DsConfigJsonWithComments(Hazard):
         repairs = [one.repair if one.repair is not None else _without(one) for one in found]
         yield self.finding(
             Text(
-                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own "
-                "reader would "
+                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own reader would "
                 "not.",
                 zh="{what}（第 {line} 行）。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
             ).format(
                 what=found[0].message,
                 line=found[0].place.line,
-                reader=Text(
-                    "transformers and accelerate read the file",
-                    "transformers 与 accelerate 用 Python 的 json 读取该文件",
-                ),
+                reader=Text("transformers and accelerate read the file", "transformers 与 accelerate 用 Python 的 json 读取该文件"),
             ),
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY,
             cure=(
