@@ -1,0 +1,284 @@
+"""``gonogo check`` as it is typed: what it follows, how it is silenced, what it answers, what it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gonogo.check import check
+from gonogo.exit_status import exit_statuses
+from gonogo.settings import Settings
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+TWO_DTYPES = '{\n  "train_batch_size": 8,\n  "fp16": {"enabled": true},\n  "bf16": {"enabled": true}\n}\n'
+HEALTHY = '{\n  "train_micro_batch_size_per_gpu": 1,\n  "zero_optimization": {"stage": 2}\n}\n'
+
+
+def gonogo(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gonogo", "check", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "LC_ALL": "C.UTF-8", **variables},
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def copy_of(example: str, here: Path) -> None:
+    shutil.copytree(EXAMPLES / example, here, dirs_exist_ok=True)
+
+
+class TestScenarios:
+    """The examples are the failures that gonogo was made for; see their README files."""
+
+    @pytest.mark.parametrize(
+        ("example", "hazard", "span", "fixed"),
+        [
+            (
+                "qwen_72b_zero3_offload",
+                "zero3-offload-clip-grad-device-regression",
+                "requirements.txt:4",
+                {"requirements.txt": "requirements_fixed.txt"},
+            ),
+            (
+                "minicpmv_zero3_offload",
+                "zero3-offload-clip-grad-device-regression",
+                "requirements.txt:4",
+                {"requirements.txt": "requirements_fixed.txt"},
+            ),
+            (
+                "slam_omni_dummy_loss",
+                "zero3-direct-param-use-invalid-gradient",
+                "train.py:53",
+                {"train.py": "train_fixed.py"},
+            ),
+            (
+                "qwen_7b_device_map",
+                "device-map-auto-distributed",
+                "finetune.py:69",
+                {"finetune.py": "finetune_fixed.py"},
+            ),
+            ("qwen_omni_audio_zero3", "device-mismatch-multimodal-submodule", "launch.sh:16", {}),
+        ],
+    )
+    def test_each_is_found_before_it_is_launched_and_fixed(
+        self, example: str, hazard: str, span: str, fixed: dict[str, str], here: Path
+    ) -> None:
+        copy_of(example, here)
+        before = gonogo("--format", "json", "--", "bash", "launch.sh")
+        report = json.loads(before.stdout)
+        finding = report["findings"][0]
+        assert finding["hazard"] == hazard
+        assert f"{finding['spans'][0]['path']}:{finding['spans'][0]['line']}" == span
+        assert finding["certainty"] in ("certain", "likely")
+        assert before.returncode == (1 if finding["certainty"] == "certain" else 0)
+        gonogo("--fix", "--unsafe-fixes", "--", "bash", "launch.sh")
+        for name, like in fixed.items():
+            assert Path(name).read_text() == Path(like).read_text()
+        after = json.loads(gonogo("--format", "json", "--", "bash", "launch.sh").stdout)
+        assert hazard not in [one["hazard"] for one in after["findings"]]
+        assert after["verdict"] == "GO"
+        changed = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+        gonogo("--fix", "--unsafe-fixes", "--", "bash", "launch.sh")
+        assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == changed
+
+    def test_a_folder_and_a_command_come_to_the_same(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        by_folder = json.loads(gonogo("--format", "json", ".").stdout)
+        assert "zero3-direct-param-use-invalid-gradient" in [one["hazard"] for one in by_folder["findings"]]
+
+
+class TestWhatIsRead:
+    def test_a_command_is_followed_to_all_that_it_names(self, here: Path) -> None:
+        copy_of("qwen_7b_device_map", here)
+        report = json.loads(gonogo("--format", "json", "--", "bash", "launch.sh").stdout)
+        covered = " ".join(report["covered"])
+        for name in ("launch.sh:37 (accelerate)", "ds_config.json", "finetune.py"):
+            assert name in covered
+
+    def test_nothing_to_check_is_no_pass(self, here: Path) -> None:
+        Path("README.md").write_text("# hello\n")
+        assert gonogo().returncode == 3
+        assert gonogo("README.md").returncode == 3
+        assert gonogo("--allow-no-files", "README.md").returncode == 0
+
+    def test_a_file_that_is_not_ours_beside_one_that_is(self, here: Path) -> None:
+        Path("ds.json").write_text(HEALTHY)
+        Path("other.yaml").write_text("a: 1\n")
+        assert gonogo("ds.json", "other.yaml").returncode == 3
+        assert gonogo("--allow-no-files", "ds.json", "other.yaml").returncode == 0
+
+    def test_a_config_whose_name_cannot_be_told_is_no_pass(self, here: Path) -> None:
+        Path("run.sh").write_text("torchrun --nproc_per_node 8 train.py --deepspeed $(pick_config)\n")
+        Path("train.py").write_text("import transformers\n")
+        report = json.loads(gonogo("--format", "json", "run.sh").stdout)
+        assert report["verdict"] == "CANNOT-TELL"
+        assert report["skipped"][0]["what"] == "run.sh:1"
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["missing.json"], "missing.json: no such file or folder"),
+            (["--", "ls", "-l"], "ls -l: starts nothing that gonogo knows"),
+            (["--select", "nothing-like-it"], "no hazard has such a name"),
+            (["--fail-on", "never"], "--fail-on 'never'"),
+            (["--fix", "--diff"], "give one of them"),
+            (["--environment", "missing.txt", "."], "missing.txt"),
+            (["--format", "xml"], "--format 'xml'"),
+        ],
+    )
+    def test_bad_input_is_one_line_and_status_2(self, words: list[str], said: str, here: Path) -> None:
+        done = gonogo(*words)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+    def test_torch_is_never_imported(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        program = (
+            "import sys\nfrom gonogo.check import check\ncheck(['.'])\n"
+            "print(sorted({'torch', 'deepspeed', 'transformers', 'numpy'} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
+
+
+class TestSilencing:
+    @pytest.fixture(autouse=True)
+    def two_dtypes(self, here: Path) -> None:
+        Path("run.sh").write_text(
+            "export CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node 4 train.py --bf16 --output_dir out\n"
+        )
+        Path("train.py").write_text(
+            "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+            "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+            "Trainer(None, args).train()\n"
+        )
+
+    def hazards(self, **options: object) -> set[str]:
+        found = check(["."], settings=Settings(**options), use_installed=False)  # type: ignore[arg-type]
+        return {finding.hazard for finding in found.report.findings}
+
+    def test_it_is_found(self) -> None:
+        assert "more-ranks-than-visible-gpus" in self.hazards()
+
+    def test_select_and_ignore_are_globs(self) -> None:
+        assert self.hazards(select=("more-*",)) == {"more-ranks-than-visible-gpus"}
+        assert "more-ranks-than-visible-gpus" not in self.hazards(ignore=("more-*",))
+
+    def test_a_comment_in_place_allows_it(self) -> None:
+        text = Path("run.sh").read_text().split("\n")
+        Path("run.sh").write_text("\n".join([text[0], "# gonogo: allow more-ranks-than-visible-gpus", *text[1:]]))
+        assert "more-ranks-than-visible-gpus" not in self.hazards()
+
+    def test_a_comment_elsewhere_does_not(self) -> None:
+        Path("run.sh").write_text("# gonogo: allow more-ranks-than-visible-gpus\necho\n" + Path("run.sh").read_text())
+        assert "more-ranks-than-visible-gpus" in self.hazards()
+
+    def test_settings_of_the_project(self) -> None:
+        for name, head in (("gonogo.toml", ""), ("pyproject.toml", "[tool.gonogo]\n")):
+            for text in (
+                'ignore = ["more-*"]',
+                'per-file-ignores = {"*.sh" = ["more-ranks-*"]}',
+                'exclude = ["run.sh"]',
+            ):
+                Path(name).write_text(head + text + "\n")
+                report = json.loads(gonogo("--format", "json").stdout)
+                assert "more-ranks-than-visible-gpus" not in [one["hazard"] for one in report["findings"]], text
+            Path(name).unlink()
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("ignores = []", "did you mean ignore?"),
+            ("ignore = 3", "ignore = 3: it has to be a list of strings"),
+            ('fail-on = "never"', "certain, likely or possible"),
+            ("ignore = [", "not valid TOML"),
+        ],
+    )
+    def test_settings_that_mean_nothing_are_one_line(self, text: str, said: str) -> None:
+        Path("gonogo.toml").write_text(text)
+        done = gonogo()
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+class TestWhatIsChanged:
+    def test_diff_changes_nothing_and_says_what_fix_changes(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        before = Path("train.py").read_bytes()
+        done = gonogo("--diff", "--unsafe-fixes", "--", "bash", "launch.sh")
+        assert Path("train.py").read_bytes() == before
+        assert "--- a/train.py\n+++ b/train.py\n" in done.stdout
+        subprocess.run(["git", "apply", "-"], input=done.stdout, text=True, check=True, cwd=here)
+        assert Path("train.py").read_text() == Path("train_fixed.py").read_text()
+
+    def test_fix_tells_what_it_did_and_reports_what_is_left(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        done = gonogo("--fix", "--unsafe-fixes", "--", "bash", "launch.sh")
+        assert "train.py: fixed zero3-direct-param-use-invalid-gradient" in done.stderr
+        assert "train.py: fixed" not in done.stdout
+
+    def test_statistics(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        assert "zero3-direct-param-use-invalid-gradient" in gonogo("--statistics").stdout
+        table = json.loads(gonogo("--statistics", "--format", "json").stdout)
+        assert {"hazard", "count", "fixable", "title"} == set(table["statistics"][0])
+
+
+KINDS = ("ds_config.json", "run.sh", "train.py", "accelerate.yaml", "requirements.txt", "Dockerfile", "uv.lock")
+PIECES = st.one_of(
+    st.binary(max_size=300),
+    st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.sampled_from(
+        [
+            TWO_DTYPES.encode(),
+            b'{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}',
+            b"#!/bin/bash\ntorchrun --nproc_per_node ${N:-8} train.py --deepspeed ds_config.json\n",
+            b'deepspeed --include localhost:0,1 train.py --deepspeed ds_config.json $(cat x) "${A[@]}"\n',
+            b"from transformers import Trainer, TrainingArguments as A\nTrainer(args=A(deepspeed={'a': 1}))\n",
+            b"distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 3\n",
+            b"deepspeed==0.14.2\ntorch>=2\n-r other.txt\n",
+            b"[" * 5000,
+            b'{"a":' * 3000,
+            b"(" * 3000,
+            b"$(" * 500,
+            b"\xff\xfe\x00\x00",
+            b"a: &a [*a, *a]\n",
+            b"\x00",
+        ]
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(KINDS), st.lists(PIECES, max_size=3).map(b"".join), min_size=1))
+@example({"ds_config.json": b'{"zero_optimization": 3, "fp16": [], "optimizer": "Adam", "train_batch_size": {}}'})
+@example({"run.sh": b"torchrun train.py --deepspeed ds_config.json", "ds_config.json": b"", "train.py": b"\x00"})
+def test_arbitrary_bytes_get_an_answer(here: Path, files: dict[str, bytes]) -> None:
+    for path in here.iterdir():
+        path.unlink()
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    with exit_statuses("en"):
+        report = check(["."], use_installed=False).report
+    assert report.verdict is not None
+    for finding in report.findings:
+        for span in finding.spans:
+            assert span.line >= 1
