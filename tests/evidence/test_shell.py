@@ -23,6 +23,7 @@ def commands(text: str, folder: Path, **options: object) -> list[ShellCommand]:
 SETTLED = {
     "words": "show a 'b c' \"d e\" f\\ g $'x'",
     "variables": 'A=1; B="$A two"; show $A "$B" $B ${A}x "${B}y"',
+    "variables side by side": 'A=1; B=2; C="$A $B  ${A}	$B\n $A"; show $C "$C" "$A $B" "$(echo $A) $((A + B)) $A"',
     "defaults": 'unset X; show ${X:-8} "${X-d e}" ${X:=5} $X ${Y:+no} ${X:+yes} ${X+set}',
     "empty default": 'X=; show "${X:-d}" "${X-d}" ${X:-} end',
     "suffixes": "F=a/b/c.tar.gz; show ${F%.gz} ${F%%.*} ${F##*/} ${F#*/} ${F%/*} ${F/a/z} ${F//c/q}",

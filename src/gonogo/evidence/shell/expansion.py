@@ -19,6 +19,7 @@ _ALL_ARGUMENTS = Text("whatever arguments the script gets", "取决于脚本得�
 NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
 _DEEPEST = 24
 _KEPT_DEPTH = 8
+_EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 _QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
 
 
@@ -161,8 +162,16 @@ def _parts(
             continue
         if child.type in ("string_content", "heredoc_content"):
             continue
-        pieces += literal_pieces(shell.source, position, child.start_byte, escapes)
-        pieces += expand(shell, child, state, split=split, depth=depth + 1)
+        # In "$A $B" the grammar gives the blank to the second expansion.
+        written = shell.source.data[child.start_byte : child.end_byte]
+        begin = (
+            child.start_byte + len(written) - len(written.lstrip()) if child.type in _EXPANSIONS else child.start_byte
+        )
+        pieces += literal_pieces(shell.source, position, begin, escapes)
+        made = expand(shell, child, state, split=split, depth=depth + 1)
+        if begin > child.start_byte:
+            made = [msgspec.structs.replace(p, start=begin) if p.start == child.start_byte else p for p in made]
+        pieces += made
         position = child.end_byte
     pieces += literal_pieces(shell.source, position, end, escapes)
     return pieces
