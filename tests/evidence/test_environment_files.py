@@ -199,6 +199,23 @@ def test_base_images(image: str, torch: str | None, cuda: str | None, also: tupl
     assert environment.toolkit.known == ("devel" in image)
 
 
+@pytest.mark.parametrize(
+    ("install", "cuda"),
+    [
+        ("pip install deepspeed", "12.1"),
+        ("pip install -U torch", "12.1"),
+        ("pip install torch==2.5.1", "12.4"),
+        ("pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu118", "11.8"),
+        ("pip install --index-url=https://download.pytorch.org/whl/cu118 torch==2.5.1", "11.8"),
+        ("conda install pytorch=2.4.0 pytorch-cuda=11.8 -c pytorch", "11.8"),
+        ("pip install torch==2.5.1+cu118", "11.8"),
+    ],
+)
+def test_the_cuda_of_a_torch_that_is_installed_over_the_images(install: str, cuda: str) -> None:
+    text = f"FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel\nRUN {install}\n"
+    assert environment_of("Dockerfile", text).cuda.get() == cuda
+
+
 COLLECT_ENV = """```
 Collecting environment information...
 PyTorch version: 2.1.0+cu121

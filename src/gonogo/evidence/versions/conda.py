@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.evidence.versions.listing import Listing, exact, valid
 from gonogo.evidence.versions.requirements import read_index, read_requirement
 
+_LARGEST = 1 << 20
+"""Bytes; what is larger is no environment file."""
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
 """Packages that conda names otherwise than PyPI does."""
 _SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
@@ -18,6 +21,8 @@ def read_conda(listing: Listing) -> None:
     """All dependencies of the listing's file."""
     import yaml
 
+    if len(listing.source.data) > _LARGEST:
+        return
     try:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         root = yaml.compose(listing.source.text, Loader=loader)
@@ -73,7 +78,8 @@ def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bo
     version = specifier.removeprefix("==").removesuffix(".*") if re.fullmatch(r"==[\w.]+(?:\.\*)?", specifier) else None
     if fact := {"python": "python", "pytorch-cuda": "cuda", "cudatoolkit": "cuda", "cuda-version": "cuda"}.get(name):
         if version is not None:
-            listing.fact(fact, ".".join(version.split(".")[:2]) if fact == "cuda" else version, place)
+            told_version = ".".join(version.split(".")[:2]) if fact == "cuda" else version
+            listing.facts[fact] = Field(told_version, place=place)  # over what an image had
         return built
     if name in ("cuda-nvcc", "cuda-toolkit", "cuda", "cudatoolkit-dev") and version is not None:
         listing.fact("toolkit", version, place)
@@ -85,8 +91,6 @@ def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bo
         at = place.source.place(start, place.end)
     listing.add(_NAMES.get(name, name), specifier, place, written="requirement", specifier_place=at)
     if name in ("pytorch-cpu", "cpuonly"):
-        from gonogo.evidence.field import Field
-
         listing.facts["cuda"] = Field.missing()
     return built
 

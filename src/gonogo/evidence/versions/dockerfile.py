@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from gonogo.errors import UserError
 from gonogo.evidence.field import Field
@@ -33,6 +34,7 @@ _TAKE_A_VALUE = frozenset(
         "--torch-backend",
     )
 )
+_MOST_WORDS = 2000
 _INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
 
 
@@ -67,6 +69,7 @@ def _begin_stage(listing: Listing, text: str, start: int, values: dict[str, str]
         fresh.packages, fresh.facts = dict(parent.packages), dict(parent.facts)
     # The listing is the current stage; what was before is kept for stages that build on it.
     listing.packages, listing.facts = fresh.packages, fresh.facts
+    listing.pypi = True
     if name:
         stages[name] = listing_view(listing)
     if parent is None:
@@ -96,7 +99,9 @@ def substituted(word: str, values: dict[str, str]) -> str | None:
 
 
 def _install(listing: Listing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
-    words = list(re.finditer(_WORD, text))
+    words = list(islice(re.finditer(_WORD, text), _MOST_WORDS))
+    torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
+    indexes: list[str] = []
     index = 0
     while index < len(words):
         match = words[index]
@@ -111,7 +116,7 @@ def _install(listing: Listing, text: str, start: int, values: dict[str, str], *,
             if option == "-c" and not conda:
                 _include(listing, value, constraint=True)
             else:
-                read_index(listing, f"{option} {value}")
+                indexes.append(f"{option or word} {value}")
         elif option in ("-r", "--requirement", "--constraint"):
             if not equals and index < len(words):
                 value = words[index][0].strip("\"'")
@@ -121,6 +126,13 @@ def _install(listing: Listing, text: str, start: int, values: dict[str, str], *,
             index += 1
         elif not word.startswith("-"):
             _add_word(listing, word, at, values, conda=conda)
+
+    if listing.packages.get("torch") is not torch:
+        if listing.facts.get("cuda") is cuda:
+            listing.facts.pop("cuda", None)  # which was the former torch's
+        listing.pypi = not conda
+    for one in indexes:
+        read_index(listing, one)
 
 
 def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:

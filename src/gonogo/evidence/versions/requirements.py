@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from gonogo.errors import UserError
 from gonogo.evidence.environment import Package, canonical
+from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.versions.listing import (
     NAME,
@@ -22,6 +23,8 @@ from gonogo.finding import Text
 
 _DEEPEST = 10
 _LONGEST_LINE = 20_000
+_MOST_UNREAD = 100
+"""Lines that are told of; a file with more is no list of requirements."""
 _NO_REQUIREMENT = Text(
     "{where}: {line!r} is no requirement: give a requirements file, a pip freeze, or JSON",
     "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
@@ -69,7 +72,11 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
             _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
         elif re.match(r"(-i|-f|--index-url|--extra-index-url|--find-links)\b", line):
             read_index(listing, line)
-        elif not read_requirement(listing, source, line, start, constraint=constraint) and not line.startswith("--"):
+        elif (
+            not read_requirement(listing, source, line, start, constraint=constraint)
+            and not line.startswith("--")
+            and len(listing.unread) < _MOST_UNREAD
+        ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
             listing.skip(place, _NO_REQUIREMENT.format(where=where, line=really(line)[:120].replace("\n", " ")))
@@ -115,7 +122,7 @@ def read_index(listing: Listing, words: str) -> None:
         listing.pypi = False
         cuda = cuda_of_tag(index[1])
         if cuda is not None:
-            listing.fact("cuda", cuda, None, Text(index[0], index[0]))
+            listing.facts["cuda"] = Field(cuda, reason=Text(index[0], index[0]))
     elif re.search(r"(-i|--index-url)\b", words):
         listing.pypi = "pypi" in words
 
