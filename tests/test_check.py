@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from gonogo.check import check
 from gonogo.exit_status import exit_statuses
+from gonogo.hazard import all_hazards
 from gonogo.settings import Settings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+
 TWO_DTYPES = '{\n  "train_batch_size": 8,\n  "fp16": {"enabled": true},\n  "bf16": {"enabled": true}\n}\n'
 HEALTHY = '{\n  "train_micro_batch_size_per_gpu": 1,\n  "zero_optimization": {"stage": 2}\n}\n'
 
@@ -30,6 +32,11 @@ def gonogo(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         env={**os.environ, "LC_ALL": "C.UTF-8", **variables},
     )
+
+
+@pytest.fixture(autouse=True)
+def faults_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_DEBUG", "1")
 
 
 @pytest.fixture
@@ -217,6 +224,21 @@ class TestSilencing:
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_hazards_own_fault_is_told_and_costs_its_answer_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GONOGO_DEBUG")
+    copy_of("slam_omni_dummy_loss", here)
+    hazards = {type(hazard).__name__: type(hazard) for hazard in all_hazards()}
+
+    def broken(*_values: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(hazards["DeviceMapAutoDistributed"], "in_script", broken)
+    report = check(["."], use_installed=False).report
+    assert [skipped.what.en for skipped in report.skipped] == ["device-map-auto-distributed"]
+    assert "ZeroDivisionError: a fault" in report.skipped[0].why.en
+    assert "zero3-direct-param-use-invalid-gradient" in [finding.hazard for finding in report.findings]
 
 
 class TestWhatIsChanged:

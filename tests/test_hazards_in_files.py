@@ -38,6 +38,11 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return request.param
 
 
+@pytest.fixture(autouse=True)
+def faults_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_DEBUG", "1")
+
+
 def findings_here() -> tuple[Finding, ...]:
     return check(["."], use_installed=False).report.findings
 

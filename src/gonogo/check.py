@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ from gonogo.hazard import Hazard, all_hazards
 from gonogo.runs import Gathered, gather
 from gonogo.settings import Settings
 
+_Evidence = TypeVar("_Evidence")
 _SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 
@@ -57,6 +60,7 @@ def check(
     for done, run in enumerate(gathered.runs):
         on_progress(done, len(gathered.runs))
         findings += handlers.findings_in(run)
+    skipped = (*gathered.skipped, *handlers.faults.values())
     sources = gathered.files.sources
     kept = [
         finding
@@ -65,14 +69,14 @@ def check(
         and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
     ]
     shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
-    gaps = gathered.skipped if allow_no_files else (*gathered.not_ours, *gathered.skipped)
+    gaps = skipped if allow_no_files else (*gathered.not_ours, *skipped)
     complete = bool(gathered.covered) and not gaps
     report = Report(
         "check",
         verdict_of(shown, complete=complete),
         shown,
         covered=gathered.covered,
-        skipped=(*gathered.not_ours, *gathered.skipped) or (() if gathered.covered else (_NOTHING,)),
+        skipped=(*gathered.not_ours, *skipped) or (() if gathered.covered else (_NOTHING,)),
         notes=gathered.notes,
     )
     failing = any(
@@ -103,21 +107,41 @@ class _Handlers:
         self._launch = overriding("in_launch")
         self._script = overriding("in_script")
         self._environment = overriding("in_environment")
+        self.faults: dict[str, Skipped] = {}
+        """Hazards that failed themselves, by name: what they would have said is not known."""
 
     def findings_in(self, run: Run) -> list[Finding]:
+        """What all hazards find in a run."""
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += hazard.in_config(run.config, run)
+                found += self._asked(hazard, hazard.in_config, run.config, run)
         if run.launch is not None:
             for hazard in self._launch:
-                found += hazard.in_launch(run.launch, run)
+                found += self._asked(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
-                found += hazard.in_script(script, run)
+                found += self._asked(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
-            found += hazard.in_environment(run.environment, run)
+            found += self._asked(hazard, hazard.in_environment, run.environment, run)
         return found
+
+    def _asked(
+        self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
+    ) -> list[Finding]:
+        """What one hazard finds. Its own fault costs its answer alone, and is told."""
+        try:
+            return list(handler(evidence, run))
+        except Exception as error:
+            if os.environ.get("GONOGO_DEBUG"):
+                raise
+            what = f"{type(error).__name__}: {error}"
+            why = Text(
+                "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
+                "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
+            ).format(what=what[:200])
+            self.faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
+            return []
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

@@ -113,9 +113,15 @@ class Hazard:
         )
 
     @staticmethod
-    def fix(title: Text, *edits: Edit, safe: bool = True) -> Fix:
-        """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain."""
-        return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=edits)
+    def fix(title: Text, *edits: Edit | None, safe: bool = True) -> Fix:
+        """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain.
+
+        Where one of the edits can't be made (None), a person has to carry it out.
+        """
+        if None in edits or not edits:
+            return Fix(title)
+        made = tuple(edit for edit in edits if edit is not None)
+        return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=made)
 
     def log_finding(
         self,

@@ -78,11 +78,14 @@ class RunMaker:
     ) -> Iterator[Run]:
         """The scripts that no launch starts or imports, each a run with what it hands over itself."""
         from gonogo.evidence.script import read_script
+        from gonogo.evidence.script_imports import Project
 
-        for source in sources:
-            if source.path in self.used or not any(word in source.data for word in _WORDS):
-                continue
-            script = read_script(source)
+        loose = [one for one in sources if one.path not in self.used and any(word in one.data for word in _WORDS)]
+        # Many scripts of one folder share what they import.
+        folder = os.path.commonpath([os.path.dirname(os.path.abspath(one.path)) for one in loose]) if loose else ""
+        project = Project(Path(folder)) if len(loose) > 1 else None
+        for source in loose:
+            script = read_script(source, project)
             if self._has_tree(script) or source.path in named:
                 given, complete = _given_in((script,))
                 arguments = Arguments({"script": given}, complete=complete and bool(given))
