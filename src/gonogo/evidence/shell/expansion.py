@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +21,7 @@ NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` å
 _DEEPEST = 24
 _KEPT_DEPTH = 8
 _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
-_QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
+QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
 
 
 def expand_words(shell: Shell, node: Any, state: State) -> list[ShellWord]:
@@ -37,22 +38,24 @@ def expand_words(shell: Shell, node: Any, state: State) -> list[ShellWord]:
 
 
 def _has_quotes(node: Any) -> bool:
-    return node.type in _QUOTES or (
-        node.type == "concatenation" and any(child.type in _QUOTES for child in node.children)
+    return node.type in QUOTES or (
+        node.type == "concatenation" and any(child.type in QUOTES for child in node.children)
     )
 
 
-def _whole_array(shell: Shell, node: Any, state: State) -> list[ShellWord] | None:
+def _whole_array(shell: Shell, node: Any, state: State, *, in_quotes: bool = False) -> list[ShellWord] | None:
     """What ``"${ARGS[@]}"``, ``"$@"`` and their like come to; None where the word is none of these."""
     if node.type == "string":
         inside = node.named_children
         if len(inside) != 1 or node.end_byte - node.start_byte != inside[0].end_byte - inside[0].start_byte + 2:
             return None
-        return _whole_array(shell, inside[0], state)
+        return _whole_array(shell, inside[0], state, in_quotes=True)
     text = shell.text(node)
+    if in_quotes and "*" in text:
+        return None  # "$*" and "${ARGS[*]}" are one word
     if text in ("$@", "$*", "${@}", "${*}", "${@:1}"):
         if state.arguments_given:
-            return list(state.positional)
+            return list(state.positional) if in_quotes else _split_again(state.positional)
         return [*state.positional, _unknown_word(shell, node, _ALL_ARGUMENTS)]
     if node.type != "expansion":
         return None
@@ -68,7 +71,20 @@ def _whole_array(shell: Shell, node: Any, state: State) -> list[ShellWord] | Non
         return []
     if variable.array is None:
         return words_of(from_variable(shell, node, variable, split=False), shell.place(node), quoted=True)
-    return list(variable.array)
+    return list(variable.array) if in_quotes else _split_again(variable.array)
+
+
+def _split_again(words: Sequence[ShellWord]) -> list[ShellWord]:
+    """The words of an array that is expanded outside quotes."""
+    found: list[ShellWord] = []
+    for word in words:
+        value = word.value
+        if value is None or (value and not any(blank in value for blank in " \t\n")):
+            found.append(word)
+        else:
+            pieces = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
+            found += words_of(pieces, word.place, quoted=False)
+    return found
 
 
 def _unknown_word(shell: Shell, node: Any, reason: Text) -> ShellWord:
@@ -102,7 +118,8 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
     if kind == "translated_string":
         return [piece for child in node.named_children for piece in expand(shell, child, state, depth=depth + 1)]
     if kind == "concatenation":
-        return _with_home(_parts(shell, node, state, node.start_byte, node.end_byte, "", split, depth))
+        pieces = _parts(shell, node, state, node.start_byte, node.end_byte, "", split, depth)
+        return _with_home(pieces) if shell.source.data[node.start_byte : node.start_byte + 1] == b"~" else pieces
     if kind == "heredoc_body":
         return _parts(shell, node, state, node.start_byte, node.end_byte, "$`\\", False, depth)
     if kind in ("simple_expansion", "expansion"):
@@ -163,10 +180,9 @@ def _parts(
         if child.type in ("string_content", "heredoc_content"):
             continue
         # In "$A $B" the grammar gives the blank to the second expansion.
-        written = shell.source.data[child.start_byte : child.end_byte]
-        begin = (
-            child.start_byte + len(written) - len(written.lstrip()) if child.type in _EXPANSIONS else child.start_byte
-        )
+        signs = [shell.source.data.find(sign, child.start_byte, child.end_byte) for sign in (b"$", b"`")]
+        found = [sign for sign in signs if sign >= 0]
+        begin = min(found) if found and child.type in _EXPANSIONS else child.start_byte
         pieces += literal_pieces(shell.source, position, begin, escapes)
         made = expand(shell, child, state, split=split, depth=depth + 1)
         if begin > child.start_byte:

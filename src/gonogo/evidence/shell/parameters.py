@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gonogo.evidence.shell.arithmetic import evaluate
-from gonogo.evidence.shell.expansion import carried, expand, from_variable, name_in, unknown
+from gonogo.evidence.shell.expansion import QUOTES, carried, expand, from_variable, name_in, unknown
 from gonogo.evidence.shell.state import NOT_SET, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord, literal_pieces, reason_of, text_of
 from gonogo.finding import Text
@@ -159,6 +159,7 @@ def _operated(
         reason = _DEFAULT.format(text=shell.text(node)) if assumed else None
         if operator in (":=", "="):
             state.set(name, Variable(tuple(word), shell.place(node)))
+        split = split and not any(child.type in QUOTES for child in rest)
         return [carried(shell, node, tuple(word), split, reason if text_of(word) is not None else None)]
     if operator in (":+", "+"):
         return _rest(shell, node, rest, state, depth) if is_set else []
