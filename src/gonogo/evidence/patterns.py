@@ -57,7 +57,7 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first place in the text that matches, or None."""
-        found: Match | None = self._compiled.search(text, start)
+        found: Match | None = self._compiled.search(_whole(text), start)
         return found
 
     @cached_property
@@ -75,16 +75,16 @@ class Pattern:
 
     def match(self, text: str) -> Match | None:
         """A match at the text's start, or None."""
-        found: Match | None = self._compiled.match(text)
+        found: Match | None = self._compiled.match(_whole(text))
         return found
 
     def finditer(self, text: str) -> Iterator[Match]:
         """All matches that don't overlap."""
-        return iter(self._compiled.finditer(text))
+        return iter(self._compiled.finditer(_whole(text)))
 
     def sub(self, replacement: str, text: str) -> str:
         """The text with each match replaced."""
-        replaced: str = self._compiled.sub(replacement, text)
+        replaced: str = self._compiled.sub(replacement, _whole(text))
         return replaced
 
 
@@ -111,3 +111,14 @@ def compiled_when_used(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
     Compiled at its first use: a start would otherwise compile a hundred that it never asks.
     """
     return cast("re.Pattern[_Text]", _CompiledWhenUsed(text, flags))
+
+
+def _whole(text: str) -> str:
+    """The text with U+FFFD for bytes that were no UTF-8 (``surrogateescape``), which RE2 can't take; as long as it."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
+    return text
