@@ -92,8 +92,10 @@ class LaunchHostfileUnusable(Hazard):
             return
         whole_path = launch.cwd / path
         if not whole_path.is_file():
-            yield self._missing(launch, path, nodes)
-            return
+            program = launch.path_of(launch.program)
+            if launch.cwd_known or (program is not None and program.is_file()):
+                yield self._missing(launch, path, nodes)
+            return  # else the script is run from another folder
         try:
             source = SourceFile.read(whole_path)
         except UserError:
