@@ -34,6 +34,7 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/rehearse.py
 	$(BIN)/python benchmarks/diagnose.py
+	$(BIN)/python benchmarks/check.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
