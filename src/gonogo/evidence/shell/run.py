@@ -54,9 +54,28 @@ class ShellCommand(msgspec.Struct, frozen=True):
 @cache
 def _parser() -> Any:
     import tree_sitter
-    import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Parser(tree_sitter.Language(_grammar()))
+
+
+def _grammar() -> Any:
+    """tree-sitter-bash's grammar, from its extension module alone.
+
+    Its package loads importlib.resources for query files that are not used here: 10 ms of each start.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    package = PathFinder.find_spec("tree_sitter_bash")
+    folders = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("_binding", list(folders)) if folders else None
+    if spec is None or spec.loader is None:
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.language()
 
 
 class Shell:
