@@ -1,0 +1,73 @@
+"""ds-legacy-stage1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, spot
+
+
+class DsLegacyStage1(Hazard):
+    """legacy_stage1 is true.
+
+    ## What happens
+    "Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9".
+
+    ## Why
+    The key is still read, only to say so.
+
+    ## Cure
+    Remove it: today's stage 1 takes its place.
+
+    ## When it is safe
+    `false`, the default.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: the exception
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: legacy_stage1
+    """
+
+    page_zh = """legacy_stage1 为 true。
+
+    ## 现象
+    “Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9”。
+
+    ## 原因
+    该键仍会被读取，但只用来报这个错。
+
+    ## 解决办法
+    去掉它：现在的 stage 1 已取而代之。
+
+    ## 何时安全
+    默认值 `false`。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：该异常
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：legacy_stage1
+    """
+
+    name = "ds-legacy-stage1"
+    title = Text(en="The old ZeRO-1 is gone", zh="旧的 ZeRO-1 实现已被移除")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The switch on, with ZeRO on."""
+        if config.raw(ZERO, "legacy_stage1").truth is not True or config.zero_stage == 0:
+            return
+        yield self.finding(
+            Text(
+                en="legacy_stage1 is true: DeepSpeed from 0.5.9 on stops there.",
+                zh="legacy_stage1 为 true：DeepSpeed 自 0.5.9 起会因此停止。",
+            ),
+            cure=(Text("Remove the key", "去掉该键"),),
+            spans=(spot(config, ZERO, "legacy_stage1"),),
+            fixes=fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(ZERO, "legacy_stage1")),
+        )

@@ -1,0 +1,85 @@
+"""ds-muon-with-reduce-scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot
+
+
+class DsMuonWithReduceScatter(Hazard):
+    """The optimizer is Muon at stage 3, and reduce_scatter is not off.
+
+    ## What happens
+    "ValueError: Muon and reduce scatter cannot be used together".
+
+    ## Why
+    Muon orthogonalizes whole gradient matrices; reduce-scatter leaves each rank a slice.
+
+    ## Cure
+    Write `"reduce_scatter": false` in zero_optimization.
+
+    ## When it is safe
+    At stage 1 and 2 of newer releases.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py: the check
+    - https://github.com/deepspeedai/DeepSpeed/pull/8141: stage 1 and 2 support both
+    """
+
+    page_zh = """stage 3 使用 Muon 优化器，而没有关闭 reduce_scatter。
+
+    ## 现象
+    “ValueError: Muon and reduce scatter cannot be used together”。
+
+    ## 原因
+    Muon 需要对完整的梯度矩阵做正交化，而 reduce-scatter 只给每个 rank 留下一片。
+
+    ## 解决办法
+    在 zero_optimization 中写 `"reduce_scatter": false`。
+
+    ## 何时安全
+    较新版本的 stage 1、2。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py：该检查
+    - https://github.com/deepspeedai/DeepSpeed/pull/8141：stage 1、2 两者皆支持
+    """
+
+    name = "ds-muon-with-reduce-scatter"
+    title = Text(en="Muon is refused with ZeRO-3's reduce-scatter", zh="Muon 不能与 ZeRO-3 的 reduce-scatter 搭配")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py",
+        "https://github.com/deepspeedai/DeepSpeed/pull/8141",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Muon at stage 3 with reduce-scatter, which is the default."""
+        if (optimizer_type(config) or "").lower() != "muon" or config.zero_stage != 3:
+            return
+        if config.raw(ZERO, "reduce_scatter").truth is False or newer_than(run, "<0.18.5"):
+            return
+        yield self.finding(
+            Text(
+                en="The optimizer is Muon at ZeRO-3, and reduce_scatter is on (its default): DeepSpeed refuses "
+                "the two "
+                "together.",
+                zh="ZeRO-3 使用 Muon 优化器，而 reduce_scatter 是开启的（默认值）：DeepSpeed 会拒绝。",
+            ),
+            certainty=Certainty.CERTAIN if newer_than(run, ">=0.18.9") else Certainty.LIKELY,
+            cure=(Text('Write "reduce_scatter": false', "写 “reduce_scatter”: false"),),
+            spans=(
+                spot(config, "optimizer", "type"),
+                spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage"),
+            ),
+            fixes=fix_of(
+                Text("switch reduce_scatter off", "关闭 reduce_scatter"),
+                lambda: config.inserting(ZERO, "reduce_scatter", value=False),
+                safe=False,
+            ),
+        )

@@ -1,0 +1,89 @@
+"""ds-option-of-another-stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._written import ZERO, spot
+
+_BELONGS = (("round_robin_gradients", False, (1, 2)), ("ignore_unused_parameters", True, (2,)))
+
+
+def _said(stages: tuple[int, ...]) -> str:
+    return ", ".join(map(str, stages))
+
+
+class DsOptionOfAnotherStage(Hazard):
+    """round_robin_gradients or ignore_unused_parameters is set at a stage that does not look at it.
+
+    ## What happens
+    Nothing: the option is ignored.
+
+    ## Why
+    round_robin_gradients belongs to stage 1 and 2, ignore_unused_parameters to stage 2.
+
+    ## Cure
+    Remove the option, or take the stage that it belongs to.
+
+    ## When it is safe
+    Always harmless; a config for several stages may hold both.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: which stage each option
+      belongs to
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: what each stage is given
+    """
+
+    page_zh = """在不理会它的 stage 设置了 round_robin_gradients 或 ignore_unused_parameters。
+
+    ## 现象
+    没有任何现象：该选项被忽略。
+
+    ## 原因
+    round_robin_gradients 属于 stage 1、2，ignore_unused_parameters 属于 stage 2。
+
+    ## 解决办法
+    去掉该选项，或使用它所属的 stage。
+
+    ## 何时安全
+    总是无害；供多个 stage 共用的配置可以同时包含它们。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：各选项所属的 stage
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：传给各 stage 的参数
+    """
+
+    name = "ds-option-of-another-stage"
+    title = Text(en="An option of ZeRO has no effect at this stage", zh="ZeRO 的某个选项在当前 stage 不起作用")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Options with another value than the default, at a stage that is known."""
+        stage = config.zero_stage
+        if not stage:
+            return
+        for key, default, stages in _BELONGS:
+            value = config.raw(ZERO, key).truth
+            if value is None or value is default or stage in stages:
+                continue
+            yield self.finding(
+                Text(
+                    en="{key} is {value} at stage {stage}, where it has no effect: it belongs to stage {stages}.",
+                    zh="{key} 为 {value}，而 stage 为 {stage}；它只属于 stage {stages}，此处不起作用。",
+                ).format(key=key, value=shown(value), stage=stage, stages=_said(stages)),
+                severity=Severity.NOTE,
+                cure=(Text("Remove {key}", "去掉 {key}").format(key=key),),
+                spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
+                fixes=fix_of(
+                    Text("remove {key}", "去掉 {key}").format(key=key),
+                    lambda key=key: config.removing(ZERO, key),  # type: ignore[misc]
+                ),
+            )

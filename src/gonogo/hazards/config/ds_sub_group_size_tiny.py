@@ -1,0 +1,86 @@
+"""ds-sub-group-size-tiny."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, spot
+
+_TOO_SMALL = 1_000_000
+
+
+class DsSubGroupSizeTiny(Hazard):
+    """sub_group_size is below a million elements at stage 3.
+
+    ## What happens
+    The optimizer step takes many times as long: one call of the optimizer a sub-group, thousands of them.
+
+    ## Why
+    ZeRO-3 updates sub_group_size elements at a time. The size is to be lowered only when memory runs out in the
+    step, and then to 1e8.
+
+    ## Cure
+    Leave it at 1e9, the default.
+
+    ## When it is safe
+    For tiny models in tests.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/1145: when to change the size
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: sub_group_size
+    """
+
+    page_zh = """stage 3 时 sub_group_size 小于一百万个元素。
+
+    ## 现象
+    优化器更新耗时成倍增加：每个 sub-group 调用一次优化器，共数千次。
+
+    ## 原因
+    ZeRO-3 每次更新 sub_group_size 个元素。只有在更新时显存不足才需要调小，一般到 1e8。
+
+    ## 解决办法
+    保持默认值 1e9。
+
+    ## 何时安全
+    测试中的极小模型。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/1145：何时调整该值
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：sub_group_size
+    """
+
+    name = "ds-sub-group-size-tiny"
+    title = Text(
+        en="sub_group_size cuts the optimizer step into very many pieces", zh="sub_group_size 把优化器更新切得过碎"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/1145",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A size far below what any model needs."""
+        size = config.raw(ZERO, "sub_group_size").number
+        if config.zero_stage != 3 or size is None or size >= _TOO_SMALL or size < 0:
+            return
+        yield self.finding(
+            Text(
+                en="sub_group_size is {size:,.0f}: the optimizer is called once for every {size:,.0f} parameters "
+                "of a rank.",
+                zh="sub_group_size 为 {size:,.0f}：每个 rank 的参数每 {size:,.0f} 个就要调用一次优化器。",
+            ).format(size=size),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(Text("Write 1e9, or 1e8 where the step runs out of memory", "写 1e9；若更新时显存不足，写 1e8"),),
+            spans=(spot(config, ZERO, "sub_group_size"),),
+            fixes=fix_of(
+                Text("take the default", "使用默认值"),
+                lambda: config.replacing(ZERO, "sub_group_size", value=1000000000),
+                safe=False,
+            ),
+        )

@@ -1,0 +1,86 @@
+"""ds-unused-parameters-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, spot
+
+
+class DsUnusedParametersRefused(Hazard):
+    """ignore_unused_parameters is false at stage 2.
+
+    ## What happens
+    A step in which some parameter gets no gradient (a modality that is not in the batch, a frozen branch) stops
+    with "This assert indicates that your module has parameters that were not used in producing loss".
+
+    ## Why
+    The default, true, skips such parameters.
+
+    ## Cure
+    Remove the key, unless every parameter is used at every step.
+
+    ## When it is safe
+    In static models, as a check.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py: the assertion
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py:
+      ignore_unused_parameters
+    """
+
+    page_zh = """stage 2 时 ignore_unused_parameters 为 false。
+
+    ## 现象
+    只要某一步中有参数没有梯度（批次中缺少某个模态，或分支被冻结），就会报 “This assert indicates that your module
+    has parameters that were not used in producing loss” 并停止。
+
+    ## 原因
+    默认值 true 会跳过这类参数。
+
+    ## 解决办法
+    除非每一步都用到所有参数，否则去掉该键。
+
+    ## 何时安全
+    静态模型中，可用作检查。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：该断言
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：
+      ignore_unused_parameters
+    """
+
+    name = "ds-unused-parameters-refused"
+    title = Text(
+        en="ZeRO-2 is told to stop at parameters without a gradient", zh="ZeRO-2 被设为遇到没有梯度的参数就停止"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The switch off at stage 2; likelier to hurt in a model of several modalities."""
+        if config.raw(ZERO, "ignore_unused_parameters").truth is not False or config.zero_stage != 2:
+            return
+        yield self.finding(
+            Text(
+                en="ignore_unused_parameters is false: a step in which any parameter gets no gradient stops the run.",
+                zh="ignore_unused_parameters 为 false：只要有一步中某个参数没有梯度，运行就会停止。",
+            ),
+            severity=Severity.WARNING,
+            certainty=Certainty.POSSIBLE,
+            cure=(Text("Remove the key: true is the default", "去掉该键：默认值为 true"),),
+            spans=(spot(config, ZERO, "ignore_unused_parameters"),),
+            confirm=(Text("Whether every parameter is used at every step", "确认每一步是否都用到所有参数"),),
+            fixes=fix_of(
+                Text("take the default", "使用默认值"),
+                lambda: config.removing(ZERO, "ignore_unused_parameters"),
+                safe=False,
+            ),
+        )

@@ -1,0 +1,117 @@
+"""ds-zenflow-settings-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Span, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import ZERO, key_spot, spot
+
+
+class DsZenflowSettingsRefused(Hazard):
+    """zenflow is on without optimizer offload, or its intervals contradict its strategy.
+
+    ## What happens
+    "ValueError: Zenflow must be used with cpu offload", "If don't use auto select strategy, select_interval must be
+    a number.", "Select interval must be greater or equal to update interval".
+
+    ## Why
+    ZenFlow updates the gradients that matter least on the CPU; without offload there is nothing to do there.
+
+    ## Cure
+    Write `"offload_optimizer": {"device": "cpu"}`; give select_interval a number with "step" or "epoch", at least
+    update_interval.
+
+    ## When it is safe
+    With select_strategy "auto" and no intervals.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py: the intervals
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py:
+      offload is required
+    """
+
+    page_zh = """开启了 zenflow 却没有卸载优化器，或其间隔与策略矛盾。
+
+    ## 现象
+    “ValueError: Zenflow must be used with cpu offload”、“If don't use auto select strategy, select_interval must be
+    a number.”、“Select interval must be greater or equal to update interval”。
+
+    ## 原因
+    ZenFlow 在 CPU 上更新不重要的梯度；没有卸载就无事可做。
+
+    ## 解决办法
+    写 `"offload_optimizer": {"device": "cpu"}`；select_strategy 为 "step" 或 "epoch" 时 select_interval 写成数字，
+    且不小于 update_interval。
+
+    ## 何时安全
+    select_strategy 为 "auto" 且不写间隔时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py：对间隔的检查
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py：要求
+      卸载
+    """
+
+    name = "ds-zenflow-settings-refused"
+    title = Text(en="ZenFlow's settings do not fit together", zh="ZenFlow 的设置相互矛盾")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """What ZenFlow refuses, one after the other."""
+        section = config.raw(ZERO, "zenflow")
+        if not section.known or not isinstance(section.value, Mapping) or not config.zero_stage:
+            return
+        device = config.offload("optimizer")
+        if config.zero_stage in (1, 2) and device.known and device.value == "none":
+            yield self._found(
+                Text("ZenFlow is on and the optimizer is not offloaded.", "开启了 ZenFlow，却没有卸载优化器。"),
+                Text(
+                    'Write "offload_optimizer": {"device": "cpu"}',
+                    "写 “offload_optimizer”: {“device”: “cpu”}",
+                ),
+                key_spot(config, ZERO, "zenflow"),
+                spot(config, ZERO, "offload_optimizer"),
+            )
+        strategy = section.value.get("select_strategy", "auto")
+        interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
+        if strategy in ("step", "epoch") and isinstance(interval, str):
+            yield self._found(
+                Text(
+                    'select_strategy is "{strategy}" and select_interval is no number.',
+                    "select_strategy 为 “{strategy}”，而 select_interval 不是数字。",
+                ).format(strategy=strategy),
+                Text("Write select_interval as a number of steps", "把 select_interval 写成步数"),
+                spot(config, ZERO, "zenflow", "select_strategy"),
+                spot(config, ZERO, "zenflow", "select_interval"),
+            )
+        elif strategy == "auto" and isinstance(interval, int):
+            yield self._found(
+                Text(
+                    'select_strategy is "auto", which sets select_interval itself, and {interval} is given.',
+                    "select_strategy 为 “auto”，会自行设定 select_interval，而这里给出了 {interval}。",
+                ).format(interval=interval),
+                Text("Remove select_interval", "去掉 select_interval"),
+                spot(config, ZERO, "zenflow", "select_interval"),
+            )
+        elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 < interval < update:
+            yield self._found(
+                Text(
+                    "select_interval is {interval}, less than update_interval {update}.",
+                    "select_interval 为 {interval}，小于 update_interval {update}。",
+                ).format(interval=interval, update=update),
+                Text("Write a select_interval of {update} or more", "select_interval 写 {update} 或更大").format(
+                    update=update
+                ),
+                spot(config, ZERO, "zenflow", "select_interval"),
+                spot(config, ZERO, "zenflow", "update_interval"),
+            )
+
+    def _found(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:
+        return self.finding(cause, cure=(cure,), spans=spans)

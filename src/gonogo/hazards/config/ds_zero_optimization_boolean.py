@@ -1,0 +1,93 @@
+"""ds-zero-optimization-boolean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, shown, with_accelerate
+from gonogo.hazards.config._written import ZERO, read_by_json, spot
+
+
+class DsZeroOptimizationBoolean(Hazard):
+    """zero_optimization is true instead of an object.
+
+    ## What happens
+    DeepSpeed takes it for stage 1, and says that the form is deprecated. transformers and accelerate stop:
+    "AttributeError: 'bool' object has no attribute 'get'".
+
+    ## Why
+    They look for keys below zero_optimization.
+
+    ## Cure
+    Write `{"stage": 1}`, or the stage that is meant.
+
+    ## When it is safe
+    With deepspeed.initialize alone.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py:
+      `read_zero_config_deprecated`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `find_config_node`
+    """
+
+    page_zh = """zero_optimization 写成 true，而不是对象。
+
+    ## 现象
+    DeepSpeed 当作 stage 1，并提示该写法已弃用；transformers 与 accelerate 则报
+    “AttributeError: 'bool' object has no attribute 'get'” 并停止。
+
+    ## 原因
+    它们要在 zero_optimization 之下查找键。
+
+    ## 解决办法
+    写 `{"stage": 1}`，或想要的 stage。
+
+    ## 何时安全
+    只用 deepspeed.initialize 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：
+      `read_zero_config_deprecated`
+    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：`find_config_node`
+    """
+
+    name = "ds-zero-optimization-boolean"
+    title = Text(
+        en="zero_optimization is a yes or no, DeepSpeed's oldest form",
+        zh="zero_optimization 写成了布尔值，这是 DeepSpeed 最早的写法",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The value true or false."""
+        field = config.raw(ZERO)
+        if not field.known or not isinstance(field.value, bool):
+            return
+        stops = bool(read_by_json(run) or with_accelerate(run))
+        stage = int(field.value)
+        yield self.finding(
+            Text(
+                en="zero_optimization is {value}: DeepSpeed takes it for stage {stage}{more}.",
+                zh="zero_optimization 的值是 {value}：DeepSpeed 当作 stage {stage}{more}。",
+            ).format(
+                value=shown(field.value),
+                stage=stage,
+                more=Text(
+                    ", and transformers and accelerate, which want an object, stop",
+                    "，而 transformers 与 accelerate 需要对象，会停止",
+                )
+                if stops
+                else Text("", ""),
+            ),
+            severity=Severity.ERROR if stops else Severity.NOTE,
+            cure=(Text('Write {{"stage": {stage}}}', "写 {{“stage”: {stage}}}").format(stage=stage),),
+            spans=(spot(config, ZERO),),
+            fixes=fix_of(Text("write the object", "写成对象"), lambda: config.replacing(ZERO, value={"stage": stage})),
+        )
