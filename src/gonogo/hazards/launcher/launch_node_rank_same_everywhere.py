@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.launcher._facts import TORCHRUN, slurm, under_srun, whole
 
@@ -72,6 +72,8 @@ class LaunchNodeRankSameEverywhere(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
         """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
+        if launch.launcher in ("swift", "llamafactory"):
+            yield from self._of_framework(launch, run)
         name = "node_rank" if launch.launcher in TORCHRUN else "machine_rank"
         if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
             return
@@ -115,4 +117,28 @@ class LaunchNodeRankSameEverywhere(Hazard):
                 ),
             ),
             spans=(place.span(),),
+        )
+
+    def _of_framework(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """NNODES without NODE_RANK, which the framework hands to torchrun as it is, else 0."""
+        nodes, field = whole(launch.variable("NNODES")), launch.variable("NNODES")
+        if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:
+            return
+        older = launch.launcher == "llamafactory" and run.environment.within("llamafactory", ">=0.9.3") is not True
+        if older and not launch.variable("RANK").absent:
+            return  # earlier releases read RANK
+        yield self.finding(
+            Text(
+                en="NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them.",
+                zh="NNODES={nodes} 但没有 NODE_RANK：{launcher} 在每个节点上都以节点 0 启动 torchrun。",
+            ).format(nodes=nodes, launcher=launch.launcher),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on",
+                    "在 MASTER_ADDR 所在节点设 NODE_RANK=0，下一个节点设 1，依此类推",
+                ),
+            ),
+            spans=(field.span() or launch.place.span(), launch.place.span()),
+            confirm=(Text("The environment does not set NODE_RANK either", "环境中也没有设置 NODE_RANK"),),
         )

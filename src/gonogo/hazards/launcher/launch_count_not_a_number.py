@@ -1,0 +1,118 @@
+"""launch-count-not-a-number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.launcher._facts import TORCHRUN, names, whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+_COUNTS = {
+    **dict.fromkeys(TORCHRUN, names("nproc_per_node nnodes node_rank master_port max_restarts")),
+    "deepspeed": names("num_gpus num_accelerators num_nodes node_rank master_port"),
+    "accelerate": names("num_processes num_machines machine_rank main_process_port num_cpu_threads_per_process"),
+}
+
+
+class LaunchCountNotANumber(Hazard):
+    """An option of the launcher that takes a number is given something else.
+
+    ## What happens
+    "argument --num_gpus: invalid int value: '0,1,2,3'", or "Unsupported nproc_per_node value: train.py", before
+    anything starts.
+
+    ## Why
+    --num_gpus and --nproc_per_node say how many processes, not on which GPUs. An option without its value takes the
+    next word for it: the program.
+
+    ## Cure
+    The number: `--num_gpus 4`; which GPUs: `--include localhost:0,1,2,3` or CUDA_VISIBLE_DEVICES=0,1,2,3.
+
+    ## When it is safe
+    Never. torchrun takes `gpu` and `auto` for --nproc_per_node, and `1:4` for --nnodes.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py: `determine_local_world_size`
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: the options are of type int
+    """
+
+    page_zh = """启动器中应为数字的选项得到了别的值。
+
+    ## 现象
+    尚未启动就报 “argument --num_gpus: invalid int value: '0,1,2,3'”，或 “Unsupported nproc_per_node value: train.py”。
+
+    ## 原因
+    --num_gpus 与 --nproc_per_node 表示进程数，而不是用哪些 GPU。选项缺少值时，会把下一个词（程序）当作它的值。
+
+    ## 解决办法
+    写数字：`--num_gpus 4`；指定 GPU 用 `--include localhost:0,1,2,3` 或 CUDA_VISIBLE_DEVICES=0,1,2,3。
+
+    ## 何时安全
+    没有安全的情况。torchrun 的 --nproc_per_node 另可取 `gpu`、`auto`，--nnodes 可取 `1:4`。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py：`determine_local_world_size`
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：这些选项的类型为 int
+    """
+
+    name = "launch-count-not-a-number"
+    title = Text("A launcher's number is none", "启动器的数字选项不是数字")
+    sources = (
+        "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """The launcher's options of type int."""
+        for name in sorted(_COUNTS.get(launch.launcher, ())):
+            if name not in launch.launcher_options:
+                continue
+            field = launch.launcher_options.get(name)
+            if not _is_wrong(field):
+                continue
+            value = str(field.value) if field.value is not True else ""
+            gpus = [part for part in value.split(",") if part.strip().isdigit()] if "," in value else []
+            fixes: tuple[Fix, ...] = ()
+            if len(gpus) > 1 and launch.launcher == "deepspeed" and launch.launcher_options.can_edit(name):
+                place = launch.launcher_options.place_of(name)
+                if place is not None:
+                    include = f"--include localhost:{','.join(gpus)}"
+                    title = Text("name the GPUs: {include}", "指定 GPU：{include}").format(include=include)
+                    fixes = (self.fix(title, place.edit(include), safe=False),)
+            yield self.finding(
+                Text(
+                    en="--{name} is given {value}: {launcher} takes a number there, and stops.",
+                    zh="--{name} 得到 {value}：{launcher} 在此处只接受数字，会直接退出。",
+                ).format(
+                    name=name,
+                    value=f"`{value}`" if value else Text("no value", "空值"),
+                    launcher=launch.launcher,
+                ),
+                cure=(
+                    Text(
+                        "Give the number ({count}), and name the GPUs in --include (deepspeed) or CUDA_VISIBLE_DEVICES",
+                        "写数目（{count}），并用 --include（deepspeed）或 CUDA_VISIBLE_DEVICES 指定 GPU",
+                    ).format(count=len(gpus))
+                    if len(gpus) > 1
+                    else Text("Give --{name} a number", "给 --{name} 一个数字").format(name=name),
+                ),
+                spans=(field.span() or launch.place.span(),),
+                fixes=fixes,
+            )
+
+
+def _is_wrong(field: Field) -> bool:
+    if not field.known or whole(field) is not None:
+        return False
+    if field.value is True:
+        return True
+    value = str(field.value).strip()
+    # Anything else may be a placeholder, or a text that a second shell expands.
+    return value.endswith(".py") or ("," in value and value.replace(",", "").replace(" ", "").isdigit())
