@@ -9,9 +9,9 @@ from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.finding import Certainty, Finding, Span, Text
+from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown, with_plain_arguments, with_trainer
+from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, shown, with_plain_arguments, with_trainer
 
 
 def mismatches_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
@@ -23,6 +23,7 @@ def mismatches_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> I
         return
     sure = [pair for pair in differing if _is_sure(pair[0], run)]
     told = sure or differing
+    by_yaml = from_accelerate_yaml(run)
     said = "; ".join(
         f"{'.'.join(pair.keys)}={shown(field.value)} / {pair.argument}={shown(pair.expected.value)}"
         for pair, field in told
@@ -33,9 +34,11 @@ def mismatches_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> I
             zh="有 {count} 项设置不同（DeepSpeed 配置 / TrainingArguments）：{said}。",
         ).format(count=len(told), said=said),
         certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-        cure=_cure(told),
+        cure=_YAML_CURE if by_yaml else _cure(told),
         spans=tuple(_spans(told, run.arguments)),
-        fixes=fix_of(
+        fixes=_fixes_of_yaml(told, run)
+        if by_yaml
+        else fix_of(
             Text('Set these keys to "auto"', '把这些键设为 "auto"'),
             *(lambda keys=pair.keys: config.replacing(*keys, value="auto") for pair, _ in told),
         ),
@@ -49,12 +52,43 @@ _CONFIRM = Text(
 )
 
 
+_YAML_CURE = (
+    Text(
+        "Give accelerate's YAML and TrainingArguments the same values: accelerate makes the DeepSpeed config of its "
+        "YAML, where mixed_precision stands for fp16.enabled and bf16.enabled",
+        "让 accelerate 的 YAML 与 TrainingArguments 取值相同：accelerate 由 YAML 生成 DeepSpeed 配置，其中 "
+        "mixed_precision "
+        "对应 fp16.enabled 与 bf16.enabled",
+    ),
+)
+_YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
+
+
+def _fixes_of_yaml(told: list[tuple[Correspondence, Field]], run: Run) -> tuple[Fix, ...]:
+    """The arguments' values, written into the YAML; none where more than its own two numbers differ."""
+    yaml = run.accelerate
+    if yaml is None or not all(pair.keys in _YAML_KEYS for pair, _ in told):
+        return ()
+    return fix_of(
+        Text("Write the arguments' values into the YAML", "把参数的值写入 YAML"),
+        *(
+            lambda pair=pair: yaml.replacing("deepspeed_config", *pair.keys, value=pair.expected.value)
+            for pair, _ in told
+        ),
+    )
+
+
 def _compared(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondence, Field] | None]:
+    # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
+    asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
+    decided = from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
     world = run.launch.world_size if run.launch is not None else None
     framework = run.framework or (run.launch.framework if run.launch is not None else None)
     for pair in hf_correspondences(run.arguments, world_size=world, framework=framework):
         written = config.raw(*pair.keys)
         if not written.known or _means_the_same(written.value, pair.expected):
+            continue
+        if decided and pair.keys[0] in ("fp16", "bf16"):
             continue
         if pair.conflicts(written):
             yield pair, written

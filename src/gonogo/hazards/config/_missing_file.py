@@ -50,7 +50,7 @@ def missing_config(hazard: Hazard, launch: Launch, run: Run) -> Iterator[Finding
             zh="{written} 不是文件（按 {path} 查找）。{nearest}transformers 与 DeepSpeed 会把这个名字当作 "
             "base64 文本解码而失败。",
         ).format(written=written, path=path, nearest=nearest if alike else ""),
-        certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+        certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
         cure=(
             Text(
                 "Give the path of an existing file, absolute or from the folder that the command runs in",

@@ -85,6 +85,12 @@ def in_own_loop(run: Run) -> bool:
     return any(next(script.calls("deepspeed.initialize"), None) is not None for script in run.scripts)
 
 
+def from_accelerate_yaml(run: Run) -> bool:
+    """Whether the DeepSpeed config is the one that accelerate makes of its YAML: no JSON is given."""
+    yaml = run.accelerate
+    return yaml is not None and run.config is not None and run.config.name == yaml.source.path
+
+
 def mentions(run: Run, *words: str) -> bool:
     """Whether one of the run's scripts has any of the words: what it may do with it is not looked into."""
     return any(word.encode() in script.source.data for script in run.scripts for word in words)

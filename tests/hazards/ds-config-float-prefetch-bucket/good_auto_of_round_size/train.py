@@ -5,7 +5,7 @@ from data import load_examples
 
 def main():
     (args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
-    model = AutoModelForCausalLM.from_pretrained("models/llama-2-7b")
+    model = AutoModelForCausalLM.from_pretrained("models/llama")
     trainer = Trainer(model=model, args=args, train_dataset=load_examples("train"))
     trainer.train()
     trainer.save_model()

@@ -1,0 +1,82 @@
+"""Which release of transformers knows which argument: data/training_arguments.json, and what became of old names."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from gonogo.evidence.environment import Environment
+
+RENAMED = {
+    "evaluation_strategy": "eval_strategy",
+    "no_cuda": "use_cpu",
+    "per_gpu_train_batch_size": "per_device_train_batch_size",
+    "per_gpu_eval_batch_size": "per_device_eval_batch_size",
+    "xpu_backend": "ddp_backend",
+    "push_to_hub_token": "hub_token",
+    "push_to_hub_model_id": "hub_model_id",
+    "torchdynamo": "torch_compile_backend",
+    "tokenizer": "processing_class",
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
+}
+"""The other name of an argument that takes the same values."""
+
+INSTEAD = {
+    "warmup_ratio": "warmup_steps=0.1",
+    "logging_dir": "TENSORBOARD_LOGGING_DIR=...",
+    "group_by_length": 'train_sampling_strategy="group_by_length"',
+    "adafactor": 'optim="adafactor"',
+    "fp16_backend": "fp16=True",
+    "half_precision_backend": "fp16=True",
+    "sharded_ddp": "fsdp=...",
+    "dispatch_batches": "accelerator_config={'dispatch_batches': ...}",
+    "split_batches": "accelerator_config={'split_batches': ...}",
+    "include_inputs_for_metrics": "include_for_metrics=['inputs']",
+    "fsdp_min_num_params": "fsdp_config={'min_num_params': ...}",
+    "fsdp_transformer_layer_cls_to_wrap": "fsdp_config={'transformer_layer_cls_to_wrap': ...}",
+    "tpu_metrics_debug": 'debug="tpu_metrics_debug"',
+    "push_to_hub_organization": "hub_model_id=organization/name",
+    "tp_size": "parallelism_config=...",
+}
+"""What takes the place of an argument that went, where it is not a plain renaming."""
+
+_SILENT = frozenset({"overwrite_output_dir", "save_safetensors", "use_mps_device", "use_ipex", "ray_scope"})
+"""Went without a successor: what they asked for is the default, or is gone."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    import json
+
+    table: dict[str, Any] = json.loads((files("gonogo.data") / "training_arguments.json").read_bytes())
+    return table
+
+
+def all_names(kind: str = "TrainingArguments") -> frozenset[str]:
+    """Every name that any release of the table has."""
+    return frozenset(_table()[kind])
+
+
+def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
+    """Why this environment's transformers surely doesn't know the argument: ``("until", "5.0")``, ``("since", …)``."""
+    entry = _table()[kind].get(name)
+    if entry is None:
+        return None
+    if (until := entry.get("until")) and environment.within("transformers", f">={until}"):
+        return "until", until
+    if (since := entry.get("since")) and environment.within("transformers", f"<{since}"):
+        return "since", since
+    return None
+
+
+def successor(kind: str, name: str, environment: Environment) -> str | None:
+    """The name that this environment's transformers knows for the same thing, where there is one."""
+    candidates = [RENAMED[name]] if name in RENAMED else [old for old, new in RENAMED.items() if new == name]
+    return next((one for one in candidates if one in _table()[kind] and border(kind, one, environment) is None), None)
+
+
+def needs_nothing(name: str) -> bool:
+    """Whether an argument that went can simply be left out."""
+    return name in _SILENT

@@ -1,0 +1,74 @@
+"""The dataclasses that a program's HfArgumentParser parses, where all of them are visible."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+import msgspec
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, ClassInfo
+
+_TRANSFORMERS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_PLAIN_BASES = ("object", "abc.ABC", "typing.Generic")
+
+
+class ParsedClasses(msgspec.Struct, frozen=True):
+    """``own_fields`` are those of the project's classes; ``training``: TrainingArguments is parsed as well."""
+
+    call: Call
+    own_fields: frozenset[str]
+    training: bool
+    seq2seq: bool
+
+
+@lru_cache(maxsize=16)
+def parsed_classes(run: Run) -> ParsedClasses | None:
+    """What the program parses its command line into; None where a part of it can't be seen, or extras are allowed."""
+    calls = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
+    if len(calls) != 1 or not calls[0].node.args:
+        return None
+    call = calls[0]
+    script = call.script
+    if b"return_remaining_strings" in script.source.data or b"parse_known_args" in script.source.data:
+        return None
+    if b"add_argument" in script.source.data or b"parse_args_into_dataclasses" not in script.source.data:
+        return None
+    given = call.node.args[0]
+    types = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
+    classes: dict[str, list[ClassInfo]] = {}
+    for one in run.scripts:
+        for info in one.classes:
+            classes.setdefault(info.name, []).append(info)
+    fields: set[str] = set()
+    names: set[str] = set()
+    for node in types:
+        qualified = script.qualified(node)
+        if qualified is None or not _gather(qualified, classes, fields, names):
+            return None
+    training = bool(names)
+    return ParsedClasses(call, frozenset(fields), training, _TRANSFORMERS[1] in names) if training else None
+
+
+def _gather(qualified: str, classes: dict[str, list[ClassInfo]], fields: set[str], names: set[str]) -> bool:
+    """Add a class's fields and those of what it derives from; False where one of them can't be seen."""
+    if qualified in _TRANSFORMERS:
+        names.add(qualified)
+        return True
+    if qualified in _PLAIN_BASES:
+        return True
+    found = classes.get(qualified.rpartition(".")[2], [])
+    if len(found) != 1 or b"aliases" in found[0].script.source.data:
+        return False
+    info = found[0]
+    fields.update(
+        statement.target.id
+        for statement in info.node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    )
+    for base in info.node.bases:
+        name = info.script.qualified(base)
+        if name is None or not _gather(name, classes, fields, names):
+            return False
+    return True

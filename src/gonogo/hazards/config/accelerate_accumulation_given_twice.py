@@ -1,0 +1,104 @@
+"""accelerate-accumulation-given-twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_trainer
+
+
+class AccelerateAccumulationGivenTwice(Hazard):
+    """Accelerator(gradient_accumulation_steps=...) differs from the DeepSpeed config's number.
+
+    ## What happens
+    accelerate warns once, "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 8, DeepSpeed
+    config has 1. Using DeepSpeed's value.", and trains with a batch eight times smaller than the script says.
+
+    ## Why
+    Under DeepSpeed the engine accumulates, by its config: the JSON, or `gradient_accumulation_steps` of accelerate's
+    YAML, which `accelerate config` writes as 1. The Accelerator's own number loses.
+
+    ## Cure
+    Write "auto" in the JSON (in the YAML the same number): the Accelerator's number is then used.
+
+    ## When it is safe
+    Where both are the same.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/issues/2210: which of the two counts
+    - https://github.com/huggingface/accelerate/issues/1767: accumulation under DeepSpeed, with a YAML of 16
+    """
+
+    page_zh = """Accelerator(gradient_accumulation_steps=...) 与 DeepSpeed 配置中的数字不同。
+
+    ## 现象
+    accelerate 只警告一次 “Gradient accumulation steps mismatch: GradientAccumulationPlugin has 8, DeepSpeed config
+    has 1. Using DeepSpeed's value.”，随后用比脚本所写小 8 倍的 batch 训练。
+
+    ## 原因
+    DeepSpeed 下由引擎按其配置做累积：JSON，或 accelerate YAML 中的 `gradient_accumulation_steps`（`accelerate
+    config` 默认写 1）。Accelerator 自己的数字不起作用。
+
+    ## 解决办法
+    在 JSON 中写 "auto"（在 YAML 中写同样的数字），便会使用 Accelerator 的数字。
+
+    ## 何时安全
+    两处相同时。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/issues/2210：两者以哪个为准
+    - https://github.com/huggingface/accelerate/issues/1767：YAML 为 16 时 DeepSpeed 下的累积
+    """
+
+    name = "accelerate-accumulation-given-twice"
+    title = Text(
+        en="The Accelerator and the DeepSpeed config accumulate different numbers of steps",
+        zh="Accelerator 与 DeepSpeed 配置的梯度累积步数不同",
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/issues/2210",
+        "https://github.com/huggingface/accelerate/issues/1767",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """The keyword of the Accelerator, against the JSON or the YAML."""
+        if run.launch is None or with_trainer(run) or not run.deepspeed_on:
+            return
+        used = _used(run)
+        if used is None or not used.known or not isinstance(used.value, int):
+            return
+        for call in script.calls("accelerate.Accelerator"):
+            asked = call.keyword("gradient_accumulation_steps")
+            if not isinstance(asked.value, int) or not asked.known or asked.value == used.value:
+                continue
+            yield self.finding(
+                Text(
+                    en="The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is "
+                    "configured "
+                    "with {used}: {used} is used.",
+                    zh="Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}："
+                    "实际使用 {used}。",
+                ).format(asked=asked.value, used=used.value),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        'Write "auto" in the DeepSpeed JSON, or the same number in accelerate\'s YAML',
+                        '在 DeepSpeed JSON 中写 "auto"，或在 accelerate 的 YAML 中写同样的数字',
+                    ),
+                ),
+                spans=(used.span(), asked.span(Text("the script's number", "脚本中的数字"))),
+            )
+
+
+def _used(run: Run) -> Field | None:
+    if run.config is not None and run.config.source is not None:
+        return run.config.raw("gradient_accumulation_steps")
+    if run.accelerate is not None and run.accelerate.deepspeed_on:
+        return run.accelerate.get("deepspeed_config", "gradient_accumulation_steps")
+    return None

@@ -1,0 +1,176 @@
+"""accelerate-config-keys-beside-deepspeed-config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.accelerate_config import AccelerateConfig
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_trainer
+
+# accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
+# the same.
+_REFUSED = {
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "offload_param_nvme_path": ("zero_optimization", "offload_param", "nvme_path"),
+    "offload_optimizer_nvme_path": ("zero_optimization", "offload_optimizer", "nvme_path"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+Keys = tuple[str, ...]
+
+
+class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
+    """accelerate's YAML sets ZeRO's options although a DeepSpeed JSON is given.
+
+    ## What happens
+    "ValueError: When using `deepspeed_config_file`, the following accelerate config variables will be ignored:
+    ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', ...]. Please specify them appropriately in the
+    DeepSpeed config file." in every process, before the model is loaded.
+
+    ## Why
+    "Will be ignored" is said, but accelerate refuses: as soon as a DeepSpeed JSON is named (in the YAML, by
+    `--deepspeed_config_file`, or by the Trainer's `--deepspeed`), none of those keys may stand in the YAML, not even
+    with the JSON's own values. `mixed_precision` belongs to them, also as `'no'`.
+
+    ## Cure
+    Remove the listed keys from the YAML and say them in the JSON; or drop the JSON and let the YAML decide.
+    `zero3_init_flag` may stay.
+
+    ## When it is safe
+    With a JSON and a YAML without those keys, or with a YAML alone.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/pull/941: the check, and why it is an error
+    - https://github.com/yuvalkirstain/PickScore/issues/2: met through a leftover default config
+    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed: which keys are refused
+    """
+
+    page_zh = """给了 DeepSpeed JSON，accelerate 的 YAML 却又设置了 ZeRO 的选项。
+
+    ## 现象
+    每个进程在加载模型前报 “ValueError: When using `deepspeed_config_file`, the following accelerate config variables
+    will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', ...]”。
+
+    ## 原因
+    报错说 “will be ignored”，实际上 accelerate 直接拒绝：只要指定了 DeepSpeed JSON（YAML 中、
+    `--deepspeed_config_file`或 Trainer 的 `--deepspeed`），YAML 中就不能再出现这些键，即使取值与 JSON 相同。
+    `mixed_precision` 也在其中，写 `'no'`也不行。
+
+    ## 解决办法
+    从 YAML 中删除所列的键，写到 JSON 里；或不用 JSON，只用 YAML。`zero3_init_flag` 可以保留。
+
+    ## 何时安全
+    有 JSON 而 YAML 中没有这些键，或只用 YAML。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/pull/941：该检查，以及为何报错
+    - https://github.com/yuvalkirstain/PickScore/issues/2：由遗留的默认配置引起
+    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed：哪些键会被拒绝
+    """
+
+    name = "accelerate-config-keys-beside-deepspeed-config"
+    title = Text(
+        en="accelerate's YAML sets what only the DeepSpeed JSON may set",
+        zh="accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/pull/941",
+        "https://github.com/yuvalkirstain/PickScore/issues/2",
+        "https://huggingface.co/docs/accelerate/usage_guides/deepspeed",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The refused keys of the YAML, all in one finding."""
+        yaml = run.accelerate
+        if yaml is None or not yaml.deepspeed_on:
+            return
+        json_file = _json_of(run, yaml)
+        if json_file is None:
+            return
+        wrong: list[tuple[Keys, Field]] = []
+        for name in _REFUSED:
+            keys = ("deepspeed_config", name)
+            if _set(field := yaml.get(*keys)):
+                wrong.append((keys, field))
+        precision = yaml.get("mixed_precision")
+        if _set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
+            wrong.append((("mixed_precision",), precision))
+        if not wrong:
+            return
+        only_precision = len(wrong) == 1 and wrong[0][0] == ("mixed_precision",)
+        names = ", ".join(keys[-1] for keys, _ in wrong)
+        yield self.finding(
+            Text(
+                en="{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: "
+                "accelerate stops "
+                "with a ValueError, whatever their values.",
+                zh="已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，"
+                "accelerate 都会以 "
+                "ValueError 停止。",
+            ).format(file=json_file.value, names=names),
+            certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
+            cure=(
+                Text(
+                    "Remove {names} from the YAML, and set them in {file}",
+                    "从 YAML 中删除 {names}，改在 {file} 中设置",
+                ).format(names=names, file=json_file.value),
+                Text("Or give no DeepSpeed JSON, and keep the YAML", "或不给 DeepSpeed JSON，只保留 YAML"),
+            ),
+            spans=(
+                *(field.span() for _, field in wrong),
+                json_file.span(Text("the DeepSpeed config", "DeepSpeed 配置")),
+            ),
+            fixes=fix_of(
+                Text("Remove {names} from the YAML", "从 YAML 中删除 {names}").format(names=names),
+                *(lambda keys=keys: yaml.removing(*keys) for keys, _ in wrong),
+                safe=_said_by_json(wrong, run.config),
+            ),
+            confirm=(
+                Text(
+                    "accelerate launch is not given --mixed_precision", "accelerate launch 没有给出 --mixed_precision"
+                ),
+            )
+            if only_precision and run.launch is None
+            else (),
+        )
+
+
+def _set(field: Field) -> bool:
+    return not field.absent and not (field.known and field.value is None)
+
+
+def _json_of(run: Run, yaml: AccelerateConfig) -> Field | None:
+    """Where a DeepSpeed JSON is named: in the YAML, or by an option that reaches the same plugin."""
+    named = yaml.get("deepspeed_config", "deepspeed_config_file")
+    if named.known and named.value not in (None, "none"):
+        return named
+    if run.launch is None:
+        return None
+    option = run.launch.launcher_options.get("deepspeed_config_file")
+    if option.string:
+        return option
+    option = run.launch.options.get("deepspeed")
+    return option if option.string and option.string.endswith(".json") and with_trainer(run) else None
+
+
+def _said_by_json(wrong: list[tuple[Keys, Field]], config: DeepSpeedConfig | None) -> bool:
+    """Whether the JSON says all of it already, so that nothing is lost with the YAML's keys."""
+    if config is None:
+        return False
+    for keys, field in wrong:
+        if keys == ("mixed_precision",):
+            word = str(field.value).lower()
+            if word in ("fp16", "bf16") and not config.raw(word, "enabled").known:
+                return False
+        elif not config.raw(*_REFUSED[keys[-1]]).known and str(field.value).lower() not in ("none", "false", "no"):
+            return False
+    return True

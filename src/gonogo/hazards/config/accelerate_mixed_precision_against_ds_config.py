@@ -1,0 +1,111 @@
+"""accelerate-mixed-precision-against-ds-config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_accelerate, with_trainer
+
+_OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
+
+
+class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
+    """accelerate is told one 16-bit type, and the DeepSpeed config enables the other.
+
+    ## What happens
+    "ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the DeepSpeed config file",
+    when the Accelerator is made.
+
+    ## Why
+    `--mixed_precision` of `accelerate launch`, or `Accelerator(mixed_precision=...)`, says how to train. accelerate
+    writes that into DeepSpeed's config where it says nothing or "auto", and refuses a config that has the other type
+    on.
+
+    ## Cure
+    Enable the same type in the config, or write "auto" there.
+
+    ## When it is safe
+    Where both say the same, or the config says "auto" or nothing.
+
+    ## Sources
+    - https://github.com/shibing624/MedicalGPT/issues/288: bf16 asked for, fp16 in the config
+    - https://github.com/huggingface/transformers/issues/39849: the same through a trainer whose default is bf16
+    """
+
+    page_zh = """告诉 accelerate 用一种 16 位类型，DeepSpeed 配置却启用了另一种。
+
+    ## 现象
+    创建 Accelerator 时报 “ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the
+    DeepSpeed config file”。
+
+    ## 原因
+    `accelerate launch` 的 `--mixed_precision`，或 `Accelerator(mixed_precision=...)`，决定训练精度。DeepSpeed
+    配置没写或为 "auto" 时 accelerate 会填入；若配置启用了另一种类型，则拒绝。
+
+    ## 解决办法
+    在配置中启用同一种类型，或写 "auto"。
+
+    ## 何时安全
+    两处一致，或配置中为 "auto" 或没有写。
+
+    ## 来源
+    - https://github.com/shibing624/MedicalGPT/issues/288：要求 bf16，配置中为 fp16
+    - https://github.com/huggingface/transformers/issues/39849：默认 bf16 的 trainer 遇到同样问题
+    """
+
+    name = "accelerate-mixed-precision-against-ds-config"
+    title = Text(
+        en="accelerate's mixed precision and the DeepSpeed config disagree",
+        zh="accelerate 的混合精度与 DeepSpeed 配置不一致",
+    )
+    sources = (
+        "https://github.com/shibing624/MedicalGPT/issues/288",
+        "https://github.com/huggingface/transformers/issues/39849",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The type that is on in the config, against the one that accelerate is told."""
+        asked = _asked_for(run)
+        if asked is None or run.launch is None or with_accelerate(run) is False:
+            return
+        wanted = str(asked.value).lower()
+        other = _OTHER.get(wanted)
+        enabled = config.raw(other, "enabled") if other else Field.missing()
+        if enabled.truth is not True or config.raw(wanted, "enabled").truth is True:
+            return
+        yield self.finding(
+            Text(
+                en="accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.",
+                zh="告诉 accelerate 的是 {wanted}，而 DeepSpeed 配置启用了 {other}。",
+            ).format(wanted=wanted, other=other),
+            cure=(
+                Text(
+                    'Set {other}.enabled to "auto" in the config, or tell accelerate {other}',
+                    '在配置中把 {other}.enabled 设为 "auto"，或让 accelerate 用 {other}',
+                ).format(other=other),
+            ),
+            spans=(enabled.span(), asked.span(Text("asked for here", "此处要求"))),
+            fixes=fix_of(
+                Text('Set it to "auto"', '设为 "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
+            ),
+        )
+
+
+def _asked_for(run: Run) -> Field | None:
+    """What accelerate is told: by the Accelerator in the script, else by the option of its launcher."""
+    if with_trainer(run):
+        return None  # the Trainer's own arguments decide: ds-config-hf-args-mismatch
+    for script in run.scripts:
+        for call in script.calls("accelerate.Accelerator"):
+            field = call.keyword("mixed_precision")
+            if not field.absent:
+                return field if field.known and field.value else None
+    if run.launch is None or run.launch.launcher != "accelerate":
+        return None
+    option = run.launch.launcher_options.get("mixed_precision")
+    return option if option.string else None

@@ -1,0 +1,107 @@
+"""accelerate-zero3-init-off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+
+
+class AccelerateZero3InitOff(Hazard):
+    """ZeRO-3 with zero3_init_flag false: each rank loads the whole model into host memory.
+
+    ## What happens
+    Loading a large model takes its size in host memory once for every GPU of the node; with 8 GPUs a 70B model
+    asks for more than a terabyte, and the kernel kills a process (exit code -9) before training starts.
+
+    ## Why
+    `zero3_init_flag: true` makes accelerate tell transformers about ZeRO-3, so that `from_pretrained` builds the
+    model under `deepspeed.zero.Init`, partitioned from the start. With false, accelerate before 1.0 tells nothing,
+    and each process holds all the weights until `prepare` partitions them. From 1.0 on it tells transformers in
+    any case.
+
+    ## Cure
+    Set `zero3_init_flag: true`.
+
+    ## When it is safe
+    Where the node's memory holds the model once for each of its processes; with accelerate 1.0 or later.
+
+    ## Sources
+    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed: what zero3_init_flag does
+    - https://github.com/huggingface/accelerate/pull/405: where from_pretrained was joined to ZeRO-3
+    """
+
+    page_zh = """ZeRO-3 而 zero3_init_flag 为 false：每个 rank 都把整个模型载入内存。
+
+    ## 现象
+    加载大模型时，节点上每张 GPU 的进程都占用一份模型大小的内存；8 张卡加载 70B 模型需要超过 1 TB，
+    内核会在训练开始前杀死进程（退出码 -9）。
+
+    ## 原因
+    `zero3_init_flag: true` 让 accelerate 把 ZeRO-3 告知 transformers，`from_pretrained` 便在 `deepspeed.zero.Init`
+    下从一开始就分片构建模型。设为 false 时，1.0 之前的 accelerate 不会告知，每个进程在 `prepare`
+    分片之前都持有全部权重。自1.0 起无论如何都会告知。
+
+    ## 解决办法
+    设 `zero3_init_flag: true`。
+
+    ## 何时安全
+    节点内存足以给每个进程各放一份模型；或 accelerate 为 1.0 及以上。
+
+    ## 来源
+    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed：zero3_init_flag 的作用
+    - https://github.com/huggingface/accelerate/pull/405：from_pretrained 与 ZeRO-3 的结合
+    """
+
+    name = "accelerate-zero3-init-off"
+    title = Text(
+        en="ZeRO-3 with zero3_init_flag false: every process loads the whole model",
+        zh="ZeRO-3 而 zero3_init_flag 为 false：每个进程都加载整个模型",
+    )
+    sources = (
+        "https://huggingface.co/docs/accelerate/usage_guides/deepspeed",
+        "https://github.com/huggingface/accelerate/pull/405",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The flag in the YAML, with stage 3 and an accelerate that heeds it."""
+        yaml = run.accelerate
+        if yaml is None or not yaml.deepspeed_on:
+            return
+        flag = yaml.get("deepspeed_config", "zero3_init_flag")
+        if flag.truth is not False or run.zero_stage != 3:
+            return
+        heeds = environment.within("accelerate", "<1.0")
+        if heeds is False or (run.launch is not None and "deepspeed" in run.launch.options):
+            return  # the Trainer's own --deepspeed tells transformers
+        version = environment.field("accelerate")
+        stage = yaml.get("deepspeed_config", "zero_stage")
+        yield self.finding(
+            Text(
+                en="zero3_init_flag is false under ZeRO-3: with accelerate {version} from_pretrained does not "
+                "partition, "
+                "and each of the node's processes holds the whole model in host memory.",
+                zh="ZeRO-3 下 zero3_init_flag 为 false：accelerate {version} 时 from_pretrained 不分片，"
+                "节点上每个进程都在"
+                "内存中持有整个模型。",
+            ).format(version=version.get("< 1.0")),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
+            cure=(Text("Set zero3_init_flag: true", "设 zero3_init_flag: true"),),
+            spans=(flag.span(), stage.span(Text("ZeRO-3", "ZeRO-3 阶段")), version.span()),
+            fixes=fix_of(
+                Text("Set it to true", "设为 true"),
+                lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
+                safe=False,
+            ),
+            confirm=(
+                Text(
+                    "accelerate is older than 1.0, and the model is loaded by from_pretrained",
+                    "accelerate 早于 1.0，且模型由 from_pretrained 加载",
+                ),
+            ),
+        )

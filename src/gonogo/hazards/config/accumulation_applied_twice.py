@@ -1,0 +1,167 @@
+"""accumulation-applied-twice."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+
+_NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
+
+
+class AccumulationAppliedTwice(Hazard):
+    """A loop accumulates gradients by itself around an engine that accumulates too.
+
+    ## What happens
+    Nothing fails. The weights change once in N x N micro-batches instead of N, or the gradients are N times too
+    small: the run learns slowly, as with a far too small learning rate.
+
+    ## Why
+    DeepSpeed's engine counts its `step()` calls and updates at each N-th, where N is `gradient_accumulation_steps` of
+    its config; its `backward` divides the loss by N. A loop that calls `engine.step()` only at each N-th batch, or
+    divides the loss itself, does both a second time. `accelerator.backward` hands the loss to the engine as well.
+
+    ## Cure
+    Call `engine.backward(loss)` and `engine.step()` for each micro-batch, without a condition and without
+    dividing; or set `gradient_accumulation_steps` to 1 in the config and keep the loop.
+
+    ## When it is safe
+    With 1 in the config.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/7439: who divides, and who counts
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/565: the engine counts the calls of step
+    - https://github.com/huggingface/accelerate/issues/3533: the loss divided twice
+    """
+
+    page_zh = """循环自己做梯度累积，而外层引擎也在累积。
+
+    ## 现象
+    不会报错。权重每 N x N 个 micro-batch 才更新一次（而不是 N 个），或梯度小了 N 倍：训练很慢，就像学习率小得多。
+
+    ## 原因
+    DeepSpeed 引擎会数 `step()` 的调用次数，每 N 次更新一次，N 为配置中的 `gradient_accumulation_steps`；其
+    `backward` 会把loss 除以 N。如果循环每 N 个 batch 才调用一次 `engine.step()`，或自己再除一次 loss，就重复了。
+    `accelerator.backward`同样会把 loss 交给引擎。
+
+    ## 解决办法
+    每个 micro-batch 都无条件调用 `engine.backward(loss)` 与 `engine.step()`，不要自己除；或把配置中的
+    `gradient_accumulation_steps` 设为 1，保留循环。
+
+    ## 何时安全
+    配置中为 1 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/7439：谁来除，谁来数
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/565：引擎会数 step 的调用
+    - https://github.com/huggingface/accelerate/issues/3533：loss 被除了两次
+    """
+
+    name = "accumulation-applied-twice"
+    title = Text(
+        en="Gradients are accumulated by the loop and by DeepSpeed's engine",
+        zh="循环与 DeepSpeed 引擎都在做梯度累积",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/7439",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/565",
+        "https://github.com/huggingface/accelerate/issues/3533",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``engine.step()`` under a modulo, or a loss that is divided before ``engine.backward``."""
+        if run.config is None:
+            return
+        steps = run.config.get("gradient_accumulation_steps")
+        if not steps.number or steps.number <= 1:
+            return
+        count = int(steps.number)
+        label = Text("the engine accumulates {count} steps", "引擎累积 {count} 步").format(count=count)
+        for call in script.calls("*.step", "*.backward"):
+            if not _of_engine(call, script):
+                continue
+            if call.method == "step" and (test := _modulo(script, call)) is not None:
+                yield self.finding(
+                    Text(
+                        en="engine.step() is called only where `{test}`, and the engine itself updates at each "
+                        "{count}th call.",
+                        zh="engine.step() 仅在 `{test}` 时调用，而引擎自己每 {count} 次调用才更新一次。",
+                    ).format(test=ast.unparse(test)[:80], count=count),
+                    severity=Severity.WARNING,
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the "
+                            "config",
+                            "每个 micro-batch 都调用 engine.step()，或把配置中的 gradient_accumulation_steps 设为 1",
+                        ),
+                    ),
+                    spans=(call.place.span(), steps.span(label)),
+                )
+            elif call.method == "backward" and (divided := _divided(script, call)) is not None:
+                yield self.finding(
+                    Text(
+                        en="The loss is divided here (`{code}`), and engine.backward divides it by {count} again.",
+                        zh="此处已除过 loss（`{code}`），engine.backward 还会再除以 {count}。",
+                    ).format(code=ast.unparse(divided)[:80], count=count),
+                    severity=Severity.WARNING,
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            "Don't divide: engine.backward does it (or pass scale_wrt_gas=False)",
+                            "不要自己除：engine.backward 会除（或传入 scale_wrt_gas=False）",
+                        ),
+                    ),
+                    spans=(script.place(divided).span(), steps.span(label)),
+                )
+
+
+def _of_engine(call: Call, script: Script) -> bool:
+    kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
+    return any(kind == "deepspeed.initialize" for kind in kinds)
+
+
+def _counts(text: str) -> bool:
+    return any(name in text.lower() for name in _NAMES)
+
+
+def _modulo(script: Script, call: Call) -> ast.expr | None:
+    """The test around the call that holds once in some batches."""
+    for test in script.guarded_by(call.node):
+        for node in ast.walk(test):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _counts(ast.unparse(node.right)):
+                return test
+    return None
+
+
+def _divided(script: Script, call: Call) -> ast.AST | None:
+    """``loss / accumulation``, in the call itself or assigned to the same name in the same loop before it."""
+    if not call.node.args or call.has("scale_wrt_gas"):
+        return None
+    argument = call.node.args[0]
+    if isinstance(argument, ast.BinOp):
+        return argument if isinstance(argument.op, ast.Div) and _counts(ast.unparse(argument.right)) else None
+    loop = script.enclosing_loop(call.node)
+    if not isinstance(argument, ast.Name) or loop is None:
+        return None
+    nodes: list[ast.Assign | ast.AugAssign] = [*script.nodes(ast.Assign), *script.nodes(ast.AugAssign)]
+    for node in nodes:
+        if script.enclosing_loop(node) is not loop or node.lineno > call.node.lineno:
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if not isinstance(target, ast.Name) or target.id != argument.id:
+            continue
+        if isinstance(node, ast.AugAssign):
+            if isinstance(node.op, ast.Div) and _counts(ast.unparse(node.value)):
+                return node
+        elif (
+            isinstance(node.value, ast.BinOp)
+            and isinstance(node.value.op, ast.Div)
+            and _counts(ast.unparse(node.value.right))
+        ):
+            return node
+    return None

@@ -1,0 +1,158 @@
+"""best-model-strategies-differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.training_arguments import Arguments
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_plain_arguments, with_trainer
+
+
+class BestModelStrategiesDiffer(Hazard):
+    """load_best_model_at_end, but evaluation and saving do not happen together.
+
+    ## What happens
+    "ValueError: --load_best_model_at_end requires the save and eval strategy to match, but found - Evaluation
+    strategy: no - Save strategy: epoch", or "... requires the saving steps to be a round multiple of the
+    evaluation steps", when TrainingArguments are made.
+
+    ## Why
+    The best model can be told only where each checkpoint has an evaluation. Saving is by "steps" (500) and evaluation
+    is off, unless they are given.
+
+    ## Cure
+    Give `eval_strategy` and `save_strategy` the same value, and with "steps" a `save_steps` that is a multiple of
+    `eval_steps` (which is `logging_steps` where it is not given); or drop `load_best_model_at_end`.
+
+    ## When it is safe
+    Where the strategies match, or with `save_strategy: best` (transformers 4.47 and later).
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/12786: why it is an error
+    - https://github.com/hiyouga/LlamaFactory/issues/8133: save by steps, evaluation off
+    - https://github.com/zjunlp/DeepKE/issues/394: evaluation "no", saving "epoch"
+    """
+
+    page_zh = """load_best_model_at_end 打开，但评估与保存不同步。
+
+    ## 现象
+    创建 TrainingArguments 时报 “ValueError: --load_best_model_at_end requires the save and eval strategy to match,
+    but found - Evaluation strategy: no - Save strategy: epoch”，或 “... requires the saving steps to be a round
+    multiple of the evaluation steps”。
+
+    ## 原因
+    只有每个 checkpoint 都有对应的评估，才能判断哪个最好。默认按 "steps"（500）保存，而评估是关闭的。
+
+    ## 解决办法
+    让 `eval_strategy` 与 `save_strategy` 相同；为 "steps" 时，`save_steps` 要是 `eval_steps` 的整数倍（后者未给出时取
+    `logging_steps`）；或去掉 `load_best_model_at_end`。
+
+    ## 何时安全
+    两个策略一致，或 `save_strategy: best`（transformers 4.47 及以上）。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/pull/12786：为何报错
+    - https://github.com/hiyouga/LlamaFactory/issues/8133：按 steps 保存而评估关闭
+    - https://github.com/zjunlp/DeepKE/issues/394：评估为 "no"，保存为 "epoch"
+    """
+
+    name = "best-model-strategies-differ"
+    title = Text(
+        en="load_best_model_at_end needs evaluation and saving at the same steps",
+        zh="load_best_model_at_end 要求评估与保存同步进行",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/pull/12786",
+        "https://github.com/hiyouga/LlamaFactory/issues/8133",
+        "https://github.com/zjunlp/DeepKE/issues/394",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The strategies and steps of the arguments, by transformers' own comparison."""
+        arguments = run.arguments
+        best = arguments.get("load_best_model_at_end")
+        if best.truth is not True or not with_trainer(run):
+            return
+        evaluation = _first(arguments, "eval_strategy", "evaluation_strategy")
+        saving = arguments.get("save_strategy")
+        if evaluation.unknown or saving.unknown:
+            return
+        evaluates, saves = _word(evaluation, "no"), _word(saving, "steps")
+        if saves == "best":
+            return
+        if evaluates != saves:
+            told = not evaluation.absent and not saving.absent
+            yield self.finding(
+                Text(
+                    en='load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": '
+                    "transformers "
+                    "refuses it.",
+                    zh='load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
+                ).format(evaluates=evaluates, saves=saves),
+                certainty=Certainty.CERTAIN if told or with_plain_arguments(run) else Certainty.LIKELY,
+                cure=(_CURE,),
+                spans=(
+                    best.span(),
+                    evaluation.span(Text("evaluation", "评估策略")),
+                    saving.span(Text("saving", "保存策略")),
+                ),
+            )
+        elif evaluates == "steps":
+            yield from self._steps(best, run)
+
+    def _steps(self, best: Field, run: Run) -> Iterator[Finding]:
+        arguments = run.arguments
+        every, saved = arguments.get("eval_steps"), arguments.get("save_steps")
+        if every.absent:
+            every = arguments.get("logging_steps")
+        steps = 500 if every.absent else every.number
+        save_steps = 500 if saved.absent else saved.number
+        if not steps or not save_steps or every.unknown or saved.unknown:
+            return
+        ratio = steps < 1 and save_steps < 1
+        if (round(save_steps * 1e6) % round(steps * 1e6) == 0) if ratio or min(steps, save_steps) >= 1 else False:
+            return
+        yield self.finding(
+            Text(
+                en="load_best_model_at_end saves every {saved} steps and evaluates every {every}: {saved} is no "
+                "multiple of {every}, which transformers refuses.",
+                zh="load_best_model_at_end 每 {saved} 步保存、每 {every} 步评估：{saved} 不是 {every} 的整数倍，"
+                "transformers 会拒绝。",
+            ).format(saved=save_steps, every=steps),
+            certainty=Certainty.CERTAIN
+            if (not every.absent and not saved.absent) or with_plain_arguments(run)
+            else Certainty.LIKELY,
+            cure=(_CURE,),
+            spans=(
+                (saved if not saved.absent else best).span(),
+                every.span(Text("evaluated every {every} steps", "每 {every} 步评估").format(every=steps)),
+                best.span() if not saved.absent else None,
+            ),
+        )
+
+
+_CURE = Text(
+    "Give eval_strategy and save_strategy the same value (and save_steps a multiple of eval_steps), or drop "
+    "load_best_model_at_end",
+    "让 eval_strategy 与 save_strategy 相同（且 save_steps 为 eval_steps 的整数倍），或去掉 load_best_model_at_end",
+)
+
+
+def _first(arguments: Arguments, *names: str) -> Field:
+    """The first of several names that is given."""
+    fields = [arguments.get(name) for name in names]
+    return next((field for field in fields if field.known), next((f for f in fields if f.unknown), fields[0]))
+
+
+def _word(field: Field, default: str) -> str:
+    """A strategy as a word: of an option, of YAML (where no is false), or of the enum."""
+    if field.absent:
+        return default
+    if field.value is False:
+        return "no"
+    return str(field.value).rpartition(".")[2].lower()

@@ -1,0 +1,95 @@
+"""checkpointing-kwargs-without-checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import mentions, with_plain_arguments, with_trainer
+
+
+class CheckpointingKwargsWithoutCheckpointing(Hazard):
+    """gradient_checkpointing_kwargs is given, and gradient checkpointing is off.
+
+    ## What happens
+    Activations take as much memory as without checkpointing: the kwargs alone turn nothing on, and no message says
+    so. The run may go out of memory that was meant to fit.
+
+    ## Why
+    `gradient_checkpointing_kwargs={"use_reentrant": ...}` only says how to checkpoint. Whether is said by
+    `gradient_checkpointing`, which is false by default in TrainingArguments.
+
+    ## Cure
+    Pass `--gradient_checkpointing` (`gradient_checkpointing=True`), or remove the kwargs.
+
+    ## When it is safe
+    Where the script calls `model.gradient_checkpointing_enable()` itself.
+
+    ## Sources
+    - https://huggingface.co/docs/transformers/main_classes/trainer: the two arguments
+    - https://github.com/huggingface/transformers/issues/23808: what checkpointing needs besides
+    """
+
+    page_zh = """给了 gradient_checkpointing_kwargs，却没有打开梯度检查点。
+
+    ## 现象
+    激活值占用的显存与不用检查点时相同：单独的 kwargs 不会打开任何东西，也没有提示。本应放得下的训练可能显存不足。
+
+    ## 原因
+    `gradient_checkpointing_kwargs={"use_reentrant": ...}` 只说明如何做检查点；是否做由 `gradient_checkpointing`
+    决定，它在 TrainingArguments 中默认为 false。
+
+    ## 解决办法
+    传入 `--gradient_checkpointing`（`gradient_checkpointing=True`），或去掉 kwargs。
+
+    ## 何时安全
+    脚本自己调用 `model.gradient_checkpointing_enable()` 时。
+
+    ## 来源
+    - https://huggingface.co/docs/transformers/main_classes/trainer：这两个参数
+    - https://github.com/huggingface/transformers/issues/23808：检查点还需要什么
+    """
+
+    name = "checkpointing-kwargs-without-checkpointing"
+    title = Text(
+        en="gradient_checkpointing_kwargs has no effect: gradient checkpointing is off",
+        zh="gradient_checkpointing_kwargs 不起作用：没有打开梯度检查点",
+    )
+    sources = (
+        "https://huggingface.co/docs/transformers/main_classes/trainer",
+        "https://github.com/huggingface/transformers/issues/23808",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The kwargs among the arguments, without the argument that turns it on."""
+        arguments = run.arguments
+        if not arguments.has("gradient_checkpointing_kwargs") or not with_trainer(run):
+            return
+        kwargs, on = arguments.get("gradient_checkpointing_kwargs"), arguments.get("gradient_checkpointing")
+        newer = arguments.get("activation_checkpointing")
+        off = on.truth is False or (on.absent and with_plain_arguments(run))
+        if not off or newer.truth is True or (kwargs.known and not kwargs.value):
+            return
+        if mentions(run, "gradient_checkpointing_enable", "gradient_checkpointing = True", "prepare_model_for_kbit"):
+            return
+        yield self.finding(
+            Text(
+                en="gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
+                "checkpointed.",
+                zh="给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：不会做检查点。",
+            ).format(
+                state=Text("not given (false by default)", "没有给出（默认 false）")
+                if on.absent
+                else Text("false", "为 false")
+            ),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("Pass gradient_checkpointing=True as well", "同时传入 gradient_checkpointing=True"),
+                Text("Or remove the kwargs", "或去掉 kwargs"),
+            ),
+            spans=(kwargs.span(), on.span(Text("switched off here", "此处关闭"))),
+        )

@@ -1,0 +1,122 @@
+"""ds-auto-values-in-own-loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, in_own_loop, mentions
+
+_FATAL = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
+
+
+class DsAutoValuesInOwnLoop(Hazard):
+    """A config with "auto" is given to deepspeed.initialize by a program that nothing fills it in for.
+
+    ## What happens
+    "TypeError: '>' not supported between instances of 'str' and 'int'" (or "unsupported operand type(s) for //: 'str'
+    and 'int'") in `deepspeed.initialize`; with "gradient_clipping": "auto" the same at the first step.
+
+    ## Why
+    "auto" is no value of DeepSpeed's. The Trainer replaces it by TrainingArguments, and `accelerator.prepare` by what
+    it is given; `deepspeed.initialize`, and transformers' `HfDeepSpeedConfig`, take the word as it stands. Within
+    `fp16`, `bf16` and `zero_optimization` DeepSpeed drops it and takes its own default: `"fp16": {"enabled": "auto"}`
+    then trains in 32 bits without a word.
+
+    ## Cure
+    Write numbers: micro-batch and accumulation, and leave `train_batch_size` out. Remove the other "auto" entries.
+
+    ## When it is safe
+    Under the Trainer or accelerate, or where the program puts its own values in before it calls DeepSpeed.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/1270: gradient_clipping "auto" in a loop of one's own
+    - https://github.com/Roblox/FAI-RL/pull/70: "auto" batch sizes reach zero.Init through HfDeepSpeedConfig
+    """
+
+    page_zh = """含 "auto" 的配置交给了 deepspeed.initialize，却没有谁来填写它。
+
+    ## 现象
+    `deepspeed.initialize` 中报 “TypeError: '>' not supported between instances of 'str' and 'int'”（或 “unsupported
+    operand type(s) for //: 'str' and 'int'”）；"gradient_clipping": "auto" 则在第一步报同样的错。
+
+    ## 原因
+    "auto" 不是 DeepSpeed 的取值。Trainer 用 TrainingArguments 替换它，`accelerator.prepare` 用传入的对象替换它；而
+    `deepspeed.initialize` 与 transformers 的 `HfDeepSpeedConfig` 会原样使用。在 `fp16`、`bf16`、`zero_optimization`
+    内部，DeepSpeed 会丢弃它并取默认值：`"fp16": {"enabled": "auto"}` 于是悄悄变成 32 位训练。
+
+    ## 解决办法
+    写出数字：micro-batch 与梯度累积，不写 `train_batch_size`。删除其余 "auto" 项。
+
+    ## 何时安全
+    使用 Trainer 或 accelerate；或程序在调用 DeepSpeed 之前填入了自己的值。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/1270：自写循环中的 gradient_clipping "auto"
+    - https://github.com/Roblox/FAI-RL/pull/70："auto" 的 batch size 经 HfDeepSpeedConfig 到达 zero.Init
+    """
+
+    name = "ds-auto-values-in-own-loop"
+    title = Text(
+        en='"auto" in a DeepSpeed config that nothing fills in',
+        zh='DeepSpeed 配置中的 "auto" 无人填写',
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/1270",
+        "https://github.com/Roblox/FAI-RL/pull/70",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Every "auto" of a config that a plain DeepSpeed program uses."""
+        if not in_own_loop(run):
+            return
+        autos = [(keys, field) for keys, field in config.entries() if field.known and field.value == "auto"]
+        # Below zero_optimization it stands for DeepSpeed's own default, which is what a reader expects there.
+        wrong = [(keys, field) for keys, field in autos if keys[0] != "zero_optimization"]
+        if not wrong:
+            return
+        filled = mentions(run, *(f'["{keys[-1]}"]' for keys, _ in wrong), *(f"['{keys[-1]}']" for keys, _ in wrong))
+        fatal = [(keys, field) for keys, field in wrong if keys in _FATAL]
+        names = ", ".join(".".join(keys) for keys, _ in wrong)
+        total = [keys for keys, _ in wrong if keys == ("train_batch_size",)]
+        call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
+        yield self.finding(
+            Text(
+                en='{names}: "auto" reaches DeepSpeed as it stands, since the program calls '
+                "deepspeed.initialize itself "
+                "and uses neither the Trainer nor accelerate.",
+                zh='{names}："auto" 会原样到达 DeepSpeed，因为程序自己调用 deepspeed.initialize，没有使用 '
+                "Trainer 或 accelerate。",
+            ).format(names=names),
+            severity=Severity.ERROR if fatal else Severity.WARNING,
+            certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Write numbers for the batch sizes (train_batch_size can be left out), and true or false "
+                    "for fp16 "
+                    "and bf16",
+                    "为 batch size 写出数字（train_batch_size 可以不写），为 fp16 与 bf16 写 true 或 false",
+                ),
+            ),
+            spans=(
+                *(field.span() for _, field in (fatal or wrong)),
+                call.place.span(Text("given to DeepSpeed here", "在此处交给 DeepSpeed")),
+            ),
+            fixes=fix_of(
+                Text("Remove train_batch_size: DeepSpeed computes it", "删除 train_batch_size，由 DeepSpeed 计算"),
+                lambda: config.removing("train_batch_size"),
+            )
+            if total and len(wrong) == 1 and config.raw("train_micro_batch_size_per_gpu").number
+            else (),
+            confirm=(
+                Text(
+                    "The program does not replace the values before deepspeed.initialize",
+                    "程序没有在 deepspeed.initialize 之前替换这些值",
+                ),
+            )
+            if filled
+            else (),
+        )

@@ -1,0 +1,107 @@
+"""ds-auto-warmup-steps-zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_plain_arguments
+
+_KEYS = ("scheduler", "params", "warmup_num_steps")
+_SCHEDULES = ("WarmupLR", "WarmupDecayLR")
+
+
+class DsAutoWarmupStepsZero(Hazard):
+    """warmup_num_steps "auto" of DeepSpeed's scheduler becomes 0.
+
+    ## What happens
+    "ValueError: warmup_num_steps must be a positive integer, got 0", when the engine makes its scheduler.
+
+    ## Why
+    `WarmupLR` and `WarmupDecayLR` used to take 0 for 2; DeepSpeed 0.19.6 and later refuse it. For
+    "auto" transformers fills in `warmup_steps`, whose default is 0.
+
+    ## Cure
+    Write 1 or more, give `--warmup_steps`, or remove the "scheduler" block.
+
+    ## When it is safe
+    With an older DeepSpeed, or a transformers that fills in at least 1.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/48640: transformers fills in at least 1 since then
+    - https://github.com/deepspeedai/DeepSpeed/issues/771: why 0 and 1 have no meaning there
+    """
+
+    page_zh = """DeepSpeed 调度器的 warmup_num_steps 为 "auto"，被填成 0。
+
+    ## 现象
+    引擎创建调度器时报 “ValueError: warmup_num_steps must be a positive integer, got 0”。
+
+    ## 原因
+    `WarmupLR` 与 `WarmupDecayLR` 过去把 0 当作 2；DeepSpeed 0.19.6 及以上拒绝它。对于 "auto"，transformers 会
+    填入 `warmup_steps`，其默认值是 0。
+
+    ## 解决办法
+    写 1 或更大的数，给出 `--warmup_steps`，或删除 "scheduler" 段。
+
+    ## 何时安全
+    较旧的 DeepSpeed，或会填入至少 1 的 transformers。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/pull/48640：此后 transformers 至少填入 1
+    - https://github.com/deepspeedai/DeepSpeed/issues/771：为何 0 和 1 在此没有意义
+    """
+
+    name = "ds-auto-warmup-steps-zero"
+    title = Text(
+        en="DeepSpeed's scheduler gets no warm-up steps, which it refuses",
+        zh="DeepSpeed 调度器的预热步数为 0，会被拒绝",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/pull/48640",
+        "https://github.com/deepspeedai/DeepSpeed/issues/771",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""
+        if config.raw("scheduler", "type").get() not in _SCHEDULES:
+            return
+        refuses = run.environment.within("deepspeed", ">=0.19.6")
+        if refuses is not True:
+            return
+        steps = config.raw(*_KEYS)
+        if not config.is_auto(*_KEYS) or not self._fills_in_zero(run):
+            return
+        deepspeed = run.environment.field("deepspeed")
+        transformers = run.environment.field("transformers")
+        yield self.finding(
+            Text(
+                en='warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is '
+                "asked for, "
+                "and DeepSpeed {deepspeed} refuses that (any since 0.19.6).",
+                zh='warmup_num_steps 为 "auto"，没有要求预热时 transformers {transformers} 会填入 0，而 DeepSpeed '
+                "{deepspeed}（0.19.6 及以上）拒绝 0。",
+            ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("Give --warmup_steps, or write 1 or more", "给出 --warmup_steps，或写 1 或更大的数"),
+                Text(
+                    'Or remove the "scheduler" block, or upgrade transformers',
+                    '或删除 "scheduler" 段，或升级 transformers',
+                ),
+            ),
+            spans=(steps.span(), deepspeed.span(Text("refuses 0", "拒绝 0")), transformers.span()),
+            fixes=fix_of(Text("Write 1", "写成 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
+            confirm=(Text("The log has warmup_num_steps=0", "日志中 warmup_num_steps=0"),),
+        )
+
+    def _fills_in_zero(self, run: Run) -> bool:
+        """Whether the Trainer asks for no warm-up, with a release from before it filled in 1."""
+        if not with_plain_arguments(run) or run.launch is None:
+            return False
+        if run.environment.within("transformers", "<5.20") is not True:
+            return False
+        return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))

@@ -1,0 +1,95 @@
+"""ds-config-without-zero-section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_accelerate
+
+
+class DsConfigWithoutZeroSection(Hazard):
+    """A DeepSpeed config without "zero_optimization" is given to accelerate or the Trainer.
+
+    ## What happens
+    "ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.", when TrainingArguments or the
+    Accelerator are made.
+
+    ## Why
+    DeepSpeed itself takes such a config (ZeRO is off then). accelerate, through which the Trainer has run since
+    transformers 4.30, insists on the block.
+
+    ## Cure
+    Add `"zero_optimization": {"stage": 2}`, or stage 0 for DeepSpeed without ZeRO.
+
+    ## When it is safe
+    In a program that calls `deepspeed.initialize` itself.
+
+    ## Sources
+    - https://github.com/zjunlp/KnowLM/issues/87: the refusal, in a pre-training script
+    - https://github.com/huggingface/accelerate/pull/405: where accelerate came to read the config
+    """
+
+    page_zh = """没有 "zero_optimization" 的 DeepSpeed 配置交给了 accelerate 或 Trainer。
+
+    ## 现象
+    创建 TrainingArguments 或 Accelerator 时报 “ValueError: Please specify the ZeRO optimization config in the
+    DeepSpeed config.”。
+
+    ## 原因
+    DeepSpeed 自身接受这样的配置（此时不启用 ZeRO）。而 accelerate 要求有该段；transformers 自 4.30 起 Trainer 也通过
+    accelerate 运行。
+
+    ## 解决办法
+    加入 `"zero_optimization": {"stage": 2}`；不需要 ZeRO 时写 stage 0。
+
+    ## 何时安全
+    程序自己调用 `deepspeed.initialize` 时。
+
+    ## 来源
+    - https://github.com/zjunlp/KnowLM/issues/87：预训练脚本中遇到的拒绝
+    - https://github.com/huggingface/accelerate/pull/405：accelerate 开始读取该配置
+    """
+
+    name = "ds-config-without-zero-section"
+    title = Text(
+        en='accelerate requires "zero_optimization" in the DeepSpeed config',
+        zh='accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
+    )
+    sources = (
+        "https://github.com/zjunlp/KnowLM/issues/87",
+        "https://github.com/huggingface/accelerate/pull/405",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The block is surely missing, and accelerate surely reads the config."""
+        if not config.readable or config.problems or not config.raw("zero_optimization").absent:
+            return
+        if config.source is None or not with_accelerate(run) or run.launch is None:
+            return
+        if run.environment.within("transformers", "<4.30"):
+            return
+        first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
+        yield self.finding(
+            Text(
+                en='{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.',
+                zh='{name} 中没有 "zero_optimization"，而 accelerate 要求 DeepSpeed 配置必须有它。',
+            ).format(name=config.name),
+            cure=(
+                Text(
+                    'Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)',
+                    '加入 "zero_optimization": {"stage": 2}（不用 ZeRO 时写 0）',
+                ),
+            ),
+            spans=(
+                (first or config.source.place(0, 0)).span(),
+                run.config_field.span(Text("given to accelerate here", "在此处交给 accelerate")),
+            ),
+            fixes=fix_of(
+                Text('Add "zero_optimization" with stage 0', '加入 stage 为 0 的 "zero_optimization"'),
+                lambda: config.inserting("zero_optimization", value={"stage": 0}),
+            ),
+        )

@@ -1,0 +1,114 @@
+"""ds-fp16-and-bf16-enabled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_trainer
+
+
+class DsFp16AndBf16Enabled(Hazard):
+    """fp16 and bf16 are both switched on.
+
+    ## What happens
+    "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled" from DeepSpeed, or "ValueError: At most
+    one of fp16 and bf16 can be True, but not both" from TrainingArguments.
+
+    ## Why
+    A run has one 16-bit type. Often a config for fp16 is taken over and a bf16 block is added to it, or a script says
+    one and the command line the other.
+
+    ## Cure
+    Keep bf16 on Ampere and newer cards, fp16 on older ones, and switch the other off. Under the Trainer both
+    blocks may stay with "enabled": "auto".
+
+    ## When it is safe
+    Where one of the two is false or "auto".
+
+    ## Sources
+    - https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78: DeepSpeed's assertion, met and settled
+    - https://www.deepspeed.ai/docs/config-json/: bf16 can't be combined with fp16
+    """
+
+    page_zh = """fp16 与 bf16 同时打开。
+
+    ## 现象
+    DeepSpeed 报 “AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled”，或 TrainingArguments 报
+    “ValueError: At most one of fp16 and bf16 can be True, but not both”。
+
+    ## 原因
+    一次训练只能用一种 16 位类型。常见的是沿用 fp16 的配置又加上 bf16 段，或脚本写一种、命令行写另一种。
+
+    ## 解决办法
+    Ampere 及更新的卡保留 bf16，更老的卡保留 fp16，关闭另一个。在 Trainer 下，两段都可以保留 "enabled": "auto"。
+
+    ## 何时安全
+    其中一个为 false 或 "auto"。
+
+    ## 来源
+    - https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78：遇到并解决 DeepSpeed 的该断言
+    - https://www.deepspeed.ai/docs/config-json/：bf16 不能与 fp16 同时使用
+    """
+
+    name = "ds-fp16-and-bf16-enabled"
+    title = Text(en="fp16 and bf16 are both enabled", zh="fp16 与 bf16 同时启用")
+    sources = (
+        "https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Both blocks say ``enabled: true``."""
+        fp16, bf16 = config.raw("fp16", "enabled"), config.raw("bf16", "enabled")
+        if fp16.truth is not True or bf16.truth is not True:
+            return
+        trainer = with_trainer(run)
+        wanted = {name: run.arguments.get(name).truth is True for name in ("fp16", "bf16")} if trainer else {}
+        other = next((name for name in wanted if not wanted[name] and wanted[_OTHER[name]]), None)
+        yield self.finding(
+            Text(
+                en="The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on.",
+                zh="DeepSpeed 配置同时启用了 fp16 与 bf16；DeepSpeed 断言只能启用其中一个。",
+            ),
+            cure=(_CURE, Text('Under the Trainer: "enabled": "auto" in both', 'Trainer 下两处都写 "enabled": "auto"')),
+            spans=(fp16.span(), bf16.span()),
+            fixes=fix_of(
+                Text("Switch {other} off: the arguments ask for the other", "关闭 {other}：参数要求的是另一个").format(
+                    other=other
+                ),
+                lambda: config.replacing(other or "", "enabled", value=False),
+            )
+            if other
+            else (),
+        )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Both TrainingArguments are true."""
+        if not with_trainer(run):
+            return
+        for first, second in (("fp16", "bf16"), ("fp16_full_eval", "bf16_full_eval")):
+            fields = [run.arguments.get(name) for name in (first, second)]
+            if not all(field.truth is True for field in fields):
+                continue
+            sources = {run.arguments.source_of(name) for name in (first, second)}
+            yield self.finding(
+                Text(
+                    en="TrainingArguments get {first} and {second}, and take only one of them.",
+                    zh="TrainingArguments 同时得到 {first} 与 {second}，而它只接受其中一个。",
+                ).format(first=first, second=second),
+                certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,
+                cure=(_CURE,),
+                spans=tuple(field.span() for field in fields),
+            )
+
+
+_OTHER = {"fp16": "bf16", "bf16": "fp16"}
+_CURE = Text(
+    "Keep bf16 on Ampere and newer GPUs, fp16 on older ones; switch the other off",
+    "Ampere 及更新的 GPU 保留 bf16，更老的保留 fp16，关闭另一个",
+)

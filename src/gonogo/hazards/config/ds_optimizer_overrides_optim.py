@@ -1,0 +1,156 @@
+"""ds-optimizer-overrides-optim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_trainer
+
+_DEFAULTS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused")
+
+
+class DsOptimizerOverridesOptim(Hazard):
+    """DeepSpeed decides the optimizer, so --optim does nothing.
+
+    ## What happens
+    `--optim paged_adamw_8bit`, `adafactor` or `galore_adamw` is given, and memory is that of AdamW in 32 bits: the
+    log says "DeepSpeed Basic Optimizer = FusedAdam" (or DeepSpeedCPUAdam). With `--adafactor` transformers stops:
+    "--adafactor was passed, but also found `optimizer` configured in the DeepSpeed config".
+
+    ## Why
+    Where the config has an "optimizer" block, the Trainer builds none of its own. Without the block, but with
+    `offload_optimizer`, accelerate replaces whatever the Trainer built by DeepSpeedCPUAdam (Adagrad and Lion by their
+    own CPU versions since accelerate 1.2).
+
+    ## Cure
+    Remove the "optimizer" block, and `offload_optimizer` where the optimizer is none of DeepSpeed's; or drop
+    `--optim` and count on AdamW's memory. GaLore needs whole gradients and does not work under ZeRO-2 and ZeRO-3.
+
+    ## When it is safe
+    With `adamw_torch` and its like, which mean what DeepSpeed does.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/12257: adafactor was silently ignored, and is refused since
+    - https://github.com/huggingface/accelerate/issues/2169: with offload it is always DeepSpeedCPUAdam
+    - https://github.com/huggingface/accelerate/pull/3255: which optimizers are replaced by which
+    """
+
+    page_zh = """优化器由 DeepSpeed 决定，--optim 因此不起作用。
+
+    ## 现象
+    指定了 `--optim paged_adamw_8bit`、`adafactor` 或 `galore_adamw`，显存占用却与 32 位 AdamW 相同：日志为
+    “DeepSpeed Basic Optimizer = FusedAdam”（或 DeepSpeedCPUAdam）。用 `--adafactor` 时 transformers 直接停止：
+    “--adafactor was passed, but also found `optimizer` configured in the DeepSpeed config”。
+
+    ## 原因
+    配置中有 "optimizer" 段时，Trainer 不再构建自己的优化器。没有该段但有 `offload_optimizer` 时，accelerate 会把
+    Trainer 构建的优化器一律换成 DeepSpeedCPUAdam（自 accelerate 1.2 起，Adagrad 与 Lion 换成各自的 CPU 版本）。
+
+    ## 解决办法
+    删除 "optimizer" 段；若优化器不是 DeepSpeed 自带的，还要去掉 `offload_optimizer`。或去掉 `--optim`，按 AdamW
+    估算显存。GaLore 需要完整梯度，在 ZeRO-2 与 ZeRO-3 下不能工作。
+
+    ## 何时安全
+    `adamw_torch` 之类，其含义与 DeepSpeed 的做法相同。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/pull/12257：adafactor 曾被悄悄忽略，此后改为拒绝
+    - https://github.com/huggingface/accelerate/issues/2169：卸载时总是 DeepSpeedCPUAdam
+    - https://github.com/huggingface/accelerate/pull/3255：哪些优化器被换成什么
+    """
+
+    name = "ds-optimizer-overrides-optim"
+    title = Text(
+        en="The optimizer that the arguments ask for is not used under this DeepSpeed config",
+        zh="参数要求的优化器在此 DeepSpeed 配置下不会被使用",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/pull/12257",
+        "https://github.com/huggingface/accelerate/issues/2169",
+        "https://github.com/huggingface/accelerate/pull/3255",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """``--optim`` against the config's optimizer block, or its offload."""
+        if not with_trainer(run):
+            return
+        block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")
+        flag, asked = run.arguments.get("adafactor"), run.arguments.get("optim")
+        if block is not None and flag.truth is True and run.environment.within("transformers", "<4.57"):
+            yield self._refused(config, flag)
+            return
+        wanted = str(asked.value).rpartition(".")[2].lower() if asked.known else "adamw_torch"
+        if wanted in _DEFAULTS:
+            return
+        if block is not None:
+            name = str(kind.get("")).lower()
+            if name and wanted.startswith(name):
+                return
+            if wanted == "adafactor" and run.environment.within("transformers", ">=4.57,<5"):
+                yield self._refused(config, asked)
+                return
+            yield self.finding(
+                Text(
+                    en='optim is "{wanted}", and the DeepSpeed config has an optimizer {kind}: that one is used, and '
+                    "{wanted} has no effect.",
+                    zh='optim 为 "{wanted}"，而 DeepSpeed 配置中有 optimizer {kind}：实际使用后者，{wanted} 不起作用。',
+                ).format(wanted=wanted, kind=kind.get("?")),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(_CURE,),
+                spans=(block.span(), asked.span(_ASKED)),
+                fixes=self._removal(config),
+            )
+            return
+        offload = config.offload("optimizer")
+        forced = config.raw("zero_force_ds_cpu_optimizer")
+        if offload.get() not in ("cpu", "nvme") or forced.truth is False or "lion" in wanted or wanted == "adagrad":
+            return
+        yield self.finding(
+            Text(
+                en='optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
+                "optimizer "
+                "by DeepSpeedCPUAdam.",
+                zh='optim 为 "{wanted}"，而 offload_optimizer 为 {device}：accelerate 会把 Trainer 的优化器换成 '
+                "DeepSpeedCPUAdam。",
+            ).format(wanted=wanted, device=offload.value),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Drop --optim and count on AdamW in host memory, or remove offload_optimizer",
+                    "去掉 --optim 并按内存中的 AdamW 估算，或去掉 offload_optimizer",
+                ),
+            ),
+            spans=(offload.span(), asked.span(_ASKED)),
+        )
+
+    def _refused(self, config: DeepSpeedConfig, asked: Field) -> Finding:
+        block = config.key_place("optimizer")
+        return self.finding(
+            Text(
+                en="Adafactor is asked for, and the DeepSpeed config has an optimizer block: transformers "
+                "refuses both.",
+                zh="要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(_CURE,),
+            spans=(block.span() if block else None, asked.span(_ASKED)),
+            fixes=self._removal(config),
+        )
+
+    def _removal(self, config: DeepSpeedConfig) -> tuple[Fix, ...]:
+        title = Text('Remove the "optimizer" block', '删除 "optimizer" 段')
+        return fix_of(title, lambda: config.removing("optimizer"), safe=False)
+
+
+_ASKED = Text("asked for here", "此处要求")
+_CURE = Text(
+    'Remove the "optimizer" block from the DeepSpeed config, or drop --optim',
+    '从 DeepSpeed 配置中删除 "optimizer" 段，或去掉 --optim',
+)

@@ -1,0 +1,109 @@
+"""ds-scheduler-overrides-lr-scheduler-type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_trainer
+
+# What each of DeepSpeed's schedules is called among transformers' own.
+_SAME = {
+    "WarmupLR": ("constant_with_warmup", "constant"),
+    "WarmupDecayLR": ("linear", "polynomial"),
+    "WarmupCosineLR": ("cosine", "cosine_with_min_lr"),
+}
+
+
+class DsSchedulerOverridesLrSchedulerType(Hazard):
+    """The DeepSpeed config has a scheduler, so --lr_scheduler_type does nothing.
+
+    ## What happens
+    The run asks for `--lr_scheduler_type cosine`, and the logged learning rate rises, then stays where it is. No
+    message says why.
+
+    ## Why
+    Where the DeepSpeed config has a "scheduler" block, the Trainer leaves the schedule to DeepSpeed. `WarmupLR`,
+    which many copied configs have, warms up and then keeps the rate; `WarmupDecayLR` falls linearly.
+
+    ## Cure
+    Remove the "scheduler" block from the config (transformers 4.33 and later need none beside an optimizer block); or
+    name the schedule that is meant there.
+
+    ## When it is safe
+    Where both mean the same schedule.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/394: cosine asked for, WarmupLR in the config, a constant rate
+    - https://github.com/QwenLM/Qwen/issues/672: the same, with the maintainers' explanation
+    """
+
+    page_zh = """DeepSpeed 配置中有 scheduler，--lr_scheduler_type 因此不起作用。
+
+    ## 现象
+    训练指定了 `--lr_scheduler_type cosine`，日志中的学习率上升后却保持不变，且没有任何提示。
+
+    ## 原因
+    DeepSpeed 配置中有 "scheduler" 段时，Trainer 把学习率调度交给 DeepSpeed。许多抄来的配置写的是 `WarmupLR`：
+    预热后保持不变；`WarmupDecayLR` 则线性下降。
+
+    ## 解决办法
+    从配置中删除 "scheduler" 段（transformers 4.33 及以上允许只有 optimizer 段）；或在其中写明想要的调度。
+
+    ## 何时安全
+    两处的调度含义相同时。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/394：要求 cosine，配置为 WarmupLR，学习率恒定
+    - https://github.com/QwenLM/Qwen/issues/672：同一问题，维护者作了解释
+    """
+
+    name = "ds-scheduler-overrides-lr-scheduler-type"
+    title = Text(
+        en="The DeepSpeed config's scheduler overrides lr_scheduler_type",
+        zh="DeepSpeed 配置的 scheduler 覆盖了 lr_scheduler_type",
+    )
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/394",
+        "https://github.com/QwenLM/Qwen/issues/672",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A scheduler in the config, and another that the arguments ask for."""
+        kind = config.raw("scheduler", "type")
+        asked = run.arguments.get("lr_scheduler_type")
+        if not kind.known or not asked.known or not with_trainer(run):
+            return
+        same = _SAME.get(str(kind.value))
+        wanted = str(asked.value).rpartition(".")[2].lower()
+        if same is None or wanted in same:
+            return
+        needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
+        yield self.finding(
+            Text(
+                en='lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one '
+                "is used "
+                "(as {same}), and {wanted} has no effect.",
+                zh='lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：'
+                "实际使用后者（相当于 {same}），"
+                "{wanted} 不起作用。",
+            ).format(wanted=wanted, kind=kind.value, same=same[0]),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    'Remove the "scheduler" block from the DeepSpeed config', '从 DeepSpeed 配置中删除 "scheduler" 段'
+                ),
+            ),
+            spans=(kind.span(), asked.span(Text("asked for here", "此处要求"))),
+            fixes=()
+            if needs_one
+            else fix_of(
+                Text('Remove the "scheduler" block', '删除 "scheduler" 段'),
+                lambda: config.removing("scheduler"),
+                safe=False,
+            ),
+        )

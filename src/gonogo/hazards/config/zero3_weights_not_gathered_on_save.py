@@ -1,0 +1,145 @@
+"""zero3-weights-not-gathered-on-save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, with_trainer
+
+_KEY = "stage3_gather_16bit_weights_on_model_save"
+
+
+class Zero3WeightsNotGatheredOnSave(Hazard):
+    """Under ZeRO-3 the Trainer saves, and the config does not gather the weights for it.
+
+    ## What happens
+    `trainer.save_model()` and the checkpoints hold no model.safetensors: the log says
+    "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
+    recover weights". A folder that was to be the result holds only ZeRO's parts.
+
+    ## Why
+    Each rank has a part of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
+    they put together when the model is saved; it is false by default, since gathering takes time and memory.
+
+    ## Cure
+    Set it to true; or run `zero_to_fp32.py` in the checkpoint afterwards.
+
+    ## When it is safe
+    Where the ZeRO checkpoint is what is wanted, and converted later.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/21482: the message, and the folder without weights
+    - https://github.com/huggingface/transformers/pull/25817: what is saved instead
+    - https://github.com/hiyouga/LlamaFactory/issues/2641: the key is needed for fp16 and bf16 alike
+    """
+
+    page_zh = """ZeRO-3 下由 Trainer 保存模型，而配置没有为此收集权重。
+
+    ## 现象
+    `trainer.save_model()` 与 checkpoint 中没有 model.safetensors，日志为
+    “stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
+    recover weights”。本该是结果的目录里只有 ZeRO 的分片。
+
+    ## 原因
+    每个 rank 只持有各权重的一部分。只有打开该键（accelerate YAML 中为 `zero3_save_16bit_model`），
+    保存时才会拼成完整权重；收集耗时又占内存，所以默认关闭。
+
+    ## 解决办法
+    设为 true；或事后在 checkpoint 中运行 `zero_to_fp32.py`。
+
+    ## 何时安全
+    需要的就是 ZeRO checkpoint，之后再转换时。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/21482：该提示，以及没有权重的目录
+    - https://github.com/huggingface/transformers/pull/25817：此时保存了什么
+    - https://github.com/hiyouga/LlamaFactory/issues/2641：fp16 与 bf16 都需要这个键
+    """
+
+    name = "zero3-weights-not-gathered-on-save"
+    title = Text(
+        en="Under ZeRO-3 the saved model will hold no weights of its own",
+        zh="ZeRO-3 下保存的模型中不会有完整权重",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/21482",
+        "https://github.com/huggingface/transformers/pull/25817",
+        "https://github.com/hiyouga/LlamaFactory/issues/2641",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Stage 3 with a Trainer that saves, and the key false or left out."""
+        if run.zero_stage != 3 or not with_trainer(run) or run.launch is None:
+            return
+        saving = _saving(run)
+        if saving is None:
+            return
+        key, where, fixes = _key(run)
+        if key is None or key.unknown or key.truth is True:
+            return
+        yield self.finding(
+            Text(
+                en="ZeRO-3, and {key} is {value}: what the Trainer saves are ZeRO's parts, without model.safetensors.",
+                zh="ZeRO-3 而 {key} {value}：Trainer 保存的只是 ZeRO 的分片，没有 model.safetensors。",
+            ).format(
+                key="zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY,
+                value=Text("not set", "没有设置") if key.absent else Text("false", "为 false"),
+            ),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("Set it to true", "设为 true"),
+                Text(
+                    "Or run python zero_to_fp32.py . out in the checkpoint afterwards",
+                    "或事后在 checkpoint 目录中运行 python zero_to_fp32.py . out",
+                ),
+            ),
+            spans=(where, saving),
+            fixes=fixes,
+        )
+
+
+def _saving(run: Run) -> Span | None:
+    """Where the result is saved: ``trainer.save_model()`` in a script; a framework always saves."""
+    for script in run.scripts:
+        if b"zero_to_fp32" in script.source.data or b"16bit" in script.source.data:
+            return None
+        for call in script.calls("*.save_model"):
+            kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
+            if any(kind.endswith("Trainer") for kind in kinds):
+                return call.place.span(Text("the model is saved here", "在此处保存模型"))
+    if run.launch is not None and run.framework == "llamafactory":
+        return run.launch.place.span(Text("LLaMA-Factory saves the model at the end", "LLaMA-Factory 结束时会保存模型"))
+    return None
+
+
+def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
+    """The key as the config or the YAML has it, the place to change, and the change."""
+    title = Text("Set it to true", "设为 true")
+    config, yaml = run.config, run.accelerate
+    if config is not None and not from_accelerate_yaml(run):
+        if config.preset is not None:
+            return None, None, ()
+        key = config.raw("zero_optimization", _KEY)
+        if key.absent:
+            key = config.raw("zero_optimization", "stage3_gather_fp16_weights_on_model_save")
+        stage = config.raw("zero_optimization", "stage")
+
+        def gathering() -> Edit:
+            return config.inserting("zero_optimization", _KEY, value=True)
+
+        return key, (key.span() or stage.span()), fix_of(title, gathering, safe=False)
+    if yaml is not None:
+        key = yaml.get("deepspeed_config", "zero3_save_16bit_model")
+        stage = yaml.get("deepspeed_config", "zero_stage")
+
+        def saving() -> Edit:
+            return yaml.inserting("deepspeed_config", "zero3_save_16bit_model", value=True)
+
+        return key, (key.span() or stage.span()), fix_of(title, saving, safe=False)
+    return None, None, ()

@@ -1,0 +1,6 @@
+accelerate launch \
+    --multi_gpu \
+    --use_deepspeed \
+    --zero_stage 2 \
+    --num_processes 8 \
+    train.py

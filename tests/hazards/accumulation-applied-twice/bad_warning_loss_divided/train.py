@@ -1,0 +1,20 @@
+import deepspeed
+import torch
+
+from data import batches
+from model import build
+
+
+def main(accumulation_steps=8):
+    net = build()
+    engine, optimizer, _, _ = deepspeed.initialize(
+        model=net, model_parameters=net.parameters(), config="ds_config.json"
+    )
+    for batch in batches(engine.local_rank):
+        loss = engine(**batch).loss
+        loss = loss / accumulation_steps
+        engine.backward(loss)
+        engine.step()
+
+
+main()

@@ -1,0 +1,5 @@
+torchrun --nproc_per_node 8 train.py \
+    --output_dir out \
+    --load_best_model_at_end \
+    --evaluation_strategy epoch \
+    --save_strategy epoch

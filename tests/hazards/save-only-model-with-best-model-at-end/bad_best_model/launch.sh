@@ -1,0 +1,1 @@
+deepspeed --num_gpus 8 train.py --deepspeed ds_config.json --output_dir out --save_only_model --eval_strategy steps --load_best_model_at_end

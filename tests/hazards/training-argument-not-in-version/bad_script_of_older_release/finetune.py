@@ -1,0 +1,12 @@
+from transformers import Trainer, TrainingArguments
+
+from parts import dataset, model, tokenizer
+
+args = TrainingArguments(
+    output_dir="out",
+    evaluation_strategy="epoch",
+    per_device_train_batch_size=4,
+    overwrite_output_dir=True,
+)
+trainer = Trainer(model=model, args=args, train_dataset=dataset, eval_dataset=dataset, tokenizer=tokenizer)
+trainer.train()

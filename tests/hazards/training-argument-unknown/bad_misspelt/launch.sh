@@ -1,0 +1,4 @@
+torchrun --nproc_per_node 8 train.py \
+    --lora_rank 16 \
+    --learing_rate 2e-5 \
+    --output_dir out
