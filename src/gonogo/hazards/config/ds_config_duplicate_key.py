@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._written import read_by_json
-
 
 
 class DsConfigDuplicateKey(Hazard):
@@ -57,8 +57,13 @@ class DsConfigDuplicateKey(Hazard):
     """
 
     name = "ds-config-duplicate-key"
-    title = Text(en='A key stands twice in one object of the DeepSpeed config', zh='DeepSpeed 配置的同一对象中有重复的键')
-    sources = ("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py", "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",)
+    title = Text(
+        en="A key stands twice in one object of the DeepSpeed config", zh="DeepSpeed 配置的同一对象中有重复的键"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """Each key that its object has already."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.json_problems import ConfigProblem
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._written import read_by_json
-
 
 
 def _without(problem: ConfigProblem) -> Edit:
@@ -32,8 +32,8 @@ class DsConfigJsonWithComments(Hazard):
     quotes". A script that gives the file to `deepspeed.initialize` runs.
 
     ## Why
-    DeepSpeed reads its file with Hjson, which allows comments and trailing commas. transformers and accelerate read
-    it with Python's `json`, which does not.
+    DeepSpeed reads its file with Hjson, which allows comments, trailing commas and a line break instead of a comma.
+    transformers and accelerate read it with Python's `json`, which does not.
 
     ## Cure
     Take the comments and the trailing commas out.
@@ -54,7 +54,8 @@ class DsConfigJsonWithComments(Hazard):
     quotes”。把文件直接交给 `deepspeed.initialize` 的脚本可以运行。
 
     ## 原因
-    DeepSpeed 用 Hjson 读取文件，允许注释和末尾逗号；transformers 与 accelerate 用 Python 的 `json`，不允许。
+    DeepSpeed 用 Hjson 读取文件，允许注释、末尾逗号，也允许用换行代替逗号；transformers 与 accelerate 用 Python 的
+    `json`，不允许。
 
     ## 解决办法
     去掉注释和末尾逗号。
@@ -68,8 +69,14 @@ class DsConfigJsonWithComments(Hazard):
     """
 
     name = "ds-config-json-with-comments"
-    title = Text(en='The DeepSpeed config has comments or trailing commas, which JSON does not know', zh='DeepSpeed 配置含有 JSON 不支持的注释或末尾逗号')
-    sources = ("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py", "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",)
+    title = Text(
+        en="The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
+        zh="DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
@@ -79,24 +86,40 @@ class DsConfigJsonWithComments(Hazard):
         by_json = read_by_json(run)
         if by_json is False:
             return
-        repairs = [one.repair if one.repair is not None else _without(one) for one in found]
+        repairs = [_without(one) if one.kind == "comment" else one.repair for one in found]
+        filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
             Text(
-                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own reader would "
+                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own reader "
+                "would "
                 "not.",
                 zh="{what}（第 {line} 行）。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
             ).format(
                 what=found[0].message,
                 line=found[0].place.line,
-                reader=Text("transformers and accelerate read the file", "transformers 与 accelerate 用 Python 的 json 读取该文件"),
+                reader=Text(
+                    "transformers and accelerate read the file",
+                    "transformers 与 accelerate 用 Python 的 json 读取该文件",
+                ),
             ),
-            certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY,
+            # Only transformers and accelerate fill an "auto" in.
+            certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
             cure=(
-                Text(
-                    "Remove the comments and trailing commas: {count} place(s)",
-                    "去掉注释和末尾逗号：共 {count} 处",
-                ).format(count=len(found)),
+                Text("Write plain JSON: {count} place(s)", "改写为标准 JSON：共 {count} 处").format(count=len(found)),
             ),
             spans=tuple(one.place.span(one.message) for one in found[:8]),
-            fixes=(self.fix(Text("write plain JSON", "改写为标准 JSON"), *repairs),),
+            confirm=()
+            if by_json
+            else (
+                Text(
+                    "Whether transformers or accelerate read the file", "确认文件是否由 transformers 或 accelerate 读取"
+                ),
+            ),
+            fixes=(
+                self.fix(
+                    Text("write plain JSON", "改写为标准 JSON"), *(repair for repair in repairs if repair is not None)
+                ),
+            )
+            if all(repair is not None for repair in repairs)
+            else (),
         )

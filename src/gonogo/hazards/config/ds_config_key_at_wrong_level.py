@@ -108,7 +108,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
                 belongs=belongs,
                 consequence=_IGNORED if closed is False else _REFUSED,
             ),
-            certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
+            certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
             cure=(
                 Text("Move it to {right}", "移到 {right}").format(

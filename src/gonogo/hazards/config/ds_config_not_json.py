@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.json_problems import ConfigProblem
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Fix, Text
 from gonogo.hazard import Hazard
-
 
 _SHOWN = 8
 
@@ -69,8 +69,12 @@ class DsConfigNotJson(Hazard):
     """
 
     name = "ds-config-not-json"
-    title = Text(en='The DeepSpeed config is not valid JSON', zh='DeepSpeed 配置不是有效的 JSON')
-    sources = ("https://github.com/databrickslabs/dolly/issues/161", "https://github.com/imoneoi/openchat/issues/171", "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",)
+    title = Text(en="The DeepSpeed config is not valid JSON", zh="DeepSpeed 配置不是有效的 JSON")
+    sources = (
+        "https://github.com/databrickslabs/dolly/issues/161",
+        "https://github.com/imoneoi/openchat/issues/171",
+        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """The first place at which every reader gives up; the others are spans of the same finding."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._of_run import fix_of, shown
 from gonogo.hazards.config._written import ZERO, dotted, spot
-from collections.abc import Callable, Mapping
-from typing import Any
 
 _DEVICES = ("cpu", "nvme", "none")
 
@@ -96,8 +96,11 @@ class DsConfigSectionNotAnObject(Hazard):
     """
 
     name = "ds-config-section-not-an-object"
-    title = Text(en='A section of the DeepSpeed config is no object', zh='DeepSpeed 配置的某一段不是对象')
-    sources = ("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py", "https://www.deepspeed.ai/docs/config-json/",)
+    title = Text(en="A section of the DeepSpeed config is no object", zh="DeepSpeed 配置的某一段不是对象")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """Sections with a value that is neither an object nor one of the short forms that there are."""

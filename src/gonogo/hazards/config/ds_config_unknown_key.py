@@ -11,7 +11,7 @@ from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.config._of_run import fix_of
-from gonogo.hazards.config._written import dotted, spot
+from gonogo.hazards.config._written import dotted, newer_than, spot
 
 
 class DsConfigUnknownKey(Hazard):
@@ -76,6 +76,8 @@ class DsConfigUnknownKey(Hazard):
             if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and known(("fp16", *keys[1:])) is not None:
                 continue  # fp16's settings in bf16
             closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            if keys[0] == "compile" and closed and not newer_than(run, ">=0.16.9"):
+                closed = None  # releases between did not read the section
             if field.value == "auto" and closed:
                 closed = False  # DeepSpeed drops what is still "auto" before it checks
             meant = near.rpartition(".")[2] if near and near.rpartition(".")[0] == dotted(keys[:-1]) else None
@@ -105,7 +107,7 @@ class DsConfigUnknownKey(Hazard):
         where = Text(" in {section}", "（位于 {section}）").format(section=section) if section else Text("", "")
         return self.finding(
             cause.format(key=keys[-1], where=where),
-            certainty=Certainty.CERTAIN if closed else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if closed else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
             severity=Severity.ERROR if closed is not False else Severity.WARNING if near else Severity.NOTE,
             cure=(
                 Text('Did you mean "{near}"?', "是否想写 “{near}”？").format(near=near)
@@ -113,5 +115,6 @@ class DsConfigUnknownKey(Hazard):
                 else Text("Remove it", "去掉该键"),
             ),
             spans=(spot(config, *keys),),
+            confirm=(Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),) if closed is None else (),
             fixes=fixes,
         )

@@ -66,7 +66,7 @@ class DsSubGroupSizeTiny(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """A size far below what any model needs."""
         size = config.raw(ZERO, "sub_group_size").number
-        if config.zero_stage != 3 or size is None or size >= _TOO_SMALL or size < 0:
+        if config.zero_stage != 3 or size is None or not 0 < size < _TOO_SMALL:
             return
         yield self.finding(
             Text(

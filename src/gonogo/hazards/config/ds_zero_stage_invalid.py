@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._of_run import shown
 from gonogo.hazards.config._written import ZERO, spot
-
 
 
 class DsZeroStageInvalid(Hazard):
@@ -54,8 +54,11 @@ class DsZeroStageInvalid(Hazard):
     """
 
     name = "ds-zero-stage-invalid"
-    title = Text(en='There is no such ZeRO stage', zh='没有这个 ZeRO stage')
-    sources = ("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py", "https://github.com/deepspeedai/DeepSpeedExamples/issues/287",)
+    title = Text(en="There is no such ZeRO stage", zh="没有这个 ZeRO stage")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/287",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """A stage that DeepSpeed refuses."""
