@@ -17,8 +17,8 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
     """accelerate's config turns FSDP on, and the program is given --deepspeed.
 
     ## What happens
-    Both shard the model: "Could not find the transformer layer class to wrap", errors about FSDP in a run that was
-    meant for DeepSpeed, or "You can't use ... FSDP and DeepSpeed" depending on the versions.
+    Both would shard the model: "Could not find the transformer layer class to wrap", and other errors about FSDP in a
+    run that was meant for DeepSpeed.
 
     ## Why
     accelerate launch sets ACCELERATE_USE_FSDP for distributed_type: FSDP, and --deepspeed makes TrainingArguments set
@@ -40,8 +40,8 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
     page_zh = """accelerate 配置启用了 FSDP，而程序又得到 --deepspeed。
 
     ## 现象
-    两者都要切分模型：“Could not find the transformer layer class to wrap”，本应使用 DeepSpeed 的训练却报 FSDP 的错误，
-    或因版本不同而报不能同时使用 FSDP 与 DeepSpeed。
+    两者都要切分模型：“Could not find the transformer layer class to wrap”，以及本应使用 DeepSpeed 的训练
+    却出现的其他 FSDP 错误。
 
     ## 原因
     distributed_type: FSDP 时 accelerate launch 设置 ACCELERATE_USE_FSDP，而 --deepspeed 会让 TrainingArguments 再设置

@@ -72,18 +72,14 @@ class LaunchVisibleDevicesMalformed(Hazard):
         value = str(field.get("")).strip()
         if not value or value in ("-1", "all", "none", "void", "NoDevFiles"):
             return
+        if launch.launcher == "deepspeed":
+            yield from self._of_deepspeed(launch, value)
+            return
         wanted = _wanted(value)
         seen = _as_cuda_reads(value)
         if wanted is None or seen == wanted:
             return
-        if launch.launcher == "deepspeed" and seen and not any(name in launch.launcher_options for name in _FILTERS):
-            return  # the launcher makes a list of its own of it, or raises: it says so itself
-        fixes: tuple[Fix, ...] = ()
         right = ",".join(dict.fromkeys(wanted))
-        place = value_place(field, "CUDA_VISIBLE_DEVICES")
-        if place is not None:
-            title = Text("write {right}", "改为 {right}").format(right=right)
-            fixes = (self.fix(title, place.edit(right), safe=False),)
         yield self.finding(
             Text(
                 en="CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
@@ -107,8 +103,43 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 ).format(right=right),
             ),
             spans=(field.span(),),
-            fixes=fixes,
+            fixes=self._writing(launch, right),
         )
+
+    def _of_deepspeed(self, launch: Launch, value: str) -> Iterator[Finding]:
+        """The deepspeed launcher makes ``--include localhost:VALUE`` of it, where each part must be a whole number."""
+        if any(name in launch.launcher_options for name in _FILTERS) or not launch.launcher_options.complete:
+            return
+        wrong = [part for part in value.split(",") if not part.strip().isdigit()]
+        if not wrong:
+            return
+        wanted = _wanted(value)
+        right = ",".join(dict.fromkeys(wanted)) if wanted else ""
+        yield self.finding(
+            Text(
+                en="CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers parted by commas, and "
+                "raises "
+                "“invalid literal for int(): '{wrong}'”.",
+                zh="CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
+                "int(): "
+                "'{wrong}'”。",
+            ).format(value=value, wrong=wrong[0]),
+            cure=(
+                Text(
+                    "Write the GPUs' numbers, each once{right}",
+                    "写 GPU 的编号，互不重复{right}",
+                ).format(right=Text(f": {right}", f"：{right}") if right else Text("", "")),
+            ),
+            spans=(launch.visible_devices.span(), launch.place.span()),
+            fixes=self._writing(launch, right) if right else (),
+        )
+
+    def _writing(self, launch: Launch, right: str) -> tuple[Fix, ...]:
+        place = value_place(launch.visible_devices, "CUDA_VISIBLE_DEVICES")
+        if place is None:
+            return ()
+        title = Text("write {right}", "改为 {right}").format(right=right)
+        return (self.fix(title, place.edit(right), safe=False),)
 
 
 _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
