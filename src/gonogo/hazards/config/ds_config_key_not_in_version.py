@@ -109,7 +109,7 @@ class DsConfigKeyNotInVersion(Hazard):
                 else Text("the setting has no effect", "该设置不起作用"),
             ),
             certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
-            severity=Severity.ERROR if closed else Severity.WARNING,
+            severity=Severity.ERROR if closed else Severity.WARNING if newer else Severity.NOTE,
             cure=(
                 Text("Write {instead} instead", "改写为 {instead}").format(instead=instead)
                 if instead
