@@ -10,6 +10,7 @@ from gonogo.evidence.script_flow import reaching, scope_binding
 from gonogo.evidence.script_index import FUNCTIONS, Binding
 
 if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
     from gonogo.evidence.run import Run
     from gonogo.evidence.script import Call, Script
 
@@ -19,7 +20,9 @@ TRAINERS = (
 )
 TRAINING_ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.*Config")
 DDP = "torch.nn.parallel.DistributedDataParallel"
-_SAME_OBJECT = frozenset("to cuda cpu half float bfloat16 train eval requires_grad_ merge_and_unload compile".split())
+_SAME_OBJECT = frozenset(
+    ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
+)
 # What gives back the model that is its first argument, wrapped or changed.
 _WRAPPERS = (
     *("peft.get_peft_model", "peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"),
@@ -137,7 +140,7 @@ def trained_loads(script: Script) -> Iterator[tuple[Call, Call]]:
 
 
 def is_trainer(call: Call) -> bool:
-    """Whether a call builds one of transformers' or trl's trainers, or a class of the script's that derives from one."""
+    """Whether a call builds one of transformers' or trl's trainers, or a class of the script's own like them."""
     return any(name in TRAINERS for name in call.names)
 
 
@@ -150,3 +153,42 @@ def several_a_node(run: Run) -> bool:
         return number > 1
     size, nodes = run.world_size, run.launch.nodes.number
     return size is not None and isinstance(nodes, int) and size > nodes
+
+
+def surely_ddp(run: Run) -> bool:
+    """Whether the launch surely trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
+    launch = run.launch
+    if launch is None or run.deepspeed_on is not False or not several_a_node(run):
+        return False
+    if launch.launcher == "accelerate":
+        if any(name in launch.launcher_options for name in ("use_fsdp", "use_megatron_lm", "cpu", "tpu")):
+            return False
+        if run.accelerate is not None:
+            return run.accelerate.distributed_type.value == "MULTI_GPU"
+        return launch.accelerate_config.absent
+    fsdp = run.arguments.get("fsdp")
+    return launch.launcher in ("torchrun", "torch.distributed.launch") and (fsdp.absent or fsdp.value in ("", False))
+
+
+def mentions(run: Run, script: Script, *words: bytes) -> bool:
+    """Whether the script, or another of the run's, has any of the words."""
+    return any(word in one.source.data for one in (*run.scripts, script) for word in words)
+
+
+def gradient_checkpointing(run: Run) -> Field:
+    """The argument that turns gradient checkpointing on, under either of its names."""
+    field = run.arguments.get("gradient_checkpointing")
+    return field if not field.absent else run.arguments.get("activation_checkpointing")
+
+
+def reentrant(run: Run) -> bool | None:
+    """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5."""
+    given = run.arguments.get("gradient_checkpointing_kwargs")
+    if given.absent:
+        return run.environment.within("transformers", "<5")
+    value = given.value
+    if isinstance(value, str):
+        value = False if "false" in value.lower() else True if "true" in value.lower() else None
+    elif isinstance(value, dict):
+        value = value.get("use_reentrant")
+    return value if isinstance(value, bool) else None

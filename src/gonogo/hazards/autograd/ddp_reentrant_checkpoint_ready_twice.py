@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said, told
+from gonogo.hazards._training_script import gradient_checkpointing, reentrant, surely_ddp
+from gonogo.hazards.config._of_run import with_trainer
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _PROSE = Pattern(
@@ -16,6 +23,19 @@ _PROSE = Pattern(
     r"|标记.{0,8}(?:两次|多次).{0,4}(?:ready|就绪)"
 )
 _NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
+
+_WORDS_TRUE = ("True", "true", "1")
+
+_CURES = (
+    Text(
+        en='Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False',
+        zh='设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 ddp_find_unused_parameters=False',
+    ),
+    Text(
+        en="Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
+        zh="或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
+    ),
+)
 
 
 class DdpReentrantCheckpointReadyTwice(Hazard):
@@ -81,6 +101,56 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     )
     log_words = ("ready only once", "ready twice", "variable ready")
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
+        checkpointing = gradient_checkpointing(run)
+        if checkpointing.truth is not True or reentrant(run) is not True or not surely_ddp(run):
+            return
+        given = run.arguments.get("ddp_find_unused_parameters")
+        if run.arguments.get("ddp_static_graph").truth or not with_trainer(run):
+            return
+        wrap = None
+        if given.absent:
+            # transformers' own default: False for its models under checkpointing, True for what PEFT wraps.
+            calls = (call for script in run.scripts for call in script.calls("peft.get_peft_model"))
+            wrap = next((call for call in calls if not call.script.guarded_by(call.node)), None)
+        if given.truth is not True and wrap is None:
+            return
+        place = given.place
+        edit = (
+            place.edit("False") if place is not None and place.source.writable and place.text in _WORDS_TRUE else None
+        )
+        yield self.finding(
+            Text(
+                en="gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
+                "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again.",
+                zh="gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数"
+                "（{why}）：它先把检"
+                "查点内的参数标记为就绪，随后它们的反向再次标记。",
+            ).format(
+                why=Text(
+                    "the Trainer's default for a PEFT model that is not told otherwise",
+                    "对未另行设置的 PEFT 模型，这是 Trainer 的默认",
+                )
+                if wrap is not None
+                else Text("ddp_find_unused_parameters is True", "ddp_find_unused_parameters 为 True")
+            ),
+            certainty=Certainty.LIKELY if wrap is not None else Certainty.CERTAIN,
+            cure=_CURES,
+            spans=(
+                given.span() or (wrap.place.span() if wrap is not None else None),
+                checkpointing.span(Text("checkpointing is turned on here", "在此处开启梯度检查点")),
+                launch.place.span(Text("starts several processes under DDP", "以 DDP 启动多个进程")),
+            ),
+            fixes=(
+                self.fix(
+                    Text("Set ddp_find_unused_parameters to False", "把 ddp_find_unused_parameters 设为 False"), edit
+                ),
+            )
+            if edit is not None
+            else (),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
         evidence = said(log, *_WORDS)
@@ -103,18 +173,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 zh="DDP 在一步中两次收到 {parameter} 的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同"
                 "时设置了 find_unused_parameters=True。",
             ).format(parameter=named.group(1) if named else Text("a parameter", "某个参数")),
-            cure=(
-                Text(
-                    en='Set gradient_checkpointing_kwargs={"use_reentrant": False} and '
-                    "ddp_find_unused_parameters=False",
-                    zh='设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 '
-                    "ddp_find_unused_parameters=False",
-                ),
-                Text(
-                    en="Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
-                    zh="或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
-                ),
-            ),
+            cure=_CURES,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
             confirm=(

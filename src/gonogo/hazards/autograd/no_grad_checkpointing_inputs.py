@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
@@ -11,6 +13,11 @@ from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said
+from gonogo.hazards._training_script import TRAINERS, first_argument, gradient_checkpointing, mentions, reentrant
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",
@@ -38,6 +45,24 @@ _TRAINER = (
     "trl/trainer",
     "accelerate/accelerator.py",
     "deepspeed/runtime/engine.py",
+)
+
+# What lets the inputs need a gradient, or trains an embedding.
+_HELPED = (
+    *(b"enable_input_require_grads", b"prepare_model_for", b"requires_grad_(True)", b"requires_grad = True"),
+    *(b"gradient_checkpointing_enable", b"modules_to_save", b"embed_tokens", b"use_reentrant", b"trl import"),
+)
+_PLAIN = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+
+_CURES = (
+    Text(
+        en="Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)",
+        zh="训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
+    ),
+    Text(
+        en='Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
+        zh='或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
+    ),
 )
 
 
@@ -110,6 +135,47 @@ class NoGradCheckpointingInputs(Hazard):
         "in backward",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """LoRA under transformers' Trainer, reentrant checkpointing, and nothing that helps it."""
+        if b"get_peft_model" not in script.source.data or gradient_checkpointing(run).truth is not True:
+            return
+        # transformers 5 enables the inputs' gradients itself, trl's trainers do so too, and embeddings that are trained
+        # need no help.
+        if reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
+            return
+        if mentions(run, script, *_HELPED) or not mentions(run, script, b"LoraConfig"):
+            return
+        trainers = [call for call in script.calls(*TRAINERS) if call.names[-1] in _PLAIN or call.name in _PLAIN]
+        wraps = list(script.calls("peft.get_peft_model"))
+        if not trainers or len(wraps) != 1:
+            return
+        wrap, given = wraps[0], gradient_checkpointing(run)
+        model = first_argument(wrap, "model")
+        statement = script.statement(wrap.node)
+        edit = (
+            script.inserting_before(statement, f"{model.id}.enable_input_require_grads()")
+            if isinstance(model, ast.Name) and statement is not None
+            else None
+        )
+        yield self.finding(
+            Text(
+                en="gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen "
+                "but for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph.",
+                zh="gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又"
+                "没有任"
+                "何代码让各层的输入需要梯度：损失没有计算图。",
+            ),
+            certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
+            cure=_CURES,
+            spans=(
+                wrap.place.span(),
+                given.span(Text("checkpointing is turned on here", "在此处开启梯度检查点")),
+            ),
+            fixes=(self.fix(Text("Let the inputs need a gradient", "让输入需要梯度"), edit),)
+            if edit is not None
+            else (),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
         evidence = said(log, *_WORDS)
@@ -138,17 +204,7 @@ class NoGradCheckpointingInputs(Hazard):
                 "adapters inside get none.",
                 zh="损失没有计算图：梯度检查点执行的是冻结模型，其输入不需要梯度，内部的适配器因此得不到梯度。",
             ),
-            cure=(
-                Text(
-                    en="Call model.enable_input_require_grads() before training (with get_peft_model: before or "
-                    "after it)",
-                    zh="训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
-                ),
-                Text(
-                    en='Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
-                    zh='或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
-                ),
-            ),
+            cure=_CURES,
             certainty=certainty,
             confirm=(
                 Text(
