@@ -84,7 +84,7 @@ class LaunchTorchDistributedLaunch(Hazard):
                 zh="python -m torch.distributed.launch 已被弃用{passes}。",
             ).format(
                 passes=Text("", "")
-                if fixes
+                if launch.launcher_options.get("use_env").known
                 else Text("; it also passes --local-rank to the program", "；它还会向程序传入 --local-rank")
             ),
             severity=Severity.NOTE,
