@@ -59,6 +59,12 @@ def all_names(kind: str = "TrainingArguments") -> frozenset[str]:
     return frozenset(_table()[kind])
 
 
+def releases() -> tuple[str, str]:
+    """The oldest and the newest release that the table tells of."""
+    told = _table()["releases"]
+    return told[0], told[-1]
+
+
 def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
     """Why this environment's transformers surely doesn't know the argument: ``("until", "5.0")``, ``("since", …)``."""
     entry = _table()[kind].get(name)

@@ -33,6 +33,8 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
     script = call.script
     if b"return_remaining_strings" in script.source.data or b"parse_known_args" in script.source.data:
         return None
+    if any(word in script.source.data for word in (b"sys.argv.", b"sys.argv =", b"sys.argv +=")):
+        return None
     if b"add_argument" in script.source.data or b"parse_args_into_dataclasses" not in script.source.data:
         return None
     given = call.node.args[0]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from gonogo.evidence.launch import Launch
 from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._argument_names import all_names
+from gonogo.hazards.config._argument_names import all_names, releases
 from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 
@@ -63,6 +64,35 @@ class TrainingArgumentUnknown(Hazard):
         "https://github.com/huggingface/transformers/issues/28701",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Keywords of TrainingArguments that no release of the table has."""
+        known = all_names() | all_names("Seq2SeqTrainingArguments")
+        for call in script.calls(*_PLAIN):
+            if call.name not in _PLAIN:
+                continue
+            for name in call.keywords:
+                place = call.keyword_place(name)
+                if name in known or place is None or not call.has(name) or name.startswith("_"):
+                    continue
+                near = _nearest(name, known)
+                start = place.source.place(place.start, place.start + len(name))
+                yield self.finding(
+                    Text(
+                        en="TrainingArguments has no argument {name}: a TypeError.{near}",
+                        zh="TrainingArguments 没有参数 {name}：会抛出 TypeError。{near}",
+                    ).format(name=name, near=_said(near, "")),
+                    certainty=_certainty(run, near),
+                    cure=(_write(near, ""),),
+                    spans=(place.span(),),
+                    fixes=fix_of(
+                        Text("Write {near}", "写成 {near}").format(near=near), lambda: start.edit(near), safe=False
+                    )
+                    if near and near not in call.keywords and place.text.startswith(f"{name}=") and script.editable
+                    else (),
+                    parameter=name,
+                    confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
+                )
+
     def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
         """Options that no visible dataclass and no release of TrainingArguments has."""
         if launch.framework is not None or launch.program_kind != "script":
@@ -83,20 +113,37 @@ class TrainingArgumentUnknown(Hazard):
                 Text(
                     en="--{name} is an option of none of the classes that the program parses.{near}",
                     zh="程序所解析的类中都没有选项 --{name}。{near}",
-                ).format(
-                    name=name,
-                    near=Text(" The nearest is --{near}.", "最接近的是 --{near}。").format(near=near) if near else "",
-                ),
-                certainty=Certainty.CERTAIN,
-                cure=(
-                    Text("Write --{near}", "写成 --{near}").format(near=near)
-                    if near
-                    else Text("Remove it, or add it to the program's dataclasses", "删除它，或加入程序的 dataclass"),
-                ),
+                ).format(name=name, near=_said(near, "--")),
+                certainty=_certainty(run, near),
+                cure=(_write(near, "--"),),
                 spans=(place.span(), parsed.call.place.span(parser)),
                 fixes=_renaming(launch, name, near) if near else (),
                 parameter=name,
+                confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
             )
+
+
+_PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_CONFIRM = Text("No release of transformers that may be installed has it", "可能安装的 transformers 版本中都没有它")
+
+
+def _said(near: str | None, dashes: str) -> Text:
+    if near is None:
+        return Text("", "")
+    return Text(" The nearest is {name}.", "最接近的是 {name}。").format(name=dashes + near)
+
+
+def _write(near: str | None, dashes: str) -> Text:
+    if near is not None:
+        return Text("Write {name}", "写成 {name}").format(name=dashes + near)
+    return Text("Remove it, or add it to the program's own dataclasses", "删除它，或加入程序自己的 dataclass")
+
+
+def _certainty(run: Run, near: str | None) -> Certainty:
+    """Sure for a slip of a known name, and where the release is one that the table tells of."""
+    if near is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY
 
 
 def _known(parsed: ParsedClasses) -> frozenset[str]:

@@ -1,0 +1,108 @@
+"""cache-with-gradient-checkpointing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+
+
+class CacheWithGradientCheckpointing(Hazard):
+    """The key-value cache is switched on for a training with gradient checkpointing.
+
+    ## What happens
+    "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`" in the log. Models with
+    code of their own that lacks this step keep a cache which is of no use in training: memory is wasted, or the
+    backward pass fails with shapes that do not fit.
+
+    ## Why
+    A cache serves generation. Under checkpointing each layer runs again in the backward pass and would append its
+    keys and values a second time.
+
+    ## Cure
+    `model.config.use_cache = False` before training, and True again after it, before saving.
+
+    ## When it is safe
+    After training; for models of transformers itself, which switch it off.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/30320: the backward pass fails with a shape error
+    - https://github.com/huggingface/transformers/issues/23808: what the cache costs in training
+    """
+
+    page_zh = """在使用梯度检查点的训练中打开了 key-value cache。
+
+    ## 现象
+    日志中出现 “`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`”。
+    自带代码且没有这一步的模型会保留训练中无用的 cache：浪费显存，或反向传播因形状不符而失败。
+
+    ## 原因
+    cache 是为生成准备的。使用检查点时每一层在反向传播中会再运行一次，会把 key 和 value 再追加一遍。
+
+    ## 解决办法
+    训练前设 `model.config.use_cache = False`，训练后、保存前再设回 True。
+
+    ## 何时安全
+    训练结束之后；transformers 自带的模型会自动关闭它。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/pull/30320：反向传播因形状错误失败
+    - https://github.com/huggingface/transformers/issues/23808：训练中 cache 的代价
+    """
+
+    name = "cache-with-gradient-checkpointing"
+    title = Text(
+        en="use_cache is on while gradients are checkpointed",
+        zh="使用梯度检查点时打开了 use_cache",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/pull/30320",
+        "https://github.com/huggingface/transformers/issues/23808",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``use_cache = True`` before training, given to the model or to its config."""
+        if b"use_cache" not in script.source.data:
+            return
+        on = run.arguments.get("gradient_checkpointing")
+        if on.truth is not True:
+            return
+        trains = min((call.line for call in script.calls("*.train") if call.node.args == []), default=None)
+        for field, node in _switched_on(script):
+            if trains is not None and node.lineno > trains:
+                continue
+            yield self.finding(
+                Text(
+                    en="use_cache is set to True for a model that trains with gradient checkpointing.",
+                    zh="模型使用梯度检查点训练，却把 use_cache 设为 True。",
+                ),
+                severity=Severity.NOTE,
+                certainty=Certainty.LIKELY,
+                cure=(Text("Set it to False for the training", "训练时设为 False"),),
+                spans=(field.span(), on.span(Text("gradients are checkpointed", "打开了梯度检查点"))),
+                fixes=fix_of(
+                    Text("Set it to False", "设为 False"),
+                    lambda node=node: script.replacing(node, "False"),
+                    safe=False,
+                ),
+            )
+
+
+def _switched_on(script: Script) -> Iterator[tuple[Field, ast.expr]]:
+    """Where ``use_cache`` gets True: ``model.config.use_cache = True``, or a keyword of ``from_pretrained``."""
+    for statement in script.nodes(ast.Assign):
+        target = statement.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr == "use_cache":
+            field = script.field(statement.value)
+            if field.truth is True and isinstance(statement.value, ast.Constant):
+                yield field, statement.value
+    for call in script.calls("*.from_pretrained"):
+        node = call.keyword_node("use_cache")
+        if isinstance(node, ast.Constant) and node.value is True:
+            yield call.keyword("use_cache"), node
