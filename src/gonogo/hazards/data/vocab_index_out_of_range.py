@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._training_script import mentions, trained_loads
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
 
 _EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
 _GATHER = Pattern(
@@ -29,6 +36,13 @@ _POSITIONS = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positiona
 _LOOKS_UP = ("torch.embedding(", "F.embedding(", "embed_tokens(", "word_embeddings(", "wte(", "modules/sparse.py")
 _ADDED = Pattern(
     r"(?i)add_(?:special_)?tokens|added_tokens|resize_token_embeddings|len\(tokenizer\)|vocab_size|pad_token|词表"
+)
+
+# Their embeddings have more rows than their tokenizers have tokens.
+_WITH_SPARE_ROWS = ("qwen", "phi", "gemma", "deepseek", "chatglm", "glm", "t5")
+# Words that tokenizers have as a rule: adding them adds nothing.
+_USUAL = frozenset(
+    ("<s>", "</s>", "<unk>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<|endoftext|>", "<|im_end|>")
 )
 
 
@@ -108,6 +122,48 @@ class VocabIndexOutOfRange(Hazard):
         "https://github.com/huggingface/transformers/issues/11008",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Tokens added to the tokenizer of a model that is trained, and no resize of its embedding anywhere."""
+        if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:
+            return
+        if mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
+            return
+        if not any(True for one in (script, *run.scripts) for _ in trained_loads(one)):
+            return
+        if run.model is not None and (run.model.model_type or run.model.name.lower()).startswith(_WITH_SPARE_ROWS):
+            return
+        for call in script.calls("*.add_tokens", "*.add_special_tokens"):
+            added = _new_tokens(script, call)
+            if not added:
+                continue
+            shown = ", ".join(f'"{word}"' for word in added[:4])
+            yield self.finding(
+                Text(
+                    en="{tokens} gets an id beyond the model's embedding: the tokenizer grows, and nothing calls "
+                    "resize_token_embeddings.",
+                    zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 "
+                    "resize_token_embeddings。",
+                ).format(tokens=shown),
+                certainty=Certainty.POSSIBLE if script.guarded_by(call.node) else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "After adding: model.resize_token_embeddings(len(tokenizer))",
+                        "添加之后：model.resize_token_embeddings(len(tokenizer))",
+                    ),
+                    Text(
+                        "Or use a token that the model has: tokenizer.pad_token = tokenizer.eos_token",
+                        "或使用模型已有的 token：tokenizer.pad_token = tokenizer.eos_token",
+                    ),
+                ),
+                spans=(call.place.span(),),
+                confirm=(
+                    Text(
+                        "len(tokenizer) after adding is greater than model.config.vocab_size",
+                        "添加之后 len(tokenizer) 大于 model.config.vocab_size",
+                    ),
+                ),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The embedding's assert, an index error in an embedding, or a device-side assert that says no more."""
         if outside_training(log):
@@ -182,3 +238,20 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
         sure = in_embedding or log.find(_ADDED) is not None
         return found, Certainty.LIKELY if sure and log.find(_TRAINS) is not None else Certainty.POSSIBLE
     return None
+
+
+def _new_tokens(script: Script, call: Call) -> list[str]:
+    """The tokens that a call adds and that no tokenizer has as a rule."""
+    if not call.node.args:
+        return []
+    given = call.node.args[0]
+    values: list[ast.expr | None] = [given]
+    if isinstance(given, ast.Dict):
+        values = list(given.values)
+    words: list[str] = []
+    for value in values:
+        for one in value.elts if isinstance(value, (ast.List, ast.Tuple)) else (value,):
+            word = script.field(one).string if isinstance(one, ast.expr) else None
+            if word is not None and word not in _USUAL:
+                words.append(word)
+    return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
@@ -12,6 +13,12 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import said
+from gonogo.hazards._training_script import is_trainer, mentions, trained_loads
+from gonogo.hazards.config._of_run import with_plain_arguments
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _WORDS = (
     "FlashAttention only support fp16 and bf16",
@@ -34,6 +41,17 @@ _FAILED = Pattern(
 )
 _LOADED = Pattern(r"current (?:dtype|dype)")  # transformers' warning, which no failure need follow
 _ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
+
+# What lowers the precision in other ways than by arguments.
+_LOWERED = (b"autocast", b".half()", b".bfloat16()", b"quantization_config", b"load_in_", b"set_default_dtype", b"peft")
+
+_CURES = (
+    Text(
+        en="Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
+        zh="用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
+    ),
+    Text(en='Or set attn_implementation="sdpa"', zh='或设置 attn_implementation="sdpa"'),
+)
 
 
 class FlashAttnFp32Input(Hazard):
@@ -94,6 +112,50 @@ class FlashAttnFp32Input(Hazard):
     )
     log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model that asks for FlashAttention, is loaded in fp32, and is trained without autocast or DeepSpeed."""
+        if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
+            return
+        precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
+        if any(field.unknown or field.truth for field in precision) or mentions(run, script, *_LOWERED):
+            return
+        for trainer, load in trained_loads(script):
+            if load.keyword("attn_implementation").value != "flash_attention_2" or load.has_star:
+                continue
+            if not is_trainer(trainer) or not trainer.name.startswith("transformers."):
+                continue
+            given = load.keyword_node("torch_dtype") or load.keyword_node("dtype")
+            explicit = given is not None and script.qualified(given) == "torch.float32"
+            if given is not None and not explicit:
+                continue
+            if not explicit and run.environment.within("transformers", "<5") is not True:
+                continue  # transformers 5 loads in the checkpoint's own dtype
+            keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
+            edit = script.setting_keyword(load, keyword, "torch.bfloat16")
+            sure = run.deepspeed_on is False and run.arguments.complete and with_plain_arguments(run)
+            place = load.keyword_place("attn_implementation")
+            yield self.finding(
+                Text(
+                    en="FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained "
+                    "without bf16 or fp16.",
+                    zh="FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 "
+                    "fp16。",
+                ).format(
+                    why=Text("as it says", "已明确写出")
+                    if explicit
+                    else Text("the default where no torch_dtype is given", "未给出 torch_dtype 时的默认值")
+                ),
+                certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+                cure=_CURES,
+                spans=(
+                    place.span() if place is not None else load.place.span(),
+                    trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
+                ),
+                fixes=(self.fix(Text("Load in bf16", "以 bf16 加载"), edit, safe=False),)
+                if edit is not None and script.imports("torch")
+                else (),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """flash-attn's refusal, or the bare assertion of its first versions."""
         evidence = said(log, *_WORDS)
@@ -125,13 +187,7 @@ class FlashAttnFp32Input(Hazard):
                 "forward runs outside autocast.",
                 zh="query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
             ),
-            cure=(
-                Text(
-                    en="Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
-                    zh="用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
-                ),
-                Text(en='Or set attn_implementation="sdpa"', zh='或设置 attn_implementation="sdpa"'),
-            ),
+            cure=_CURES,
             certainty=Certainty.POSSIBLE if log.has("ComfyUI") or _serves(log) else certainty,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
@@ -13,6 +14,10 @@ from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.run import Run
 
 _FALLEN = Pattern(
     r"(?i)loss[ _]?scale\w?\s?(?:一直)?(?:下?降|减少?|变)?(?:到了?|至|为|成|reach\w*|hits"
@@ -25,6 +30,10 @@ _WORDS = (
     "cannot decrease scale anymore",
     "Minimum loss scale reached",
 )
+
+# Families of which it is known that fp16 overflows in their forward: see the sources, and transformers' own notes.
+_OVERFLOWING = ("gemma2", "gemma3", "t5", "mt5", "umt5", "longt5")
+_LIKE = ("baichuan", "qwen2", "qwen3")
 
 
 class Fp16LossScaleMinimum(Hazard):
@@ -84,6 +93,30 @@ class Fp16LossScaleMinimum(Hazard):
         "https://github.com/yangjianxin1/Firefly/issues/68",
     )
     log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A model whose config says bf16, of a family that overflows in fp16, trained in fp16."""
+        if run.model is None or run.model.config is None:
+            return
+        fp16 = run.arguments.get("fp16")
+        if fp16.truth is not True and run.config is not None:
+            fp16 = run.config.get("fp16", "enabled")
+        own = str(run.model.value("torch_dtype", "dtype") or "").rpartition(".")[2]
+        family = run.model.model_type or ""
+        overflows = family.startswith(_OVERFLOWING)
+        if fp16.truth is not True or fp16.place is None or not (overflows or (own == "bfloat16" and family in _LIKE)):
+            return
+        yield self.finding(
+            Text(
+                en="{name} ({family}) was trained in bf16, and its activations exceed fp16's largest number, 65504; "
+                "here it is trained in fp16.",
+                zh="{name}（{family}）以 bf16 训练而成，其激活会超过 fp16 的最大值 65504；这里却用 fp16 训练。",
+            ).format(name=run.model.name, family=family),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=_CURE,
+            spans=(fp16.span(),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The scaler's last words; or a scale that has fallen so far that they are near."""

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import is_trainer, trained_loads
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+_SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
+
+_CURES = (
+    Text(
+        "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
+        "logits.argmax(-1); or prediction_loss_only=True where the loss is enough",
+        "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: "
+        "logits.argmax(-1)；只需要损失时设 prediction_loss_only=True",
+    ),
+    Text(
+        "Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)",
+        "及时把输出移到主机：eval_accumulation_steps=1（主机内存需放得下）",
+    ),
+    Text(
+        "per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate",
+        "per_device_eval_batch_size=1（默认 8），并减少评估样本",
+    ),
+)
 
 
 class GpuOomEvalLogits(Hazard):
@@ -73,6 +99,50 @@ class GpuOomEvalLogits(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/5419",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A language model that is evaluated with compute_metrics, and nothing that shrinks or moves its logits."""
+        if b"compute_metrics" not in script.source.data:
+            return
+        only_loss = run.arguments.get("prediction_loss_only")
+        if only_loss.unknown or only_loss.truth or any(not run.arguments.get(name).absent for name in _SPARED):
+            return
+        for trainer, load in trained_loads(script):
+            metrics = trainer.passed("compute_metrics")
+            if (
+                metrics is None
+                or not is_trainer(trainer)
+                or trainer.passed("preprocess_logits_for_metrics") is not None
+            ):
+                continue
+            if "CausalLM" not in load.name or trainer.has_star or trainer.passed("eval_dataset") is None:
+                continue
+            if isinstance(metrics.value, (ast.Constant, ast.IfExp)):
+                continue  # None, or only under a condition
+            vocabulary = run.model.value("vocab_size") if run.model is not None else None
+            place = trainer.keyword_place("compute_metrics")
+            yield self.finding(
+                Text(
+                    en="Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: "
+                    "{size}for each token, and no eval_accumulation_steps or preprocess_logits_for_metrics.",
+                    zh="评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，"
+                    "且没有 eval_accumulation_steps 或 preprocess_logits_for_metrics。",
+                ).format(
+                    size=Text(
+                        f"{vocabulary} numbers ({vocabulary * 4 // 1024} KiB) ",
+                        f"每个 token {vocabulary} 个数（{vocabulary * 4 // 1024} KiB）",
+                    )
+                    if isinstance(vocabulary, int)
+                    else Text("as many numbers as the vocabulary has words ", "每个 token 的数目与词表大小相同")
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=_CURES,
+                spans=(
+                    place.span() if place is not None else trainer.place.span(),
+                    load.place.span(Text("a language model", "语言模型")),
+                ),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """An out-of-memory error in the evaluation's frames, or one that comes with the evaluation."""
         short = shortage_in(log)
@@ -86,23 +156,7 @@ class GpuOomEvalLogits(Hazard):
                 "{sizes}{where}。内存在评估阶段耗尽：评估会把每个 batch 的 logits 保留到最后。",
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
-            cure=(
-                Text(
-                    "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
-                    "logits.argmax(-1); or prediction_loss_only=True where the loss is enough",
-                    "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: "
-                    "logits.argmax(-1)；只需要损失时设 prediction_loss_only=True",
-                ),
-                Text(
-                    "Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)",
-                    "及时把输出移到主机：eval_accumulation_steps=1（主机内存需放得下）",
-                ),
-                Text(
-                    "per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate",
-                    "per_device_eval_batch_size=1（默认 8），并减少评估样本",
-                ),
-                *short.shared_or_cut_up,
-            ),
+            cure=(*_CURES, *short.shared_or_cut_up),
             confirm=(
                 Text(
                     "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation",

@@ -1,0 +1,17 @@
+import numpy as np
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def accuracy(prediction):
+    return {"accuracy": (np.argmax(prediction.predictions, -1) == prediction.label_ids).mean()}
+
+
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(
+    model=model,
+    args=TrainingArguments("out", bf16=True, eval_strategy="epoch", eval_accumulation_steps=4),
+    train_dataset=rows("train"),
+    eval_dataset=rows("eval"),
+    compute_metrics=accuracy,
+)
+trainer.train()

@@ -1,0 +1,6 @@
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-2-7b-hf")
+tokenizer.add_special_tokens({"additional_special_tokens": ["<tool>", "</tool>"]})
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=rows(tokenizer)).train()

@@ -1,0 +1,7 @@
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-2-7b-hf")
+tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+model.resize_token_embeddings(len(tokenizer))
+Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=rows(tokenizer)).train()
