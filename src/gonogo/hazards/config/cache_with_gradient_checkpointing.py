@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._of_run import fix_of
 
@@ -86,12 +86,12 @@ class CacheWithGradientCheckpointing(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=(Text("Set it to False for the training", "训练时设为 False"),),
                 spans=(field.span(), on.span(Text("gradients are checkpointed", "打开了梯度检查点"))),
-                fixes=fix_of(
-                    Text("Set it to False", "设为 False"),
-                    lambda node=node: script.replacing(node, "False"),
-                    safe=False,
-                ),
+                fixes=_switching_off(script, node),
             )
+
+
+def _switching_off(script: Script, node: ast.expr) -> tuple[Fix, ...]:
+    return fix_of(Text("Set it to False", "设为 False"), lambda: script.replacing(node, "False"), safe=False)
 
 
 def _switched_on(script: Script) -> Iterator[tuple[Field, ast.expr]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.launch import Launch
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._argument_names import all_names, releases
@@ -75,7 +76,6 @@ class TrainingArgumentUnknown(Hazard):
                 if name in known or place is None or not call.has(name) or name.startswith("_"):
                     continue
                 near = _nearest(name, known)
-                start = place.source.place(place.start, place.start + len(name))
                 yield self.finding(
                     Text(
                         en="TrainingArguments has no argument {name}: a TypeError.{near}",
@@ -84,11 +84,7 @@ class TrainingArgumentUnknown(Hazard):
                     certainty=_certainty(run, near),
                     cure=(_write(near, ""),),
                     spans=(place.span(),),
-                    fixes=fix_of(
-                        Text("Write {near}", "写成 {near}").format(near=near), lambda: start.edit(near), safe=False
-                    )
-                    if near and near not in call.keywords and place.text.startswith(f"{name}=") and script.editable
-                    else (),
+                    fixes=_renaming_keyword(place, name, near) if near not in call.keywords and script.editable else (),
                     parameter=name,
                     confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
                 )
@@ -144,6 +140,13 @@ def _certainty(run: Run, near: str | None) -> Certainty:
     if near is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
         return Certainty.CERTAIN
     return Certainty.LIKELY
+
+
+def _renaming_keyword(place: Place, name: str, near: str | None) -> tuple[Fix, ...]:
+    if near is None or not place.text.startswith(f"{name}="):
+        return ()
+    old = place.source.place(place.start, place.start + len(name))
+    return fix_of(Text("Write {near}", "写成 {near}").format(near=near), lambda: old.edit(near), safe=False)
 
 
 def _known(parsed: ParsedClasses) -> frozenset[str]:
