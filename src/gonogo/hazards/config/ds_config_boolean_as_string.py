@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -103,7 +104,7 @@ class DsConfigBooleanAsString(Hazard):
                 spans=(spot(config, *keys),),
                 fixes=fix_of(
                     Text("take the quotes off", "去掉引号"),
-                    lambda keys=keys, value=value: config.replacing(*keys, value=value),  # type: ignore[misc]
+                    partial(config.replacing, *keys, value=value),
                     safe=not wrong,
                 ),
             )

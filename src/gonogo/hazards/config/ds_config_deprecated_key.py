@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
@@ -95,12 +96,10 @@ class DsConfigDeprecatedKey(Hazard):
                 continue
             both = not config.raw(ZERO, new).absent
             lost = bool(field.truth) and not both and bool(read_by_json(run))
-            makers = [lambda old=old: config.removing(ZERO, old)]  # type: ignore[misc]
+            makers: list[Callable[[], Edit]] = [partial(config.removing, ZERO, old)]
             if not both and field.truth:
                 whole = value_of(field.value)
-                makers = [
-                    lambda new=new, whole=whole, old=old: _in_place(config, old, new, whole)  # type: ignore[misc]
-                ]
+                makers = [partial(_in_place, config, old, new, whole)]
             if both:
                 cause = Text(
                     en='"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.',

@@ -9,8 +9,14 @@ from gonogo.evidence.json_problems import ConfigProblem
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Fix, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import read_by_json
 
+_FILLED_IN = Text(
+    "Whether another program fills the placeholder in before the run", "确认运行前是否有其他程序填充占位符"
+)
+_HJSON = Text("Whether DeepSpeed's Hjson reads it as it is meant", "确认 DeepSpeed 的 Hjson 能否读出原意")
 _SHOWN = 8
+_HJSON_MAY_READ = ("missing-comma", "python-literal", "unquoted", "control-character")
 
 
 def _is_repaired(problem: ConfigProblem) -> bool:
@@ -83,6 +89,8 @@ class DsConfigNotJson(Hazard):
             return
         first = broken[0]
         template = any(one.kind == "template" for one in broken)
+        # Hjson takes much for strings that end with their line; only Python's json surely stops there.
+        unsure = template or (read_by_json(run) is False and all(one.kind in _HJSON_MAY_READ for one in broken))
         repairs = [one.repair for one in broken]
         fixes: tuple[Fix, ...] = ()
         if all(repair is not None for repair in repairs) and all(_is_repaired(one) for one in config.problems):
@@ -93,7 +101,7 @@ class DsConfigNotJson(Hazard):
                 en="{what}. The run stops when it reads {name}.",
                 zh="{what}。运行在读取 {name} 时即停止。",
             ).format(what=first.message, name=config.name),
-            certainty=Certainty.POSSIBLE if template else Certainty.CERTAIN,
+            certainty=Certainty.POSSIBLE if unsure else Certainty.CERTAIN,
             cure=(
                 Text("Correct line {line}: {what}", "修正第 {line} 行：{what}").format(
                     line=first.place.line, what=first.message
@@ -104,13 +112,6 @@ class DsConfigNotJson(Hazard):
                 ).format(name=config.name),
             ),
             spans=tuple(one.place.span(one.message) for one in broken[:_SHOWN]),
-            confirm=(
-                Text(
-                    "Whether another program fills the placeholder in before the run",
-                    "确认运行前是否有其他程序填充占位符",
-                ),
-            )
-            if template
-            else (),
+            confirm=(_FILLED_IN,) if template else (_HJSON,) if unsure else (),
             fixes=fixes,
         )

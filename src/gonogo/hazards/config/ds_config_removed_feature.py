@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -111,5 +112,5 @@ class DsConfigRemovedFeature(Hazard):
                     Text('Or install "deepspeed<0.19.7"', "或安装 “deepspeed<0.19.7”"),
                 ),
                 spans=(key_spot(config, *keys), run.environment.field("deepspeed").span()),
-                fixes=fix_of(Text("remove the key", "去掉该键"), lambda keys=keys: config.removing(*keys), safe=off),  # type: ignore[misc]
+                fixes=fix_of(Text("remove the key", "去掉该键"), partial(config.removing, *keys), safe=off),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
@@ -117,7 +118,7 @@ class DsConfigSectionNotAnObject(Hazard):
             fixes = (
                 fix_of(
                     Text("write the object", "写成对象"),
-                    lambda keys=keys, whole=whole: config.replacing(*keys, value=whole),  # type: ignore[misc]
+                    partial(config.replacing, *keys, value=whole),
                 )
                 if whole is not None
                 else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -96,7 +97,7 @@ class DsConfigUnknownDtype(Hazard):
                 spans=(spot(config, *keys),),
                 fixes=fix_of(
                     Text("write {short}", "写成 {short}").format(short=short),
-                    lambda keys=keys, short=short: config.replacing(*keys, value=short),  # type: ignore[misc]
+                    partial(config.replacing, *keys, value=short),
                 )
                 if short
                 else (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -86,7 +87,7 @@ class DsFp16LossScaleUnusable(Hazard):
                 spans=(spot(config, "fp16", key),),
                 fixes=fix_of(
                     Text("write {good}", "改为 {good}").format(good=good),
-                    lambda key=key, good=good: config.replacing("fp16", key, value=good),  # type: ignore[misc]
+                    partial(config.replacing, "fp16", key, value=good),
                     safe=False,
                 ),
             )

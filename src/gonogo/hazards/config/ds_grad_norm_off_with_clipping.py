@@ -66,6 +66,7 @@ class DsGradNormOffWithClipping(Hazard):
         if config.raw(ZERO, "compute_grad_norm").truth is not False:
             return
         clipping, device = config.get("gradient_clipping"), config.offload("optimizer")
+        beside: tuple[str, ...]
         if config.zero_stage in (0, 3):
             beside = (ZERO, "stage")
         elif clipping.number:

@@ -66,7 +66,7 @@ class DsNvmeOffloadWithoutPath(Hazard):
         for section in ("offload_optimizer", "offload_param"):
             device = config.get(ZERO, section, "device")
             path = config.raw(ZERO, section, "nvme_path")
-            if device.value != "nvme" or not (path.absent or path.value in (None, "")):
+            if device.value != "nvme" or not (path.absent or (path.known and path.value is None)):
                 continue
             yield self.finding(
                 Text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -84,6 +85,6 @@ class DsOptionOfAnotherStage(Hazard):
                 spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
                 fixes=fix_of(
                     Text("remove {key}", "去掉 {key}").format(key=key),
-                    lambda key=key: config.removing(ZERO, key),  # type: ignore[misc]
+                    partial(config.removing, ZERO, key),
                 ),
             )

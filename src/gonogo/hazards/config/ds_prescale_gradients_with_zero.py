@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -88,7 +89,7 @@ class DsPrescaleGradientsWithZero(Hazard):
                 spans=(spot(config, key), spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage")),
                 fixes=fix_of(
                     Text("remove {key}", "去掉 {key}").format(key=key),
-                    lambda key=key: config.removing(key),  # type: ignore[misc]
+                    partial(config.removing, key),
                     safe=False,
                 ),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -62,9 +63,8 @@ class DsProfilingLeftOn(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """What is on of them, as one remark."""
-        keys = [
-            (name,) for name in ("wall_clock_breakdown", "memory_breakdown", "dump_state") if config.raw(name).truth
-        ]
+        switches = ("wall_clock_breakdown", "memory_breakdown", "dump_state")
+        keys: list[tuple[str, ...]] = [(name,) for name in switches if config.raw(name).truth]
         keys += [(name, "enabled") for name in ("flops_profiler", "comms_logger") if is_on(config, name)]
         if not keys:
             return
@@ -78,7 +78,7 @@ class DsProfilingLeftOn(Hazard):
             spans=tuple(spot(config, *one) for one in keys),
             fixes=fix_of(
                 Text("switch it off", "关闭"),
-                *(lambda one=one: config.replacing(*one, value=False) for one in keys),  # type: ignore[misc]
+                *(partial(config.replacing, *one, value=False) for one in keys),
                 safe=False,
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -100,7 +101,7 @@ class DsSchedulerParameters(Hazard):
             if key not in given:
                 fixes = fix_of(
                     Text("let transformers fill it in", "由 transformers 填充"),
-                    lambda key=key: config.inserting("scheduler", "params", key, value="auto"),  # type: ignore[misc]
+                    partial(config.inserting, "scheduler", "params", key, value="auto"),
                     safe=False,
                 )
                 yield self.finding(
@@ -133,7 +134,7 @@ class DsSchedulerParameters(Hazard):
                     spans=(spot(config, "scheduler", "params", key),),
                     fixes=fix_of(
                         Text("remove it", "去掉它"),
-                        lambda key=key: config.removing("scheduler", "params", key),  # type: ignore[misc]
+                        partial(config.removing, "scheduler", "params", key),
                         safe=False,
                     ),
                 )
