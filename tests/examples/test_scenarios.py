@@ -48,6 +48,17 @@ def example(name: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLES / name, tmp_path / name))
 
 
+def fixed(name: str, tmp_path: Path) -> Path:
+    """The example with what ``gonogo check --fix`` makes of it, and without the cured files that it ships."""
+    folder = example(name, tmp_path)
+    for path in folder.glob("*_fixed.*"):
+        path.unlink()
+    command = [sys.executable, "-m", "gonogo", "check", "--fix", "--unsafe-fixes", "--", "bash", "launch.sh"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
 def lines_with(path: Path, text: str) -> set[int]:
     return {number for number, line in enumerate(path.read_text().splitlines(), 1) if text in line}
 
@@ -108,8 +119,8 @@ def test_a_faulty_script_is_no_go_and_its_line_is_named(
         ("slam_omni_dummy_loss", "8xH100-80G"),
     ],
 )
-def test_a_cured_script_is_go(name: str, gpus: str, tmp_path: Path) -> None:
-    status, report = rehearse(example(name, tmp_path), "--", "bash", "launch_fixed.sh", gpus=gpus)
+def test_a_script_that_check_has_fixed_is_go(name: str, gpus: str, tmp_path: Path) -> None:
+    status, report = rehearse(fixed(name, tmp_path), "--", "bash", "launch.sh", gpus=gpus)
     assert (status, report["verdict"]) == (0, "GO"), explain(report)
     assert [rank["outcome"] for rank in report["rehearsal"]["ranks"]] == ["completed"]
 
@@ -137,9 +148,9 @@ def test_the_faulty_environment_is_no_go_and_deepspeeds_line_is_named(name: str,
         pytest.param("qwen_72b_zero3_offload", "2", marks=pytest.mark.very_slow),  # 16 micro-batches of 80 layers
     ],
 )
-def test_the_fixed_environment_is_go(name: str, steps: str, tmp_path: Path) -> None:
-    folder = example(name, tmp_path)
-    arguments = ["--environment", "requirements_fixed.txt", "--steps", steps, "--timeout", "1000"]
+def test_an_environment_that_check_has_fixed_is_go(name: str, steps: str, tmp_path: Path) -> None:
+    folder = fixed(name, tmp_path)
+    arguments = ["--environment", "requirements.txt", "--steps", steps, "--timeout", "1000"]
     status, report = rehearse(folder, *arguments, "--", "bash", "launch.sh")
     assert (status, report["verdict"]) == (0, "GO"), explain(report)
 
