@@ -28,7 +28,7 @@ def fractions_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> It
     for name in _SIZES:
         field = config.raw("zero_optimization", name)
         value = field.value if field.known else None
-        if not isinstance(value, float) or value == int(value):
+        if not isinstance(value, float) or not abs(value) < 1e18 or value == int(value):
             continue
         keys = ("zero_optimization", name)
         yield hazard.finding(
@@ -131,7 +131,7 @@ def _is_fraction(node: ast.expr) -> bool:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     for side in (node.left, node.right):
-        if isinstance(side, ast.Constant) and isinstance(side.value, float) and side.value != int(side.value):
+        if isinstance(side, ast.Constant) and isinstance(side.value, float) and side.value % 1:
             return True
         if _is_fraction(side):
             return True

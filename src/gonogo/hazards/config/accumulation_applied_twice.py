@@ -9,6 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import whole_number
 
 _NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
 
@@ -77,9 +78,9 @@ class AccumulationAppliedTwice(Hazard):
         if run.config is None:
             return
         steps = run.config.get("gradient_accumulation_steps")
-        if not steps.number or steps.number <= 1:
+        count = whole_number(steps)
+        if count is None or count <= 1:
             return
-        count = int(steps.number)
         label = Text("the engine accumulates {count} steps", "引擎累积 {count} 步").format(count=count)
         for call in script.calls("*.step", "*.backward"):
             if not _of_engine(call, script):

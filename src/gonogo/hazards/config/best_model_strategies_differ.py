@@ -112,7 +112,9 @@ class BestModelStrategiesDiffer(Hazard):
             every = arguments.get("logging_steps")
         steps = 500 if every.absent else every.number
         save_steps = 500 if saved.absent else saved.number
-        if not steps or not save_steps or every.unknown or saved.unknown:
+        if steps is None or save_steps is None or every.unknown or saved.unknown:
+            return
+        if not (1e-5 <= steps < 1e12 and 1e-5 <= save_steps < 1e12):
             return
         ratio = steps < 1 and save_steps < 1
         if (round(save_steps * 1e6) % round(steps * 1e6) == 0) if ratio or min(steps, save_steps) >= 1 else False:

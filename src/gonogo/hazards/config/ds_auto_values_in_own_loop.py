@@ -78,7 +78,7 @@ class DsAutoValuesInOwnLoop(Hazard):
         wrong = [(keys, field) for keys, field in autos if keys[0] != "zero_optimization"]
         if not wrong:
             return
-        filled = mentions(run, *(f'["{keys[-1]}"]' for keys, _ in wrong), *(f"['{keys[-1]}']" for keys, _ in wrong))
+        filled = mentions(run, *(f'"{keys[-1]}"' for keys, _ in wrong), *(f"'{keys[-1]}'" for keys, _ in wrong))
         fatal = [(keys, field) for keys, field in wrong if keys in _FATAL]
         names = ", ".join(".".join(keys) for keys, _ in wrong)
         total = [keys for keys, _ in wrong if keys == ("train_batch_size",)]

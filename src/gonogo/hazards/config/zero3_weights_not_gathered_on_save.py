@@ -9,7 +9,7 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, with_trainer
+from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, mentions, with_trainer
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"
 
@@ -106,6 +106,8 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
 
 def _saving(run: Run) -> Span | None:
     """Where the result is saved: ``trainer.save_model()`` in a script; a framework always saves."""
+    if mentions(run, "peft", "lora", "Lora") or str(run.arguments.get("finetuning_type").get()).startswith("lora"):
+        return None  # adapters are gathered whatever the key says
     for script in run.scripts:
         if b"zero_to_fp32" in script.source.data or b"16bit" in script.source.data:
             return None

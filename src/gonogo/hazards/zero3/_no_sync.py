@@ -9,7 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import with_trainer
+from gonogo.hazards.config._of_run import whole_number, with_trainer
 
 _REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
 _ENTERS = Text("enters no_sync between accumulated micro-batches", "在累积的 micro-batch 之间进入 no_sync")
@@ -28,7 +28,7 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
     if environment.within("deepspeed", ">=0.16") is not True:
         return
     accumulation = config.get("gradient_accumulation_steps")
-    steps = accumulation.number if accumulation.known else run.arguments.get("gradient_accumulation_steps").number
+    steps = whole_number(accumulation if accumulation.known else run.arguments.get("gradient_accumulation_steps"))
     if steps is None or steps <= 1:
         return
     if environment.within("transformers", ">=4.46,<4.47.1"):
@@ -49,7 +49,7 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
             "（自 0.16 起）在切分梯度时拒绝它。",
         ).format(
             stage=config.zero_stage,
-            steps=int(steps),
+            steps=steps,
             name=name,
             version=enters.get("?"),
             deepspeed=deepspeed.get(">=0.16"),
@@ -60,7 +60,7 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
             enters.span(_ENTERS) or config.raw("zero_optimization", "stage").span(_STAGE),
             deepspeed.span(_REFUSES),
             config.raw("zero_optimization", "stage").span(_STAGE) if enters.span() else None,
-            given.span(Text("{steps} steps are accumulated", "累积 {steps} 步").format(steps=int(steps))),
+            given.span(Text("{steps} steps are accumulated", "累积 {steps} 步").format(steps=steps)),
         ),
         confirm=()
         if name == "transformers"
