@@ -1,0 +1,86 @@
+"""ds-client-cpu-optimizer-allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._written import optimizer_type, spot
+
+
+class DsClientCpuOptimizerAllowed(Hazard):
+    """zero_force_ds_cpu_optimizer is false while the optimizer is offloaded.
+
+    ## What happens
+    The optimizer step takes several times as long as DeepSpeedCPUAdam would.
+
+    ## Why
+    DeepSpeed then takes the optimizer that the code builds (torch's AdamW), which has no vectorized CPU kernel of
+    DeepSpeed's.
+
+    ## Cure
+    Put an `optimizer` section into the config, and remove the key.
+
+    ## When it is safe
+    Where an optimizer is needed that DeepSpeed has no CPU kernel for.
+
+    ## Sources
+    - https://github.com/OptimalScale/LMFlow/issues/693: the message that the key silences
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: what the key allows
+    """
+
+    page_zh = """卸载优化器的同时把 zero_force_ds_cpu_optimizer 设为 false。
+
+    ## 现象
+    优化器更新的耗时是 DeepSpeedCPUAdam 的数倍。
+
+    ## 原因
+    此时 DeepSpeed 会使用代码构建的优化器（如 torch 的 AdamW），它没有 DeepSpeed 的 CPU 向量化内核。
+
+    ## 解决办法
+    在配置中加入 `optimizer` 段，并去掉该键。
+
+    ## 何时安全
+    需要 DeepSpeed 没有 CPU 内核的优化器时。
+
+    ## 来源
+    - https://github.com/OptimalScale/LMFlow/issues/693：该键所关闭的报错
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：该键允许什么
+    """
+
+    name = "ds-client-cpu-optimizer-allowed"
+    title = Text(
+        en="A plain optimizer is allowed on the CPU, which is slow", zh="允许普通优化器在 CPU 上运行，速度较慢"
+    )
+    sources = (
+        "https://github.com/OptimalScale/LMFlow/issues/693",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """The key false, the optimizer offloaded, and none in the config."""
+        if config.raw("zero_force_ds_cpu_optimizer").truth is not False or not config.zero_stage:
+            return
+        device = config.offload("optimizer")
+        if not device.known or device.value == "none" or optimizer_type(config) is not None:
+            return
+        yield self.finding(
+            Text(
+                en="zero_force_ds_cpu_optimizer is false and the optimizer is offloaded: one that the code builds "
+                "runs on "
+                "the CPU, without DeepSpeed's kernels.",
+                zh="zero_force_ds_cpu_optimizer 为 false，而优化器被卸载：代码构建的优化器会在 CPU 上运行，没有 "
+                "DeepSpeed 的内核。",
+            ),
+            severity=Severity.NOTE,
+            cure=(
+                Text(
+                    'Add an "optimizer" section ("AdamW", values "auto"), and remove the key',
+                    "加入 “optimizer” 段（“AdamW”，取值 “auto”），并去掉该键",
+                ),
+            ),
+            spans=(spot(config, "zero_force_ds_cpu_optimizer"), device.span()),
+        )

@@ -1,0 +1,83 @@
+"""ds-pipeline-with-zero-2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._written import ZERO, spot
+
+
+class DsPipelineWithZero2(Hazard):
+    """The script builds a PipelineModule, and the config's stage is 2 or 3.
+
+    ## What happens
+    "AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism", in deepspeed.initialize.
+
+    ## Why
+    A pipeline accumulates gradients over many micro-batches before it reduces them; ZeRO-2 divides each
+    micro-batch's at once.
+
+    ## Cure
+    Take stage 1 with the pipeline, or ZeRO-3 without it.
+
+    ## When it is safe
+    At stage 0 and 1.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py: the assertion
+    - https://www.deepspeed.ai/tutorials/pipeline/: pipelines with DeepSpeed
+    """
+
+    page_zh = """脚本构建了 PipelineModule，而配置的 stage 为 2 或 3。
+
+    ## 现象
+    deepspeed.initialize 中报 “AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism”。
+
+    ## 原因
+    流水线在多个 micro-batch 上累积梯度之后才归约，而 ZeRO-2 对每个 micro-batch 的梯度立即切分。
+
+    ## 解决办法
+    流水线搭配 stage 1；或不用流水线而用 ZeRO-3。
+
+    ## 何时安全
+    stage 0、1 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py：该断言
+    - https://www.deepspeed.ai/tutorials/pipeline/：DeepSpeed 的流水线
+    """
+
+    name = "ds-pipeline-with-zero-2"
+    title = Text(en="Pipeline parallelism is refused with ZeRO-2 and ZeRO-3", zh="流水线并行不能与 ZeRO-2、ZeRO-3 搭配")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py",
+        "https://www.deepspeed.ai/tutorials/pipeline/",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""
+        if config.zero_stage not in (2, 3):
+            return
+        calls = (
+            call for script in run.scripts for call in script.calls("deepspeed.*PipelineModule", "deepspeed.*LayerSpec")
+        )
+        call = next(calls, None)
+        if call is None:
+            return
+        yield self.finding(
+            Text(
+                en="ZeRO's stage is {stage} and the script builds a pipeline: DeepSpeed takes stage 0 or 1 with it.",
+                zh="ZeRO 的 stage 为 {stage}，而脚本构建了流水线：DeepSpeed 在此只接受 stage 0 或 1。",
+            ).format(stage=config.zero_stage),
+            certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
+            cure=(Text('Set "stage" to 1', "把 “stage” 设为 1"),),
+            spans=(spot(config, ZERO, "stage"), call.place.span()),
+            fixes=fix_of(
+                Text("take ZeRO-1", "使用 ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
+            ),
+        )
