@@ -116,11 +116,11 @@ class Hazard:
     def fix(title: Text, *edits: Edit | None, safe: bool = True) -> Fix:
         """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain.
 
-        Where one of the edits can't be made (None), a person has to carry it out.
+        Where one of the edits can't be made (None, or it changes nothing), a person has to carry it out.
         """
-        if None in edits or not edits:
+        made = tuple(edit for edit in edits if edit is not None and edit.before != edit.after)
+        if len(made) < len(edits) or not made:
             return Fix(title)
-        made = tuple(edit for edit in edits if edit is not None)
         return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=made)
 
     def log_finding(

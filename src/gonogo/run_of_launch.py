@@ -100,8 +100,9 @@ class RunMaker:
         from gonogo.evidence.script import read_script
         from gonogo.evidence.script_imports import Project
 
-        if launch.heredoc is not None and launch.heredoc.text is not None:
-            return (read_script(SourceFile.of_text(f"{launch.source.path} <<", launch.heredoc.text)),)
+        inline = launch.heredoc.source if launch.heredoc is not None else None
+        if inline is not None:
+            return (read_script(inline),)
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
         if path is None or not path.is_file():
             return ()
@@ -139,8 +140,8 @@ class RunMaker:
         whole = os.path.normpath(path)
         written = launch.written_files.get(whole)
         if written is not None:
-            text = written.text
-            return read_accelerate_config(SourceFile.of_text(str(path), text)) if text is not None else None
+            inline = written.source
+            return read_accelerate_config(inline) if inline is not None else None
         source = self._use(path) if path.is_file() else None
         return read_accelerate_config(source) if source is not None else None
 
@@ -172,27 +173,26 @@ class RunMaker:
         framework = launch.framework
         world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
         written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
-        if written is not None and path is not None and written.text is not None:
-            source: SourceFile | None = SourceFile.of_text(self.files.shown(path), written.text)
-        elif path is not None and path.is_file():
+        source = written.source if written is not None else None
+        on_disk = path is not None and path.is_file()
+        if source is None and path is not None and on_disk:
             source = self._use(path)
-        else:
-            from gonogo.evidence.deepspeed_presets import preset_config
-
-            version = run.environment.version(framework) if framework else None
-            return preset_config(
-                framework or "",
-                str(field.value),
-                version=version,
-                arguments=run.arguments,
-                world_size=world,
-                hidden_size=hidden,
-                accelerate=accelerate,
+        if source is not None:
+            return read_deepspeed_config(
+                source, run.arguments, world_size=world, hidden_size=hidden, accelerate=accelerate, framework=framework
             )
-        if source is None:
+        if framework is None or written is not None or on_disk:
             return None
-        return read_deepspeed_config(
-            source, run.arguments, world_size=world, hidden_size=hidden, accelerate=accelerate, framework=framework
+        from gonogo.evidence.deepspeed_presets import preset_config
+
+        return preset_config(
+            framework,
+            str(field.value),
+            run.arguments,
+            version=run.environment.version(framework),
+            world_size=world,
+            hidden_size=hidden,
+            accelerate=accelerate,
         )
 
     def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:

@@ -64,10 +64,10 @@ class _Gatherer:
 
     def take_command(self, command: Sequence[str]) -> None:
         """A command as it would be typed."""
-        from gonogo.evidence.launch import launch_of_command
+        from gonogo.evidence.launch import launches_of_command
 
-        launch = launch_of_command(command, self.files.base)
-        if launch is None:
+        launches = launches_of_command(command, self.files.base)
+        if not launches:
             raise UserError(
                 Text(
                     "{command}: starts nothing that gonogo knows: give the launch command or script that starts the "
@@ -76,8 +76,9 @@ class _Gatherer:
                     "例如 gonogo check -- bash launch.sh",
                 ).format(command=" ".join(command)[:200])
             )
-        self.files.sources.setdefault(launch.source.path, launch.source)
-        self.launches.append(launch)
+        for launch in launches:
+            self.files.sources.setdefault(launch.source.path, launch.source)
+            self.launches.append(launch)
 
     def take_path(self, path: str) -> None:
         """A file, or a folder with all below it."""
