@@ -83,6 +83,8 @@ def _compared(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondenc
     # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
     asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
     decided = from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
+    # Both types on is another hazard's (ds-fp16-and-bf16-enabled).
+    decided = decided or all(config.raw(name, "enabled").truth is True for name in ("fp16", "bf16"))
     world = run.launch.world_size if run.launch is not None else None
     framework = run.framework or (run.launch.framework if run.launch is not None else None)
     for pair in hf_correspondences(run.arguments, world_size=world, framework=framework):
