@@ -30,7 +30,7 @@ class BestModelStrategiesDiffer(Hazard):
     `eval_steps` (which is `logging_steps` where it is not given); or drop `load_best_model_at_end`.
 
     ## When it is safe
-    Where the strategies match, or with `save_strategy: best` (transformers 4.47 and later).
+    Where the strategies match, or with `save_strategy: best` (transformers 4.48 and later).
 
     ## Sources
     - https://github.com/huggingface/transformers/pull/12786: why it is an error
@@ -53,7 +53,7 @@ class BestModelStrategiesDiffer(Hazard):
     `logging_steps`）；或去掉 `load_best_model_at_end`。
 
     ## 何时安全
-    两个策略一致，或 `save_strategy: best`（transformers 4.47 及以上）。
+    两个策略一致，或 `save_strategy: best`（transformers 4.48 及以上）。
 
     ## 来源
     - https://github.com/huggingface/transformers/pull/12786：为何报错
