@@ -6,7 +6,7 @@ The table of keys was read from a sample of releases; between two of them nothin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.deepspeed_keys import KeyInfo, is_remark, known, releases
@@ -52,16 +52,26 @@ def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
     return False if before and run.environment.within("deepspeed", f"<={before}") else None
 
 
+@lru_cache(maxsize=8)
+def rows(config: DeepSpeedConfig) -> tuple[tuple[tuple[str, ...], Field, KeyInfo | None, KeyInfo | None], ...]:
+    """Every key with its value, what is known of it, and what is known of the object that it stands in."""
+    infos: dict[tuple[str, ...], KeyInfo | None] = {(): None}
+    found = []
+    for keys, field in config.entries():
+        infos[keys] = known(keys)
+        found.append((keys, field, infos[keys], infos.get(keys[:-1])))
+    return tuple(found)
+
+
 def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Field]]:
     """Keys that no release knows, in objects that are DeepSpeed's; the outermost only, and no remarks."""
     beneath: tuple[str, ...] | None = None
-    for keys, field in config.entries():
+    for keys, field, info, parent in rows(config):
         if beneath is not None and keys[: len(beneath)] == beneath:
             continue
         if is_remark(keys[-1]):
             beneath = keys
-        elif known(keys) is None:
+        elif info is None:
             beneath = keys
-            parent = known(keys[:-1])
             if len(keys) == 1 or (parent is not None and parent.type == "object"):
                 yield keys, field

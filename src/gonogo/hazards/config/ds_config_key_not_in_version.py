@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.deepspeed_keys import KeyInfo, known
+from gonogo.evidence.deepspeed_keys import KeyInfo
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._keys import is_closed, known_to
+from gonogo.hazards.config._keys import is_closed, known_to, rows
 from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._written import dotted, newer_than, spot, version_words
 
@@ -73,14 +73,18 @@ class DsConfigKeyNotInVersion(Hazard):
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
             return
         lacking: tuple[str, ...] | None = None
-        for keys, field in config.entries():
-            info = known(keys)
-            if info is None or info.free or (lacking and keys[: len(lacking)] == lacking):
+        for keys, field, info, parent in rows(config):
+            if (
+                info is None
+                or info.free
+                or not (info.since or info.until)
+                or (lacking and keys[: len(lacking)] == lacking)
+            ):
                 continue
             if known_to(info, run) is not False or _refused_by_name(info, run) or (info.deprecated and not info.until):
                 continue
             lacking = keys
-            closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = is_closed(parent, run) if len(keys) > 1 else False
             if (field.value == "auto" and closed) or (not closed and field.value in (False, None, "auto")):
                 continue
             yield self._found(config, run, keys, info, closed)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.deepspeed_keys import known
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._keys import is_closed, known_to
+from gonogo.hazards.config._keys import is_closed, known_to, rows
 from gonogo.hazards.config._of_run import shown
 from gonogo.hazards.config._values import is_positive, wanted_instead
 from gonogo.hazards.config._written import dotted, newer_than, spot
@@ -77,15 +76,14 @@ class DsConfigValueRefused(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """Values in sections that are checked, and whole numbers above zero at the top level."""
-        for keys, field in config.entries():
-            info = known(keys)
+        for keys, field, info, parent in rows(config):
             if info is None or not field.known or field.value == "auto" or info.type == "object" or keys in _OTHERS:
                 continue
             if len(keys) == 1:
                 wanted = _POSITIVE if keys[0] in _SIZES and not is_positive(field.value) else None
                 closed: bool | None = True
             else:
-                closed = is_closed(known(keys[:-1]), run)
+                closed = is_closed(parent, run)
                 wanted = wanted_instead(info, field.value) if closed is not False else None
             if wanted is None or known_to(info, run) is False:
                 continue
