@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Fix, Text
+from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._of_run import fix_of, shown
+from gonogo.hazards.config._of_run import fix_of, mentions, shown
 from gonogo.hazards.config._written import optimizer_type, spot
 
 _ADAM = frozenset(
@@ -29,6 +29,11 @@ _TAKEN = {
 }
 # TrainingArguments' names and other ways to say it.
 _MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
+
+
+def _sureness(run: Run) -> Certainty:
+    """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+    return Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN
 
 
 class DsOptimizerUnknownParameter(Hazard):
@@ -92,7 +97,7 @@ class DsOptimizerUnknownParameter(Hazard):
         if not params.known or not isinstance(params.value, Mapping):
             return
         if "max_grad_norm" in params.value:
-            yield self._max_grad_norm(config, params.value["max_grad_norm"])
+            yield self._max_grad_norm(config, run, params.value["max_grad_norm"])
         taken = _TAKEN.get(name)
         if taken is None:
             return
@@ -108,6 +113,7 @@ class DsOptimizerUnknownParameter(Hazard):
                     "TypeError.",
                     zh="{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
                 ).format(optimizer=optimizer_type(config), key=key),
+                certainty=_sureness(run),
                 cure=(
                     Text('Write "{meant}"', "写 “{meant}”").format(meant=meant)
                     if meant
@@ -127,7 +133,7 @@ class DsOptimizerUnknownParameter(Hazard):
             self.fix(Text("write {meant}", "写成 {meant}").format(meant=meant), place.edit(f'"{meant}"'), safe=False),
         )
 
-    def _max_grad_norm(self, config: DeepSpeedConfig, value: object) -> Finding:
+    def _max_grad_norm(self, config: DeepSpeedConfig, run: Run, value: object) -> Finding:
         keys = ("optimizer", "params", "max_grad_norm")
         set_already = not config.raw("gradient_clipping").absent
         makers = [lambda: config.removing(*keys)]
@@ -139,6 +145,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 "built.",
                 zh="DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
             ),
+            certainty=_sureness(run),
             cure=(
                 Text(
                     'Write "gradient_clipping": {value} at the top level instead',

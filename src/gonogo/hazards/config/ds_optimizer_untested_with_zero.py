@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.config._of_run import fix_of, mentions
 from gonogo.hazards.config._written import ZERO, optimizer_type, spot
 
 _DEEPSPEEDS = frozenset({"lamb", "muadam", "muadamw", "musgd", "adam", "adamw", "adagrad", "lion", "muon"})
@@ -93,6 +93,7 @@ class DsOptimizerUntestedWithZero(Hazard):
                 zh="开启了 ZeRO-{stage}，优化器是 {name}，不在 DeepSpeed 允许与 ZeRO 搭配的优化器之列：Adam、AdamW、"
                 "Adagrad、Lion。",
             ).format(stage=stage, name=name),
+            certainty=Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN,
             cure=(
                 Text("Take AdamW", "改用 AdamW"),
                 Text(
