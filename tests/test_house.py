@@ -20,6 +20,7 @@ PAIRS = [
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
+    ("docs/check.md", "docs/check.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
