@@ -164,7 +164,7 @@ def surely_ddp(run: Run) -> bool:
         if any(name in launch.launcher_options for name in ("use_fsdp", "use_megatron_lm", "cpu", "tpu")):
             return False
         if run.accelerate is not None:
-            return run.accelerate.distributed_type.value == "MULTI_GPU"
+            return bool(run.accelerate.distributed_type.value == "MULTI_GPU")
         return launch.accelerate_config.absent
     fsdp = run.arguments.get("fsdp")
     return launch.launcher in ("torchrun", "torch.distributed.launch") and (fsdp.absent or fsdp.value in ("", False))

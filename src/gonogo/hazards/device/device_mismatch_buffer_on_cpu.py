@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern, compiled_when_used
@@ -11,6 +12,11 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
+from gonogo.hazards.device._plain_tensors import kept_on_cpu
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _SAID = Pattern(
@@ -81,6 +87,31 @@ class BufferOnCpu(Hazard):
     )
     log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A module that keeps a tensor that is no buffer, and computes with it."""
+        for kept in kept_on_cpu(script, run):
+            if not kept.is_rotary:
+                edit = kept.registering()
+                yield self.finding(
+                    kept.told,
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
+                            f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
+                        ),
+                        Text(
+                            f"Or move it where it is used: self.{kept.name}.to(x.device)",
+                            f"或在使用处搬运：self.{kept.name}.to(x.device)",
+                        ),
+                    ),
+                    spans=(
+                        script.place(kept.statement).span(),
+                        script.place(kept.use).span(Text("used here", "在此处使用")),
+                    ),
+                    fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
+                )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, is_library
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
+from gonogo.hazards.device._made_in_forward import made_in_forward
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
@@ -84,6 +90,33 @@ class InputNotMoved(Hazard):
     )
     log_words = ("Expected all tensors to be on the same device", "but expected it to be on GPU")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A tensor made in a forward without a device, and met there by the inputs or given to a layer."""
+        for made in made_in_forward(script, run):
+            device = f"{made.beside}.device" if made.beside else "x.device"
+            edit = script.setting_keyword(made.call, "device", device) if made.beside else None
+            yield self.finding(
+                Text(
+                    en="{factory} in {owner}.forward makes its tensor on the CPU, and {use} meets it with what is on "
+                    "the GPU.",
+                    zh="{owner}.forward 中的 {factory} 在 CPU 上创建张量，而 {use} 让它与 GPU 上的内容一起参与计算。",
+                ).format(factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Make it where the input is: {factory}(..., device={device})",
+                        "在输入所在设备上创建：{factory}(..., device={device})",
+                    ).format(factory=script.qualified(made.call.func), device=device),
+                ),
+                spans=(
+                    script.place(made.call).span(),
+                    script.place(made.use).span(Text("used here", "在此处使用")) if made.use is not made.call else None,
+                ),
+                fixes=(self.fix(Text("Make it on the input's device", "在输入所在设备上创建"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch whose operand on the CPU is no weight: by the operator's argument, or the line that calls it."""

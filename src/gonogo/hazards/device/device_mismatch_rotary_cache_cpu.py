@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -11,6 +12,11 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training, under_zero3
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.device._plain_tensors import kept_on_cpu
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
 _SAID = Pattern(
@@ -88,6 +94,31 @@ class RotaryCacheOnCpu(Hazard):
         "inv_freq",
     )
     yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
+        for kept in kept_on_cpu(script, run):
+            if kept.is_rotary:
+                edit = kept.registering()
+                yield self.finding(
+                    kept.told,
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
+                            f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
+                        ),
+                        Text(
+                            f"Or move it where it is used: self.{kept.name}.to(x.device)",
+                            f"或在使用处搬运：self.{kept.name}.to(x.device)",
+                        ),
+                    ),
+                    spans=(
+                        script.place(kept.statement).span(),
+                        script.place(kept.use).span(Text("used here", "在此处使用")),
+                    ),
+                    fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
+                )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""

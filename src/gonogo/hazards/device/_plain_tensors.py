@@ -1,0 +1,225 @@
+"""Tensors that a module keeps, or makes in its forward, on the CPU: they do not move when the module does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import ClassInfo, Script
+    from gonogo.finding import Edit
+
+MODULES = ("torch.nn.Module", "transformers.*PreTrainedModel")
+"""The classes that own parameters and buffers."""
+FACTORIES = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("arange", "zeros", "ones", "linspace", "randn", "rand", "eye", "full", "tensor", "from_numpy", "as_tensor"),
+        *("FloatTensor", "LongTensor", "randint", "logspace", "empty"),
+    )
+)
+"""What makes a tensor on the default device where no device is given."""
+_MOVES = frozenset(("to", "cuda", "type_as", "to_device", "npu", "xpu"))
+_FOLLOWS = frozenset(
+    ("shape", "device", "dtype", "size", "dim", "ndim", "numel", "item", "tolist", "data_ptr", "is_cuda")
+)
+_MEET = frozenset(f"torch.{name}" for name in ("einsum", "outer", "matmul", "mul", "add", "bmm", "cat"))
+# What puts tensors elsewhere than their calls say.
+_ELSEWHERE = (b"set_default_device", b"set_default_tensor_type", b"with torch.device(", b"def _apply", b"def cuda")
+_ACCELERATED = (
+    *(b"cuda", b"Trainer", b"accelerate", b"deepspeed", b"DistributedDataParallel", b".to(device", b".npu("),
+    b"FullyShardedDataParallel",
+)
+ROTARY = ("cos", "sin", "freq", "rope", "rotary")
+"""What names of rotary tables have in them."""
+
+
+class Kept(msgspec.Struct, frozen=True, eq=False):
+    """A tensor that ``__init__`` makes on the CPU and keeps as a plain attribute; a method computes with it."""
+
+    owner: ClassInfo
+    name: str
+    statement: ast.Assign
+    use: ast.Attribute
+    method: str
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether it is a rotary embedding's table, by its name or its class's."""
+        return any(word in self.name.lower() for word in ROTARY) or "rotary" in self.owner.name.lower()
+
+    def registering(self) -> Edit | None:
+        """An edit that makes it a buffer, which moves with the module."""
+        script = self.owner.script
+        value = script.place(self.statement.value).text
+        return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
+
+    @property
+    def told(self) -> Text:
+        """What the code does, in a sentence."""
+        return Text(
+            f"self.{self.name} of {self.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
+            f"stays there when the module moves, and {self.method} computes with it.",
+            f"{self.owner.name} 的 self.{self.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，而 "
+            f"{self.method} 用它计算。",
+        )
+
+
+def kept_on_cpu(script: Script, run: Run) -> Iterator[Kept]:
+    """Plain tensor attributes that a module's own methods compute with, where the run uses an accelerator."""
+    data = script.source.data
+    if b"__init__" not in data or b"forward" not in data or not on_accelerator(script, run):
+        return
+    for owner in script.subclasses(*MODULES):
+        made = owner.methods.get("__init__")
+        if made is None or "forward" not in owner.methods:
+            continue
+        assigned: dict[str, list[ast.Assign]] = {}
+        for node in ast.walk(owner.node):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and (name := _own_attribute(node.targets[0])):
+                assigned.setdefault(name, []).append(node)
+        for name, statements in assigned.items():
+            statement = statements[0]
+            if len(statements) != 1 or script.enclosing_function(statement) is not made:
+                continue
+            if script.guarded_by(statement) or not _is_cpu_tensor(script, statement.value):
+                continue
+            use = _computed_with(script, owner, name)
+            if use is not None:
+                yield Kept(owner, name, statement, *use)
+
+
+def on_accelerator(script: Script, run: Run) -> bool:
+    """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
+    scripts = (*run.scripts, script)
+    if any(word in script.source.data for word in _ELSEWHERE):
+        return False
+    return any(word in one.source.data for one in scripts for word in _ACCELERATED)
+
+
+def _own_attribute(node: ast.AST) -> str | None:
+    """``x`` of ``self.x``."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return None
+
+
+def factory(script: Script, node: ast.AST) -> ast.Call | None:
+    """The call that makes a tensor on the default device, through methods and arithmetic; None where there is none."""
+    if isinstance(node, ast.Call):
+        name = script.qualified(node.func)
+        if name in FACTORIES:
+            if any(keyword.arg in (None, "device") for keyword in node.keywords):
+                return None
+            scalar = name in ("torch.tensor", "torch.as_tensor") and isinstance(
+                node.args[0] if node.args else None, _NUMBERS
+            )
+            copied = name == "torch.as_tensor"
+            return None if scalar or copied else node
+        if isinstance(node.func, ast.Attribute) and node.func.attr not in _MOVES | _FOLLOWS:
+            return factory(script, node.func.value)
+        return None
+    if isinstance(node, ast.BinOp):
+        left, right = factory(script, node.left), factory(script, node.right)
+        plain = (ast.Constant, ast.Name, ast.UnaryOp)
+        if left is not None and (right is not None or isinstance(node.right, plain)):
+            return left
+        return right if right is not None and isinstance(node.left, plain) else None
+    return factory(script, node.value) if isinstance(node, ast.Subscript) else None
+
+
+_NUMBERS = (ast.Constant, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call, ast.BinOp)
+
+
+def _is_cpu_tensor(script: Script, node: ast.expr) -> bool:
+    if factory(script, node) is None:
+        return False
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in ("device", "Parameter", "item", "tolist"):
+            return False
+        if isinstance(part, ast.keyword) and part.arg == "device":
+            return False
+    return True
+
+
+def _computed_with(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Attribute, str] | None:
+    """Where a method other than ``__init__`` computes with ``self.name``; None where one of them moves it."""
+    found: tuple[ast.Attribute, str] | None = None
+    for method, function in owner.methods.items():
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Attribute) or _own_attribute(node) != name:
+                continue
+            if not isinstance(node.ctx, ast.Load):
+                continue  # the only assignment, which __init__ makes
+            if _is_moved(script, node):
+                return None
+            if method != "__init__" and found is None and _meets_another(script, node):
+                found = (node, method)
+    # What holds the module may move its tensor: model.x = model.x.cuda().
+    text = script.source.data
+    moved = any(f".{name} = ".encode() in line and b"self." + name.encode() not in line for line in text.split(b"\n"))
+    return None if moved or f'"{name}"'.encode() in text or f"'{name}'".encode() in text else found
+
+
+def _is_moved(script: Script, node: ast.AST) -> bool:
+    """Whether ``.to(…)`` or the like is called on it, after any indexing."""
+    parent = script.parent(node)
+    while isinstance(parent, (ast.Subscript, ast.Attribute, ast.Call)):
+        if isinstance(parent, ast.Attribute):
+            if parent.attr in _MOVES:
+                return True
+        elif isinstance(parent, ast.Subscript):
+            if node is parent.slice:
+                return False
+        elif node is not parent.func:
+            return False
+        node, parent = parent, script.parent(parent)
+    # x = self.table[:n]; x = x.to(device) moves it a line later.
+    if isinstance(parent, (ast.Assign, ast.Tuple, ast.Return, ast.keyword)):
+        return not isinstance(parent, ast.Return) and _name_is_moved(script, parent)
+    return False
+
+
+def _name_is_moved(script: Script, node: ast.AST) -> bool:
+    statement = script.statement(node)
+    function = script.enclosing_function(node)
+    if not isinstance(statement, ast.Assign) or function is None:
+        return True
+    return True if not isinstance(statement.targets[0], ast.Name) else moved_later(function, statement.targets[0].id)
+
+
+def moved_later(function: ast.AST, name: str) -> bool:
+    """Whether a function moves a local tensor somewhere."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr in _MOVES:
+            inner: ast.AST = node.value
+            while isinstance(inner, (ast.Subscript, ast.Attribute, ast.Call)):
+                inner = inner.func if isinstance(inner, ast.Call) else inner.value
+            if isinstance(inner, ast.Name) and inner.id == name:
+                return True
+    return False
+
+
+def _meets_another(script: Script, node: ast.AST) -> bool:
+    """Whether it is an operand beside something that is no number, or an argument of one of the module's layers."""
+    parent = script.parent(node)
+    while (isinstance(parent, ast.Subscript) and node is parent.value) or (
+        isinstance(parent, ast.Attribute) and parent.attr in ("T", "data", "unsqueeze", "view", "expand", "repeat")
+    ):
+        node, parent = parent, script.parent(parent)
+        if isinstance(parent, ast.Call) and node is parent.func:
+            node, parent = parent, script.parent(parent)
+    if isinstance(parent, ast.Call) and script.qualified(parent.func) in _MEET:
+        return any(isinstance(other, ast.Name) for other in parent.args if other is not node)
+    if isinstance(parent, ast.BinOp):
+        other = parent.right if parent.left is node else parent.left
+        return any(isinstance(part, ast.Name) and part.id != "self" for part in ast.walk(other)) and not isinstance(
+            other, ast.Subscript
+        )
+    return False
