@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._training_script import mentions, several_a_node
 from gonogo.hazards.collective._duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
+from gonogo.hazards.collective._pinned_gpu import bare, never_set, pinned_devices, replacing_pins, setting_device
+
+if TYPE_CHECKING:
+    import ast
+
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+    from gonogo.finding import Fix
+
+_CURES = (
+    Text(
+        en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace "
+        "'cuda:0', .cuda(0) and device='cuda' by that device",
+        zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 "
+        "'cuda:0'、.cuda(0)、device='cuda' 换成该设备",
+    ),
+    Text(
+        en="Do not set CUDA_VISIBLE_DEVICES inside the script",
+        zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES",
+    ),
+)
 
 
 class NcclDuplicateGpuHardcodedDevice(Hazard):
@@ -65,6 +88,44 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
     )
     log_words = ("Duplicate GPU", "Local process index", "Device: ")
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model that is wrapped in DDP on the same GPU by every process of a node."""
+        if b"DistributedDataParallel" not in script.source.data or not several_a_node(run):
+            return
+        backend = _backend(script)
+        if backend == "gloo" or mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
+            return
+        pinned = pinned_devices(script)
+        if not pinned and not never_set(script, run):
+            return
+        assert run.launch is not None
+        size = run.launch.processes_per_node.number or run.world_size
+        spans = [script.place(node).span() for node, _ in pinned] or [script.place(one).span() for one in bare(script)]
+        if not spans:
+            return
+        yield self.finding(
+            Text(
+                en="All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU.",
+                zh="每个节点的 {size} 个进程都把模型放到 {device}：NCCL 拒绝多个 rank 共用一张 GPU。",
+            ).format(
+                size=size,
+                device=f"GPU {pinned[0][1]}"
+                if pinned
+                else Text(
+                    "GPU 0, since nothing calls torch.cuda.set_device", "GPU 0，因为没有调用 torch.cuda.set_device"
+                ),
+            ),
+            certainty=Certainty.CERTAIN if backend == "nccl" else Certainty.LIKELY,
+            cure=_CURES,
+            spans=(
+                *spans,
+                run.launch.place.span(
+                    Text("starts {size} processes a node", "每个节点启动 {size} 个进程").format(size=size)
+                ),
+            ),
+            fixes=_fix_of(self, script, pinned),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """NCCL's refusal of a duplicate GPU, unless the ranks are too many for the GPUs."""
         duplicate = duplicate_gpu(log)
@@ -78,18 +139,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 zh="rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而"
                 "没有使用 LOCAL_RANK 对应的设备。",
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
-            cure=(
-                Text(
-                    en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace "
-                    "'cuda:0', .cuda(0) and device='cuda' by that device",
-                    zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 "
-                    "'cuda:0'、.cuda(0)、device='cuda' 换成该设备",
-                ),
-                Text(
-                    en="Do not set CUDA_VISIBLE_DEVICES inside the script",
-                    zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES",
-                ),
-            ),
+            cure=_CURES,
             certainty=_certainty(log, duplicate),
             confirm=(
                 Text(
@@ -106,3 +156,18 @@ def _certainty(log: FailureLog, duplicate: DuplicateGpu) -> Certainty:
     if log.setup.mentions(PINS_A_DEVICE):
         return Certainty.CERTAIN
     return Certainty.LIKELY
+
+
+def _backend(script: Script) -> str | None:
+    """The backend that the script asks for; "nccl" where it names none, as torch then takes that for GPUs."""
+    for call in script.calls("torch.distributed.init_process_group"):
+        given = call.argument(0) if call.node.args else call.keyword("backend")
+        return "nccl" if given.absent or "nccl" in str(given.value) else given.string
+    return None
+
+
+def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Fix, ...]:
+    edits = replacing_pins(script, pinned) if pinned else setting_device(script)
+    if not edits:
+        return ()
+    return (hazard.fix(Text("Take the GPU of the local rank", "使用 local rank 对应的 GPU"), *edits),)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.device._device_map import accelerators_in, parameter_devices
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _LISTED = Pattern(r"\b[Mm]odule parameters \{device\(type='cpu'\)\}")
@@ -17,6 +24,28 @@ _LISTED = Pattern(r"\b[Mm]odule parameters \{device\(type='cpu'\)\}")
 _CUDA_MODULES = Pattern(r"arguments only work with single-device CUDA modules, but got device_ids \S{0,8}$")
 _MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
 _NOT_FOR_CPU = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
+
+# What puts modules on a device without a move that is written beside them.
+_PLACED = (
+    b"set_default_device",
+    b"set_default_tensor_type",
+    b"with torch.device",
+    b"device_map",
+    b"deepspeed",
+    b"fabric",
+)
+_MOVES = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
+
+_CURES = (
+    Text(
+        en="Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
+        zh="在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
+    ),
+    Text(
+        en="To train on CPUs: no device_ids, and init_process_group with backend gloo",
+        zh="若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
+    ),
+)
 
 
 class DdpModuleOnCpu(Hazard):
@@ -83,6 +112,39 @@ class DdpModuleOnCpu(Hazard):
         "module parameters {",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """DDP with device_ids around a module that nothing has moved to the GPU."""
+        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACED):
+            return
+        for call in script.calls(DDP):
+            ids, node = call.keyword_node("device_ids"), first_argument(call, "module")
+            if not isinstance(ids, ast.List) or len(ids.elts) != 1 or not isinstance(node, ast.Name):
+                continue
+            made = makers(script, node)
+            if (
+                not made
+                or script.guarded_by(call.node)
+                or _is_moved(script, node)
+                or _moves_itself(script, made, script.enclosing_function(call.node))
+            ):
+                continue
+            statement = script.statement(call.node)
+            device = script.place(ids.elts[0]).text
+            edit = script.inserting_before(statement, f"{node.id}.to({device})") if statement is not None else None
+            yield self.finding(
+                Text(
+                    en="device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
+                    "parameters on the CPU.",
+                    zh="device_ids=[{device}] 表示 {name} 在 GPU 上，但没有任何代码移动它：DDP 拒绝 CPU 上的参数。",
+                ).format(device=device, name=node.id),
+                cure=_CURES,
+                spans=(
+                    script.place(call.node).span(),
+                    made[0].place.span(Text("made here, on the CPU", "在此处创建，位于 CPU")),
+                ),
+                fixes=(self.fix(Text("Move it before DDP", "在 DDP 之前移动"), edit),) if edit is not None else (),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DDP's refusal that lists the CPU; NCCL's, in DDP's constructor."""
         if outside_training(log):
@@ -110,16 +172,7 @@ class DdpModuleOnCpu(Hazard):
                 "is to use a GPU.",
                 zh="DistributedDataParallel 包装的模块的参数（部分）在 CPU 上，而该进程应使用 GPU。",
             ),
-            cure=(
-                Text(
-                    en="Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
-                    zh="在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
-                ),
-                Text(
-                    en="To train on CPUs: no device_ids, and init_process_group with backend gloo",
-                    zh="若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
-                ),
-            ),
+            cure=_CURES,
             certainty=certainty,
             confirm=(
                 Text(
@@ -141,3 +194,36 @@ def _certainty(error: LoggedError) -> Certainty | None:
         verifies = error.passes("_verify_param_shape", "_sync_module_states", "_sync_params_and_buffers")
         return Certainty.LIKELY if verifies else Certainty.POSSIBLE
     return None
+
+
+def _is_moved(script: Script, node: ast.Name) -> bool:
+    """Whether the script moves what goes by this name, or gives it to a function that may."""
+    for call in script.index.calls:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _MOVES:
+            inner: ast.AST = func.value
+            while isinstance(inner, (ast.Attribute, ast.Call)):
+                inner = inner.func if isinstance(inner, ast.Call) else inner.value
+            if isinstance(inner, ast.Name) and inner.id == node.id:
+                return True
+        given = any(isinstance(each, ast.Name) and each.id == node.id and each is not node for each in call.args)
+        if given and isinstance(func, ast.Name) and script.qualified(func) != DDP:
+            return True
+    return False
+
+
+def _moves_itself(script: Script, made: tuple[Call, ...], ddp_in: ast.AST | None) -> bool:
+    """Whether what makes the model may put it on a GPU: a class or function that says so, or one not at hand."""
+    for call in made:
+        around = script.enclosing_function(call.node)
+        written = script.statement(call.node) if around is ddp_in else around
+        if written is not None and any(word in script.place(written).text for word in (".to(", ".cuda(")):
+            return True
+        if call.method == "from_pretrained" or call.name.startswith(("torchvision.models.", "torch.nn.", "timm.")):
+            continue
+        if any(isinstance(word, ast.Attribute) and word.attr in ("to", "cuda") for word in ast.walk(call.node)):
+            return True
+        owner = next((one for one in script.classes if one.name == call.name), None)
+        if owner is None or "cuda" in script.place(owner.node).text or "device" in call.keywords:
+            return True
+    return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
@@ -12,7 +14,12 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import REPLICA, plain_on_several_gpus, several_processes
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards._rehearsed import failed_ranks, innermost, library_frame, places
-from gonogo.hazards.device._device_map import accelerators_of, in_short
+from gonogo.hazards._training_script import several_a_node, trained_loads
+from gonogo.hazards.device._device_map import SPREADING, accelerators_of, in_short
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _CURES = (
     Text(
@@ -89,6 +96,45 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         "npu-torch-npu-version-regression",
         "quantized-model-wrong-device-map",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""
+        if b"compute_loss" not in script.source.data or run.distributed or several_a_node(run):
+            return
+        spread = [load for _, load in trained_loads(script) if load.keyword("device_map").string in SPREADING]
+        if not spread:
+            return
+        gpus = (run.launch.visible_devices.string or "").split(",") if run.launch is not None else [""]
+        if gpus != [""] and len(gpus) < 2:
+            return
+        for owner in script.subclasses("transformers.Trainer"):
+            method = owner.methods.get("compute_loss")
+            text = script.place(method).text if method is not None else ""
+            if method is None or ".to(" in text or "labels" not in text:
+                continue
+            for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
+                if not _is_loss(script, call) or not any("labels" in ast.unparse(each) for each in call.args):
+                    continue
+                yield self.finding(
+                    Text(
+                        en="{owner}.compute_loss meets the logits, which are on the last GPU of a model that "
+                        'device_map="{given}" spreads, with labels that are on the first.',
+                        zh='{owner}.compute_loss 让 logits（在 device_map="{given}" 所分散的模型的最后一张 GPU 上）'
+                        "与位于"
+                        "第一张 GPU 的标签一起计算。",
+                    ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
+                    certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
+                    cure=(
+                        Text("Move the labels: labels.to(logits.device)", "移动标签：labels.to(logits.device)"),
+                        *_CURES,
+                    ),
+                    spans=(
+                        script.place(call).span(),
+                        spread[0].place.span(Text("spread over the GPUs here", "在此处分散到各 GPU")),
+                    ),
+                    confirm=(Text("The process sees several GPUs", "该进程可见多张 GPU"),),
+                )
+                break
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A mismatch between accelerators, in the only process, with the model spread over several of them."""
@@ -168,3 +214,11 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
     copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
+
+
+def _is_loss(script: Script, call: ast.Call) -> bool:
+    name = script.qualified(call.func) or ""
+    kind = script.kind_of(call.func) or script.kind_of(call) or ""
+    return name.endswith(("cross_entropy", "nll_loss", "mse_loss")) or any(
+        word in one for one in (name, kind) for word in ("CrossEntropyLoss", "MSELoss", "NLLLoss")
+    )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._training_script import is_trainer, several_a_node, trained_loads
+from gonogo.hazards.device._device_map import own_gpu_edits
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _SAID = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
@@ -21,6 +29,8 @@ _TOLD = Pattern(
     r"(?i)[48]-?bit models? can(?:no|')t (?:be )?train\w* (?:with|on|over|across) (?:multi|several|different)"
 )
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
+
+_QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 
 class QuantizedModelWrongDeviceMap(Hazard):
@@ -88,6 +98,49 @@ class QuantizedModelWrongDeviceMap(Hazard):
     )
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device", "bit model")
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A quantised model that every process of a node loads onto the same GPU, and then trains."""
+        if b"device_map" not in script.source.data or not several_a_node(run):
+            return
+        for trainer, load in trained_loads(script):
+            node = load.keyword_node("device_map")
+            if node is None or not any(load.passed(name) is not None for name in _QUANTIZED) or not is_trainer(trainer):
+                continue
+            fixed = _one_gpu(script, node)
+            if fixed is None:
+                continue
+            edits = tuple(edit for edit in own_gpu_edits(script, load) if edit is not None)
+            place = load.keyword_place("device_map")
+            assert run.launch is not None
+            yield self.finding(
+                Text(
+                    en="device_map={given} loads the quantised model onto GPU {gpu} in every process; a quantised "
+                    "model "
+                    "can't be moved, and only the process with local rank {gpu} trains there.",
+                    zh="device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local "
+                    "rank 为 "
+                    "{gpu} 的进程在那里训练。",
+                ).format(given=script.place(node).text, gpu=fixed),
+                certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        'device_map={"": int(os.environ["LOCAL_RANK"])}',
+                        'device_map={"": int(os.environ["LOCAL_RANK"])}',
+                    ),
+                    Text(
+                        'Or device_map={"": PartialState().process_index} on one node (from accelerate)',
+                        '单机时也可用 device_map={"": PartialState().process_index}（来自 accelerate）',
+                    ),
+                ),
+                spans=(
+                    place.span() if place is not None else load.place.span(),
+                    run.launch.place.span(Text("starts several processes a node", "每个节点启动多个进程")),
+                ),
+                fixes=(self.fix(Text("Give each process its own GPU", "让每个进程使用自己的 GPU"), *edits),)
+                if edits
+                else (),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """accelerate's refusal; less sure, a quantised layer that runs on the CPU in training."""
         evidence: LoggedError | Found | None = (
@@ -148,3 +201,18 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 ),
             ),
         )
+
+
+def _one_gpu(script: Script, node: ast.expr) -> int | None:
+    """The GPU that a map names for all of the model, in every process alike; None where it names none, or several."""
+    if isinstance(node, ast.Dict):
+        if len(node.values) != 1:
+            return None
+        node = node.values[0]
+    value = script.field(node).value
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    text = str(value).removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
+    return int(text) if text.isdigit() else None

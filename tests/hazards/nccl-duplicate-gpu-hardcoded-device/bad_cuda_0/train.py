@@ -1,0 +1,19 @@
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from net import Net
+
+
+def main():
+    dist.init_process_group("nccl")
+    model = Net().to("cuda:0")
+    model = DDP(model, device_ids=[0])
+    for step, (x, y) in enumerate(batches()):
+        model(x).sub(y).square().mean().backward()
+
+
+if __name__ == "__main__":
+    main()
