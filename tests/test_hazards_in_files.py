@@ -17,6 +17,7 @@ from gonogo.check import check
 from gonogo.finding import Applicability, Certainty, Finding, Severity
 from gonogo.fixes import apply, planned
 from gonogo.hazard import Hazard
+from gonogo.settings import Settings
 
 PROJECTS = sorted(path for path in FIXTURES.glob("*/*_*") if path.is_dir())
 BAD = [path for path in PROJECTS if path.name.startswith("bad_")]
@@ -44,7 +45,9 @@ def faults_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def findings_here() -> tuple[Finding, ...]:
-    return check(["."], use_installed=False).report.findings
+    machine = Path("environment.json")  # what `gonogo env --format json` has told of the machine that will train
+    settings = Settings(environment=machine) if machine.is_file() else None
+    return check(["."], settings=settings, use_installed=False).report.findings
 
 
 @pytest.mark.parametrize("project", BAD, ids=case, indirect=True)
