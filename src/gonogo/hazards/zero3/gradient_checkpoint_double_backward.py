@@ -6,9 +6,20 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, written
+
+_CURE = (
+    Text(
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
+        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+    ),
+    Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
+)
 
 _ASSERTED = Pattern(
     r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
@@ -78,6 +89,14 @@ class GradientCheckpointDoubleBackward(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/4505",
         "https://github.com/huggingface/trl/issues/835",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """The model run twice for one loss, under reentrant checkpointing and ZeRO-3."""
+        if run.zero_stage == 3:
+            yield from recomputed_twice(
+                self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", _CURE
+            )
+
     log_words = ("params_in_ipg_bucket", "reduce_and_partition_ipg_grads")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
@@ -113,6 +118,60 @@ class InitNotActiveLoadOom(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/3722",
         "https://github.com/huggingface/peft/issues/2014",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model loaded before the arguments exist, or an ``HfDeepSpeedConfig`` that nothing keeps."""
+        if run.zero_stage != 3:
+            return
+        for call in script.calls("*.HfDeepSpeedConfig"):
+            if isinstance(script.parent(call.node), ast.Expr):
+                yield self._file_finding(
+                    run,
+                    call,
+                    Text(
+                        "`HfDeepSpeedConfig(…)` is kept by no name, so it is gone at once: transformers holds it only "
+                        "weakly, does not see ZeRO-3, and loads the whole model in every process.",
+                        "`HfDeepSpeedConfig(…)` 没有被任何变量保存，会立即被回收：transformers 只持有弱引用，"
+                        "因此看不到 "
+                        "ZeRO-3，每个进程都会加载完整的模型。",
+                    ),
+                    None,
+                )
+        for call in model_loads(script):
+            if knows_zero3(script, call.node) is not False or call.keyword("quantization_config").known:
+                continue
+            told = next((one for one in tells_of_zero3(script) if one.line > call.line), None)
+            if told is None or "Accelerator" in told.name:
+                continue
+            yield self._file_finding(
+                run,
+                call,
+                Text(
+                    "The model is loaded before the arguments that tell transformers of ZeRO-3 exist (line {line}): "
+                    "every process loads all of it into host memory, and it is divided only afterwards.",
+                    "模型在告知 transformers 使用 ZeRO-3 的参数对象创建（第 {line} 行）之前加载：每个进程都会把整个模型"
+                    "读入内存，之后才切分。",
+                ).format(line=told.line),
+                told,
+            )
+
+    def _file_finding(self, run: Run, call: Call, cause: Text, told: Call | None) -> Finding:
+        return self.finding(
+            cause,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
+                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
+                ),
+            ),
+            spans=(
+                call.place.span(),
+                told.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if told else None,
+                stage_span(run),
+            ),
+        )
+
     yields_to = ("zero3-quantized-model",)
     log_words = (
         *ZERO3_WORDS, "was not initialized with", "Loading checkpoint shards", "Loading weights", "zero.init",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import gathered, is_engine, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
@@ -16,6 +21,19 @@ _SAID = Pattern(
     r"(?:(?:after|into|in|under|when|with)\b.{0,30}(?:zero[-_ ]?(?:stage[ -]?)?3|zero\.init|partitioned)"
     r"|weights?\b.{0,60}\b(?:is|are|be|becomes?) empty)"
     r"|zero-?3.{0,30}加载.{0,30}(?:失败|报错|不匹配)"
+)
+
+_CURE = (
+    Text(
+        "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
+        "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
+    ),
+    Text(
+        "Or load before ZeRO-3 divides the model, or module by module inside "
+        "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)",
+        "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters("
+        "recurse=False)), modifier_rank=0) 中逐个模块加载",
+    ),
 )
 
 
@@ -78,6 +96,33 @@ class LoadIntoPartitionedModel(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/3125",
         "https://github.com/allenai/open-instruct/issues/583",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``load_state_dict`` of an engine's module, or of a model that was built under ``zero.Init``."""
+        if run.zero_stage != 3 or b".load_state_dict(" not in script.source.data:
+            return
+        for call in script.calls("*.load_state_dict"):
+            receiver = call.receiver
+            if receiver is None or gathered(script, call.node) or told_apart(script, call.node):
+                continue
+            if call.keyword("assign").truth:
+                continue
+            certainty = _partitioned(script, receiver)
+            if certainty is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{model}` is divided by ZeRO-3 here: each of its parameters has shape [0], and load_state_dict "
+                    "raises a size mismatch for every whole tensor that it is given.",
+                    zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict "
+                    "会对每个完整张量报 size "
+                    "mismatch。",
+                ).format(model=text_of(script, receiver)),
+                certainty=certainty,
+                cure=_CURE,
+                spans=(call.place.span(), stage_span(run)),
+            )
+
     yields_to = ("zero3-aux-model-loaded-under-zero-init",)
     log_words = (*ZERO3_WORDS, *MISMATCH_WORDS)
 
@@ -116,3 +161,27 @@ class LoadIntoPartitionedModel(Hazard):
             ),
             certainty=certainty,
         )
+
+
+def _partitioned(script: Script, node: ast.expr) -> Certainty | None:
+    """Whether a model's parameters are surely divided; None where nothing says so."""
+    inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
+    if is_engine(script, inner):
+        return Certainty.CERTAIN
+    kinds = script.kinds_of(node)
+    if any(".from_pretrained" in kind and kind.startswith("transformers.") for kind in kinds):
+        made = next(
+            (call for call in script.calls("*.from_pretrained") if call.line < node.lineno and call.name in kinds),
+            None,
+        )
+        if made is not None and knows_zero3(script, made.node):
+            return Certainty.CERTAIN
+        return None
+    if isinstance(node, ast.Name) and any(
+        isinstance(statement, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in statement.targets)
+        and any(name.endswith("zero.Init") for name in script.with_contexts(statement.value))
+        for statement in script.nodes(ast.Assign)
+    ):
+        return Certainty.CERTAIN
+    return None

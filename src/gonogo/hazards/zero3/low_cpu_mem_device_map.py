@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
+from gonogo.hazards.zero3._in_files import stage_span, told_apart
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads
 from gonogo.hazards.zero3._partitioned import told_by, written
 
 _REFUSED = Pattern(
@@ -97,6 +102,48 @@ class LowCpuMemDeviceMap(Hazard):
         "https://github.com/shibing624/MedicalGPT/issues/477",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``from_pretrained(device_map=…)``, in older transformers also ``low_cpu_mem_usage=True``."""
+        if run.zero_stage != 3 or not any(word in script.source.data for word in (b"device_map", b"low_cpu_mem")):
+            return
+        for call in model_loads(script):
+            known = knows_zero3(script, call.node)
+            if known is False or told_apart(script, call.node):
+                continue
+            yield from self._in_call(call, run, known is True)
+
+    def _in_call(self, call: Call, run: Run, known: bool) -> Iterator[Finding]:
+        names = []
+        place = call.keyword("device_map")
+        if call.has("device_map") and not (place.known and place.value is None):
+            node = call.keyword_node("device_map")
+            if place.unknown and isinstance(node, (ast.IfExp, ast.Name)) and not _surely_set(node):
+                return
+            names.append("device_map")
+        refused = run.environment.within("transformers", "<4.51")
+        if call.keyword("low_cpu_mem_usage").truth and refused is not False and (names or refused):
+            names.append("low_cpu_mem_usage")
+        if not names:
+            return
+        edits = [edit for name in names if (edit := call.script.removing_keyword(call, name)) is not None]
+        version = run.environment.field("transformers").span() if names == ["low_cpu_mem_usage"] else None
+        where = [call.keyword_place(name) for name in names]
+        yield self.finding(
+            Text(
+                en="`{given}` is passed to from_pretrained under ZeRO-3: transformers divides the model over all ranks "
+                "there and refuses to place it otherwise.",
+                zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，"
+                "会拒绝另行放置。",
+            ).format(given=", ".join(one.text for one in where if one is not None)),
+            certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
+            fixes=(self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known),)
+            if len(edits) == len(names)
+            else (),
+            confirm=() if known else (Text("TrainingArguments exist by then", "此时 TrainingArguments 已经创建"),),
+        )
+
     log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
@@ -136,3 +183,10 @@ class LowCpuMemDeviceMap(Hazard):
                 cure=_CURE,
                 certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             )
+
+
+def _surely_set(node: ast.expr) -> bool:
+    """Whether a choice gives a map either way."""
+    return isinstance(node, ast.IfExp) and not any(
+        isinstance(one, ast.Constant) and one.value is None for one in (node.body, node.orelse)
+    )

@@ -6,13 +6,24 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
 _TWICE = Pattern(
     r"[Tt]he parameter \S{0,200} ?has already been reduced|Gradient computed twice for this partition"
     r"|Multiple gradient reduction is currently not supported|assert self\.params_already_reduced\["
+)
+
+_CURE = (
+    Text(
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
+        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+    ),
+    Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
 )
 
 
@@ -74,6 +85,12 @@ class ZeroParamAlreadyReduced(Hazard):
         "https://github.com/OpenSenseNova/piccolo-embedding/issues/8",
         "https://github.com/xfactlab/orpo/issues/9",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """The model run twice for one loss, under reentrant checkpointing and ZeRO-2."""
+        if run.zero_stage == 2:
+            yield from recomputed_twice(self, script, run, "The parameter … has already been reduced", _CURE)
+
     log_words = (
         "params_already_reduced",
         "has already been reduced",

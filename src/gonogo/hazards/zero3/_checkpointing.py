@@ -1,0 +1,164 @@
+"""Gradient checkpointing as a run's files set it, and losses that run the model more than once."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Span, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import is_engine, stage_span, text_of
+
+_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
+_ENABLES = "*.gradient_checkpointing_enable"
+_OPTION = "gradient_checkpointing_kwargs"
+
+
+class Checkpointing(msgspec.Struct, frozen=True, eq=False):
+    """Gradient checkpointing that is surely on. ``reentrant`` is None where neither files nor versions tell."""
+
+    reentrant: bool | None
+    on: Span | None
+    """Where it is switched on."""
+    told: Span | None
+    """Where the files say how, or the version whose default it is."""
+    call: Call | None = None
+    """The script's own call of ``gradient_checkpointing_enable``."""
+
+
+def checkpointing(run: Run) -> Checkpointing | None:
+    """How a run recomputes activations; None where it does not, or where that can't be told."""
+    argument = run.arguments.get("gradient_checkpointing")
+    call = next((call for script in run.scripts for call in script.calls(_ENABLES)), None)
+    if argument.truth is not True and call is None:
+        return None
+    on = argument.span(_ON) if argument.truth else call.place.span(_ON) if call is not None else None
+    settings = run.arguments.get(_OPTION)
+    if not run.arguments.has(_OPTION) and call is not None:
+        settings = _dict_of(call)
+    told = _reentrant_in(settings)
+    if told is not None:
+        return Checkpointing(told, on, settings.span(), call)
+    if settings.unknown and (run.arguments.has(_OPTION) or call is not None):
+        return Checkpointing(None, on, None, call)
+    before = run.environment.within("transformers", "<5")
+    version = run.environment.field("transformers")
+    return Checkpointing(before, on, version.span(_BY_DEFAULT) if before else None, call)
+
+
+_ON = Text("gradient checkpointing is on", "启用了梯度检查点")
+_BY_DEFAULT = Text("checkpoints reentrantly by default", "默认使用可重入的检查点")
+
+
+def _dict_of(call: Call) -> Field:
+    """What the script's own call passes; a dict written there counts also where parts of it can't be told."""
+    node = call.keyword_node(_OPTION) or (call.node.args[0] if call.node.args else None)
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "use_reentrant" and isinstance(value, ast.Constant):
+                return Field.of({"use_reentrant": value.value}, call.script.place(node))
+    return call.keyword(_OPTION) if node is None else Field.not_known(call.script.place(node))
+
+
+def _reentrant_in(settings: Field) -> bool | None:
+    value: Any = settings.value if settings.known else None
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value.replace("'", '"').replace("False", "false").replace("True", "true"))
+        except msgspec.DecodeError:
+            return None
+    found = value.get("use_reentrant") if isinstance(value, dict) else None
+    return found if isinstance(found, bool) else None
+
+
+def two_forwards(script: Script) -> Iterator[tuple[Call, Call]]:
+    """The model run twice for one loss: in a Trainer's ``compute_loss``, or in one turn of a loop on an engine."""
+    for info in script.subclasses(*_TRAINERS):
+        method = info.methods.get("compute_loss")
+        if method is None or len(method.args.args) < 2:
+            continue
+        name = method.args.args[1].arg
+        calls = [call for call in _calls_of_name(script, name) if script.enclosing_function(call.node) is method]
+        yield from _pairs(script, calls)
+    if b"deepspeed.initialize" in script.source.data:
+        groups: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        for call in script.calls():
+            func = call.node.func
+            if isinstance(func, ast.Name) and (loop := script.enclosing_loop(call.node)) and is_engine(script, func):
+                groups[id(loop), func.id].append(call)
+        for calls in groups.values():
+            backward = [one for one in script.calls("*.backward") if _same_loop(script, one, calls[0])]
+            if len(backward) == 1:
+                yield from _pairs(script, calls)
+
+
+def _same_loop(script: Script, one: Call, other: Call) -> bool:
+    return script.enclosing_loop(one.node) is script.enclosing_loop(other.node)
+
+
+def _calls_of_name(script: Script, name: str) -> Iterator[Call]:
+    for node in script.nodes(ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id == name:
+            yield script.call_at(node)
+
+
+def _pairs(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
+    """The first two calls that run together and through which gradients flow."""
+    flowing = [call for call in calls if not any("no_grad" in name for name in script.with_contexts(call.node))]
+    for index, first in enumerate(flowing):
+        tests = {ast.dump(test) for test in script.guarded_by(first.node)}
+        for second in flowing[index + 1 :]:
+            if {ast.dump(test) for test in script.guarded_by(second.node)} == tests:
+                yield first, second
+                return
+
+
+def recomputed_twice(
+    hazard: Hazard, script: Script, run: Run, message: str, cure: tuple[Text, ...]
+) -> Iterator[Finding]:
+    """Reentrant checkpointing of a model that runs twice for one loss."""
+    pair = next(two_forwards(script), None)
+    if pair is None:
+        return
+    how = checkpointing(run)
+    if how is None or how.reentrant is False:
+        return
+    first, second = pair
+    fixes = ()
+    if how.reentrant and how.call is not None and how.call.script.editable:
+        edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
+        if edit is not None and not how.call.node.args:
+            fixes = (hazard.fix(Text("Checkpoint without reentrance", "改用不可重入的检查点"), edit, safe=False),)
+    yield hazard.finding(
+        Text(
+            en="`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
+            "each checkpointed call has a backward of its own, so ZeRO-{stage} gets the same gradient twice and stops "
+            "at “{message}”.",
+            zh="`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的：每个检查点调用各自做一次"
+            "反向，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
+        ).format(
+            first=text_of(script, first.node, 50),
+            second=text_of(script, second.node, 50),
+            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
+            stage=run.zero_stage,
+            message=message,
+        ),
+        certainty=Certainty.CERTAIN if how.reentrant else Certainty.POSSIBLE,
+        cure=cure,
+        spans=(
+            second.place.span(Text("the second forward", "第二次前向")),
+            first.place.span(Text("the first forward", "第一次前向")),
+            how.on,
+            how.told,
+            stage_span(run),
+        ),
+        fixes=fixes,
+        confirm=() if how.reentrant else (Text("transformers is older than 5", "transformers 低于 5"),),
+    )

@@ -1,0 +1,89 @@
+"""Where scripts load models, and whether transformers knows of ZeRO-3 by then."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.script import Call, Function, Script
+
+_NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
+# Each of these makes the HfDeepSpeedConfig that from_pretrained looks for, or is handed one that was made.
+_TELLS = (
+    *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.*Config", "*.HfDeepSpeedConfig"),
+    *("*.parse_args_into_dataclasses", "*.parse_args_and_config", "*.parse_json_file", "*.parse_yaml_file"),
+    *("*.parse_dict", "accelerate.Accelerator", "*.HfTrainerDeepSpeedConfig"),
+)
+_DEEPEST = 3
+
+
+def model_loads(script: Script, *methods: str) -> Iterator[Call]:
+    """The calls of ``from_pretrained`` (or the methods given) of transformers' models, in the order of the file."""
+    for call in script.calls(*(f"*.{method}" for method in methods or ("from_pretrained",))):
+        owner = next((name for name in call.names if name.startswith(("transformers.", "trl."))), "")
+        words = owner.split(".")
+        if len(words) < 3 or any(word in words[-2] for word in _NO_MODELS) or not words[-2][:1].isupper():
+            continue
+        yield call
+
+
+def tells_of_zero3(script: Script) -> Iterator[Call]:
+    """Where a script makes the objects by which transformers learns of ZeRO-3."""
+    return script.calls(*_TELLS)
+
+
+def knows_zero3(script: Script, node: ast.AST) -> bool | None:
+    """Whether transformers knows of ZeRO-3 where a node runs: surely, surely not yet, or not known."""
+    return _knows(script, node, _DEEPEST)
+
+
+def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:
+    tells = list(tells_of_zero3(script))
+    function = script.enclosing_function(node)
+    at = getattr(node, "lineno", 0)
+    here = [call for call in tells if script.enclosing_function(call.node) is function]
+    if any(call.line <= at and call.node is not node and not _in_branch(script, call.node, node) for call in here):
+        return True
+    if function is None:
+        return False if here else None
+    if _given_arguments(function):
+        return True
+    if depth:
+        told = [_knows(script, call.node, depth - 1) for call in _calls_of(script, function)]
+        if told and all(one is told[0] for one in told) and told[0] is not None:
+            return told[0]
+        if told:
+            return None
+    return False if here else None
+
+
+def _in_branch(script: Script, node: ast.AST, other: ast.AST) -> bool:
+    """Whether a node stands under a condition that the other does not stand under."""
+    tests = {ast.dump(test) for test in script.guarded_by(other)}
+    return any(ast.dump(test) not in tests for test in script.guarded_by(node))
+
+
+def _given_arguments(function: Function) -> bool:
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return any(one.arg in ("training_args", "train_args", "training_arguments") for one in arguments)
+
+
+def _calls_of(script: Script, function: Function) -> Iterator[Call]:
+    return script.calls(function.name, f"*.{function.name}")
+
+
+def variable_of(script: Script, node: ast.AST) -> str | None:
+    """The name, or ``self.name``, that holds what a call gives; None where it is no plain assignment."""
+    statement = script.statement(node)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
+        return ast.unparse(statement.targets[0])
+    return None
+
+
+def handed_to(script: Script, name: str, *patterns: str) -> bool:
+    """Whether a call of what the patterns name gets a variable as an argument."""
+    for call in script.calls(*patterns):
+        values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        if any(ast.unparse(value) == name for value in values if isinstance(value, (ast.Name, ast.Attribute))):
+            return True
+    return False

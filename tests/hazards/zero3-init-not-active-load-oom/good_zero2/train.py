@@ -1,0 +1,7 @@
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from data import load
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-32B", torch_dtype=torch.bfloat16)
+args = TrainingArguments(output_dir="out", bf16=True, deepspeed="ds_config.json")
+Trainer(model=model, args=args, train_dataset=load()).train()
