@@ -130,6 +130,8 @@ class VocabIndexOutOfRange(Hazard):
             return
         if not any(True for one in (script, *run.scripts) for _ in trained_loads(one)):
             return
+        # Many models have rows to spare: which model it is decides.
+        likely = run.model is not None and bool(run.model.model_type or run.model.name)
         if run.model is not None and (run.model.model_type or run.model.name.lower()).startswith(_WITH_SPARE_ROWS):
             return
         for call in script.calls("*.add_tokens", "*.add_special_tokens"):
@@ -144,7 +146,7 @@ class VocabIndexOutOfRange(Hazard):
                     zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 "
                     "resize_token_embeddings。",
                 ).format(tokens=shown),
-                certainty=Certainty.POSSIBLE if script.guarded_by(call.node) else Certainty.LIKELY,
+                certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
                 cure=(
                     Text(
                         "After adding: model.resize_token_embeddings(len(tokenizer))",
