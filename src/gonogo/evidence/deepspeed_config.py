@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gonogo.evidence.deepspeed_auto import AccelerateSettings, Arguments, AutoValues
+from gonogo.evidence.deepspeed_keys import children
 from gonogo.evidence.field import Field
 from gonogo.evidence.json_edit import JsonEditor
 from gonogo.evidence.json_file import read_json
@@ -242,4 +243,7 @@ def is_deepspeed_config(source: SourceFile) -> bool:
     if root is None or root.members is None:
         return False
     names = root.members.keys()
-    return bool(names & _TELLING) or len(names & _TELLING_TOGETHER) >= 3
+    if names & _TELLING:
+        return True
+    # Files of training arguments share keys with it ("bf16": true, "optimizer": "lion"): there, most are not its own.
+    return len(names & _TELLING_TOGETHER) >= 3 and 2 * len(names & children().keys()) > len(names)
