@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
@@ -11,6 +13,11 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import one_line, said, told
+from gonogo.hazards._training_script import first_argument, makers, mentions
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
 
 _REFUSED = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
@@ -26,6 +33,9 @@ _PROSE = Pattern(
 )
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _FAILED = "Weights only load failed"
+
+_OLD_DEFAULT = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_ALLOWED = (b"add_safe_globals", b"safe_globals(", _OLD_DEFAULT.encode(), b"functools.partial(torch.load")
 
 
 class WeightsOnlyUnpickling(Hazard):
@@ -106,6 +116,54 @@ class WeightsOnlyUnpickling(Hazard):
         "https://pytorch.org/docs/stable/generated/torch.load.html",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A torch.load without weights_only, of what the same script saved and which is more than weights."""
+        if b"torch.load" not in script.source.data or b"torch.save" not in script.source.data:
+            return
+        if run.environment.within("torch", ">=2.6") is not True or mentions(run, script, *_ALLOWED):
+            return
+        if run.launch is not None and not run.launch.variable(_OLD_DEFAULT).absent:
+            return
+        saves = [(save, what) for save in script.calls("torch.save") if (what := _more_than_weights(script, save))]
+        loads = [load for load in script.calls("torch.load") if load.keyword("weights_only").absent]
+        for load in loads:
+            path = first_argument(load, "f")
+            found = [one for one in saves if _same(path, first_argument(one[0], "f", index=1))]
+            sure = bool(found)
+            if not found and len(saves) == len(loads) == len(list(script.calls("torch.save"))) == 1:
+                found = saves
+            if not found:
+                continue
+            save, what = found[0]
+            edit = script.setting_keyword(load, "weights_only", "False")
+            yield self.finding(
+                Text(
+                    en="torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
+                    zh="自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有 {what}。",
+                ).format(what=what),
+                certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Of a file that you wrote yourself: torch.load(..., weights_only=False)",
+                        "对自己写出的文件：torch.load(..., weights_only=False)",
+                    ),
+                    Text(
+                        "Better, save what weights_only reads: state dicts, vars(args), numbers and text",
+                        "更好的做法是只保存 weights_only 能读取的内容：state dict、vars(args)、数字与文本",
+                    ),
+                ),
+                spans=(load.place.span(), save.place.span(Text("saved here", "在此处保存"))),
+                fixes=(
+                    self.fix(
+                        Text("Read all of it: only of files that you trust", "读取全部内容：仅限可信的文件"),
+                        edit,
+                        safe=False,
+                    ),
+                )
+                if edit is not None
+                else (),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The unpickler's refusal, with the type that it names."""
         evidence = said(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
@@ -160,3 +218,42 @@ class WeightsOnlyUnpickling(Hazard):
                 ),
             ),
         )
+
+
+def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
+    return one is not None and other is not None and ast.dump(one) == ast.dump(other)
+
+
+def _more_than_weights(script: Script, save: Call) -> Text | None:
+    """What a call saves that weights_only refuses: a whole module, or the arguments as argparse gives them."""
+    given = first_argument(save, "obj")
+    if given is None:
+        return None
+    if isinstance(given, ast.Name):
+        made = makers(script, given)
+        if len(made) == 1 and isinstance(made[0].node, ast.Dict):
+            return None
+        if made and all(_is_module(script, call) for call in made):
+            return Text(f"the whole module {given.id}", f"整个模块 {given.id}")
+        scope = [
+            node for node in script.nodes(ast.Assign) if _assigns(node, given.id) and isinstance(node.value, ast.Dict)
+        ]
+        given = scope[0].value if len(scope) == 1 else given
+    if isinstance(given, ast.Dict):
+        for value in given.values:
+            if (script.kind_of(value) or "").endswith(".parse_args"):
+                return Text(
+                    f"{script.place(value).text}, an argparse.Namespace",
+                    f"argparse.Namespace 对象 {script.place(value).text}",
+                )
+    return None
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+
+
+def _is_module(script: Script, call: Call) -> bool:
+    if call.name.startswith(("torch.nn.", "torchvision.models.")) and call.name != "torch.nn.Parameter":
+        return True
+    return any(one.name == call.name and one.is_subclass("torch.nn.Module") for one in script.classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -11,6 +12,11 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._said import said, told
+from gonogo.hazards._training_script import mentions
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _REFUSED = "Unable to create tensor"
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
@@ -33,6 +39,12 @@ _COLLATES = (
 _TO_TENSORS = ("as_tensor", "convert_to_tensors")
 _TOKENIZERS = ("tokenization_utils_base.py", "tokenization_utils.py")
 _PADS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
+
+_COLLATORS = (
+    *("transformers.DataCollatorForLanguageModeling", "transformers.DataCollatorWithPadding"),
+    "transformers.DataCollatorForSeq2Seq",
+)
+_DROPS = (b"remove_columns", b"select_columns", b"set_format", b"with_format", b"set_transform", b"(Dataset)")
 
 
 class DatasetCollationFormat(Hazard):
@@ -103,6 +115,36 @@ class DatasetCollationFormat(Hazard):
         "https://github.com/huggingface/transformers/issues/39266",
         "https://github.com/huggingface/notebooks/pull/130",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Text columns that stay in the dataset, and reach a collator that makes tensors of all it gets."""
+        unused = run.arguments.get("remove_unused_columns")
+        if b".map(" not in script.source.data or unused.truth is not False:
+            return
+        maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
+        collators = list(script.calls(*_COLLATORS))
+        if not collators or not maps or mentions(run, script, *_DROPS):
+            return
+        yield self.finding(
+            Text(
+                en="remove_unused_columns is False and map keeps the dataset's own columns: the collator is given the "
+                "text too, and can't make tensors of it.",
+                zh="remove_unused_columns 为 False，而 map 保留了数据集原有的列：collator 也会收到文本，无法转成张量。",
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Drop the columns where they are tokenized: map(..., remove_columns=dataset.column_names)",
+                    "在分词处去掉这些列：map(..., remove_columns=dataset.column_names)",
+                ),
+                Text("Or leave remove_unused_columns at True", "或保留 remove_unused_columns 的默认值 True"),
+            ),
+            spans=(
+                unused.span(),
+                maps[0].place.span(Text("keeps the columns", "保留了原有的列")),
+                collators[0].place.span(Text("makes tensors of all", "把全部内容转成张量")),
+            ),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The tokenizer's refusal, or what the collator says of samples that don't fit together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -10,6 +11,10 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
 # A reporter's own words, and the devices as a REPL prints them: the parameter, then where it is.
@@ -80,6 +85,28 @@ class AdapterParameterOnCpu(Hazard):
     )
     log_words = ("Expected all tensors to be on the same device", "ranknum", "lora_A", "lora_B")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """AdaLoRA with a PEFT that leaves its ranknum on the CPU."""
+        if b"AdaLoraConfig" not in script.source.data or run.environment.within("peft", "<0.4") is not True:
+            return
+        version = run.environment.field("peft")
+        for call in script.calls("peft.AdaLoraConfig"):
+            edit = run.environment.replacing_version("peft", "==0.4.0")
+            yield self.finding(
+                Text(
+                    en="PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU "
+                    "(fixed in "
+                    "0.4.0).",
+                    zh="PEFT {version} 把适配器移到 GPU 时会把 AdaLoRA 的 ranknum 留在 CPU（0.4.0 修复）。",
+                ).format(version=version.get("< 0.4")),
+                certainty=Certainty.LIKELY,
+                cure=(Text("Upgrade: pip install 'peft>=0.4'", "升级：pip install 'peft>=0.4'"),),
+                spans=(call.place.span(), version.span(Text("this version", "此版本"))),
+                fixes=(self.fix(Text("Take the first release with the fix", "使用首个修复版本"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""

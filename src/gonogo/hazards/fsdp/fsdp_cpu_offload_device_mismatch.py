@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -11,6 +13,10 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training, under_fsdp
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _SAID = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
@@ -39,6 +45,24 @@ _INSIDE = (
 _FSDP_FRAMES = ("fsdp", "fully_sharded_data_parallel", "_fully_shard", "composable/fsdp")
 _OFFLOADS = Pattern(
     r"(?i)offload_params|cpu_offload|offload_policy|CPUOffload|param_offload|optimizer_offload|CPU offloading"
+)
+
+_CURES = (
+    Text(
+        en="Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
+        zh="FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
+    ),
+    Text(
+        en='FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
+        'init_process_group(backend="cpu:gloo,cuda:nccl")',
+        zh='FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
+        'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
+    ),
+    Text(
+        en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the "
+        "framework that wraps the model",
+        zh="或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
+    ),
 )
 
 
@@ -108,6 +132,38 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         "to a storage on different device", "to be on CPU when", "No backend type associated", "ffload",
     )  # fmt: skip
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A model that is moved to the GPU after FSDP has wrapped it with parameter offload."""
+        if b"CPUOffload" not in script.source.data:
+            return
+        for wrap in script.calls("*.FullyShardedDataParallel", "torch.distributed.fsdp.FSDP"):
+            offload = wrap.keyword_node("cpu_offload")
+            statement = script.statement(wrap.node)
+            if not isinstance(offload, ast.Call) or not isinstance(statement, ast.Assign):
+                continue
+            made = script.call_at(offload)
+            on = made.keyword("offload_params") if not offload.args else made.argument(0)
+            target = statement.targets[0]
+            if on.truth is not True or not isinstance(target, ast.Name):
+                continue
+            for move in _moves_after(script, statement, target.id):
+                edit = script.removing_statement(move)
+                yield self.finding(
+                    Text(
+                        en="{name} is wrapped by FSDP with its parameters offloaded to the CPU, and then moved to the "
+                        "GPU: FSDP refuses parameters that are not where it keeps them.",
+                        zh="{name} 由 FSDP 包装并把参数卸载到 CPU，随后又被移到 GPU：FSDP 会拒绝不在其所管位置的参数。",
+                    ).format(name=target.id),
+                    cure=_CURES,
+                    spans=(
+                        script.place(move).span(),
+                        wrap.place.span(Text("wrapped with offload here", "在此处以卸载方式包装")),
+                    ),
+                    fixes=(self.fix(Text("Leave it where FSDP keeps it", "留在 FSDP 所管的位置"), edit),)
+                    if edit is not None
+                    else (),
+                )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """FSDP's own words; a mismatch raised inside FSDP; a gradient on the GPU for a parameter on the CPU."""
         if outside_training(log):
@@ -143,23 +199,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 zh="FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片"
                 "不在 FSDP 预期的设备上。",
             ),
-            cure=(
-                Text(
-                    en="Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
-                    zh="FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
-                ),
-                Text(
-                    en='FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
-                    'init_process_group(backend="cpu:gloo,cuda:nccl")',
-                    zh='FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
-                    'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
-                ),
-                Text(
-                    en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the "
-                    "framework that wraps the model",
-                    zh="或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
-                ),
-            ),
+            cure=_CURES,
             certainty=certainty,
             confirm=(
                 Text(
@@ -194,3 +234,18 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
         offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
         return Certainty.LIKELY if offloads or inside else Certainty.POSSIBLE
     return None
+
+
+def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.stmt]:
+    """The statements after another one, in its function, that do nothing but move what goes by a name to the GPU."""
+    for call in script.index.calls:
+        func, statement = call.func, script.statement(call)
+        if not isinstance(func, ast.Attribute) or func.attr not in ("cuda", "to") or statement is None:
+            continue
+        own = isinstance(func.value, ast.Name) and func.value.id == name
+        value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+        same = script.enclosing_function(statement) is script.enclosing_function(wrapped)
+        if own and value is call and same and statement.lineno > wrapped.lineno:
+            text = script.place(call).text
+            if func.attr == "cuda" or any(word in text for word in ("cuda", "rank", "device")):
+                yield statement

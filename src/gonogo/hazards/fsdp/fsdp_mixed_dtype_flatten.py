@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
@@ -10,6 +11,10 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",
@@ -25,6 +30,8 @@ _REQUIRES_GRAD = (
 _INTEGER = "Cannot flatten integer dtype tensors"
 _TOLD = Pattern(r"(?i)must flatten .{0,20}\b(?:uniform|same) dtype|flat_?param\w* requires? uniform dtype")
 _TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
+
+_FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
 
 
 class FsdpMixedDtypeFlatten(Hazard):
@@ -92,6 +99,40 @@ class FsdpMixedDtypeFlatten(Hazard):
         "https://github.com/huggingface/trl/issues/1723",
     )
     log_words = ("Must flatten tensors", "ust flatten", "requires uniform", "FSDP expects uniform", _INTEGER)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A 4-bit model under FSDP whose weights are stored as bytes, which FSDP can't flatten with the others."""
+        if b"load_in_4bit" not in script.source.data or run.accelerate is None:
+            return
+        kind = run.accelerate.distributed_type
+        if kind.value != "FSDP" or str(run.accelerate.get("fsdp_config", "fsdp_version").get(1)) == "2":
+            return
+        for call in script.calls("*.BitsAndBytesConfig"):
+            if call.keyword("load_in_4bit").truth is not True or not call.keyword("bnb_4bit_quant_storage").absent:
+                continue
+            compute = call.keyword_node("bnb_4bit_compute_dtype")
+            name = script.qualified(compute) if compute is not None else None
+            dtype = script.place(compute).text if compute is not None and name in _FLOATS else None
+            edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
+            yield self.finding(
+                Text(
+                    en="The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP flattens them together "
+                    "with floating-point parameters, and refuses.",
+                    zh="4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会"
+                    "拒绝。",
+                ),
+                cure=(
+                    Text(
+                        "Set bnb_4bit_quant_storage to the dtype that the model is loaded in (torch_dtype)",
+                        "把 bnb_4bit_quant_storage 设为加载模型所用的 dtype（torch_dtype）",
+                    ),
+                    *_CURE_DTYPE[1:],
+                ),
+                spans=(call.place.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
+                fixes=(self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit),)
+                if edit is not None
+                else (),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """FSDP's check of what it is to flatten, in the words of its versions."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
@@ -11,6 +13,10 @@ from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
 from gonogo.hazards.fsdp._asked_for import asked_for_fsdp
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.run import Run
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
 _CUT = (
@@ -20,6 +26,34 @@ _CUT = (
 )
 _CLASS = Pattern(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{1,100})['\"]? in the model")
 _GIVEN = Pattern(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
+
+# The layers of transformers' architectures (their _no_split_modules), by the part of the class's name before "For".
+_LAYERS = {
+    **{
+        family: (f"{family}DecoderLayer",)
+        for family in (
+            *("Llama", "Qwen2", "Qwen3", "Qwen2Moe", "Qwen3Moe", "Mistral", "Mixtral", "Gemma", "Gemma2", "Gemma3"),
+            *("Phi", "Phi3", "Falcon", "OPT", "DeepseekV2", "DeepseekV3", "Olmo", "Olmo2", "Glm", "Glm4"),
+            *("Starcoder2", "StableLm", "Cohere", "Granite", "XGLM"),
+        )
+    },
+    **{family: (f"{family}Block",) for family in ("Bloom", "GPT2", "GPTJ", "GPTNeo", "T5", "Mpt", "CodeGen")},
+    **{family: (f"{family}Layer",) for family in ("GPTNeoX", "Bert", "Roberta")},
+}
+
+_CURES = (
+    Text(
+        en="Set fsdp_transformer_layer_cls_to_wrap to the model's own class: "
+        "type(model.model.layers[0]).__name__ prints it",
+        zh="把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
+    ),
+    Text(
+        en="Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
+        "~/.cache/huggingface/accelerate/default_config.yaml",
+        zh="或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
+        "~/.cache/huggingface/accelerate/default_config.yaml",
+    ),
+)
 
 
 class FsdpWrapClassNotFound(Hazard):
@@ -86,6 +120,37 @@ class FsdpWrapClassNotFound(Hazard):
     )
     log_words = ("Could not find the transformer layer",)
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A class that belongs to another architecture than the one that the model's config.json names."""
+        model, name = run.model, "fsdp_transformer_layer_cls_to_wrap"
+        if model is None or model.config is None or "auto_map" in model.config or not model.architectures:
+            return
+        given = run.accelerate.get("fsdp_config", name) if run.accelerate is not None else Field.missing()
+        if not given.known:
+            given = run.arguments.get(name)
+        if given.string is None and run.launch is not None:
+            given = run.launch.launcher_options.get(name)
+        owns = _layers_of(model.architectures[0])
+        if given.string is None or owns is None or given.place is None:
+            return
+        wrong = [one.strip() for one in given.string.split(",") if one.strip() and one.strip() not in owns]
+        # A class that no table has may be one of the model's smaller parts.
+        if not wrong or not all(_is_known(one) for one in wrong):
+            return
+        writable = given.place.source.writable and given.place.text.strip("'\"") == given.string
+        edit = given.place.edit(owns[0]) if writable else None
+        yield self.finding(
+            Text(
+                en="{wrong} is no class of {architecture}, whose layers are {owns}.",
+                zh="{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
+            ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
+            cure=_CURES,
+            spans=(given.span(),),
+            fixes=(self.fix(Text("Name the model's own layer", "改为该模型自己的层"), edit),)
+            if edit is not None
+            else (),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
         evidence = said(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
@@ -100,20 +165,7 @@ class FsdpWrapClassNotFound(Hazard):
                 en="FSDP looks for {layer} among the classes of the model's modules and finds none.",
                 zh="FSDP 在模型各模块的类中找不到 {layer}。",
             ).format(layer=named.group(1) if named else Text("the class that it is to wrap", "要包装的类")),
-            cure=(
-                Text(
-                    en="Set fsdp_transformer_layer_cls_to_wrap to the model's own class: "
-                    "type(model.model.layers[0]).__name__ prints it",
-                    zh="把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类："
-                    "type(model.model.layers[0]).__name__ 会打印它",
-                ),
-                Text(
-                    en="Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
-                    "~/.cache/huggingface/accelerate/default_config.yaml",
-                    zh="或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
-                    "~/.cache/huggingface/accelerate/default_config.yaml",
-                ),
-            ),
+            cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
             confirm=(
                 Text(
@@ -122,3 +174,22 @@ class FsdpWrapClassNotFound(Hazard):
                 ),
             ),
         )
+
+
+def _layers_of(architecture: str) -> tuple[str, ...] | None:
+    """The layer classes of an architecture; None for one that is not known."""
+    for ending in (
+        "ForCausalLM",
+        "ForSequenceClassification",
+        "ForConditionalGeneration",
+        "LMHeadModel",
+        "ForMaskedLM",
+    ):
+        if architecture.endswith(ending):
+            return _LAYERS.get(architecture.removesuffix(ending))
+    return None
+
+
+def _is_known(name: str) -> bool:
+    """Whether a class is a known architecture's layer, or was meant to be: LLaMADecoderLayer."""
+    return any(name.lower() == layer.lower() for layers in _LAYERS.values() for layer in layers)

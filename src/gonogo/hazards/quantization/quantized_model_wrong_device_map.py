@@ -124,8 +124,8 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=(
                     Text(
-                        'device_map={"": int(os.environ["LOCAL_RANK"])}',
-                        'device_map={"": int(os.environ["LOCAL_RANK"])}',
+                        'Give each process its own GPU: device_map={"": int(os.environ["LOCAL_RANK"])}',
+                        '让每个进程使用自己的 GPU：device_map={"": int(os.environ["LOCAL_RANK"])}',
                     ),
                     Text(
                         'Or device_map={"": PartialState().process_index} on one node (from accelerate)',

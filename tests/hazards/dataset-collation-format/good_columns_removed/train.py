@@ -1,0 +1,12 @@
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+rows = load_dataset("json", data_files="train.jsonl", split="train")
+rows = rows.map(lambda row: tokenizer(row["text"], truncation=True), remove_columns=["text"])
+Trainer(
+    model=AutoModelForCausalLM.from_pretrained("gpt2"),
+    args=TrainingArguments("out", remove_unused_columns=False),
+    train_dataset=rows,
+    data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
+).train()
