@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
@@ -10,6 +11,12 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import one_line, said, told
+from gonogo.hazards._training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.autograd._never_used import never_used
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
@@ -18,6 +25,12 @@ _WORDS = (
     "did not receive grad for rank",
 )
 _INDICES = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
+
+# What tells DDP of them, or looks at modules otherwise than by their names.
+_TOLERATED = (
+    *(b"find_unused_parameters", b"_set_static_graph", b"requires_grad", b"getattr(", b".children()", b".modules()"),
+    *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
+)
 
 
 class DdpUnusedParameters(Hazard):
@@ -90,6 +103,41 @@ class DdpUnusedParameters(Hazard):
         "did not receive grad for rank",
         "self.reducer.",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""
+        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_TOLERATED):
+            return
+        for call in script.calls(DDP):
+            if call.has_star or not call.keyword("static_graph").absent:
+                continue
+            made = makers(script, first_argument(call, "module"))
+            for owner, layer, statement in never_used(script, run, {one.name for one in made}):
+                yield self.finding(
+                    Text(
+                        en="{owner} builds self.{layer} and nothing uses it: its parameters get no gradient, and DDP "
+                        "(without find_unused_parameters) refuses the second step.",
+                        zh="{owner} 创建了 self.{layer} 却没有任何地方使用：它的参数得不到梯度，DDP（未设 "
+                        "find_unused_parameters）会在第二步报错。",
+                    ).format(owner=owner.name, layer=layer),
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            "Do not build what the forward does not use, or freeze it: "
+                            "self.{layer}.requires_grad_(False)",
+                            "不要创建 forward 不使用的层，或将其冻结：self.{layer}.requires_grad_(False)",
+                        ).format(layer=layer),
+                        Text(
+                            "Where it is used now and then: find_unused_parameters=True",
+                            "若只是有时使用：find_unused_parameters=True",
+                        ),
+                    ),
+                    spans=(
+                        owner.script.place(statement).span(),
+                        call.place.span(Text("wrapped here", "在此处包装")),
+                    ),
+                    parameter=f"{layer}.weight",
+                )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DDP's check, with the parameters where their names or indices are printed."""

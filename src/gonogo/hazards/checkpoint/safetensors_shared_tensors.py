@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
@@ -13,6 +15,11 @@ from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import few
 from gonogo.hazards._said import said, told
+from gonogo.hazards._training_script import first_argument, is_trainer, makers, trained
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
 # A reporter's own words.
@@ -23,6 +30,17 @@ _TOLD = Pattern(
 )
 _REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
 _NAMES = compiled_when_used(r"'([^']{1,200})'")
+
+_SAVE_MODEL = (
+    Text(
+        "safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model",
+        "safetensors.torch.save_model(model, path) 只写一次共享的张量；用 load_model 读取",
+    ),
+    Text(
+        "Or model.save_pretrained(folder) of a transformers model",
+        "transformers 模型也可用 model.save_pretrained(folder)",
+    ),
+)
 
 
 class SafetensorsSharedTensors(Hazard):
@@ -91,6 +109,107 @@ class SafetensorsSharedTensors(Hazard):
         "https://github.com/safetensors/safetensors/issues/304",
     )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """save_file of a model that ties two weights; a module of the script's own that ties two, under the Trainer."""
+        if b"save_file" in script.source.data:
+            yield from self._saved_by_hand(script, run)
+        if b".weight = " in script.source.data and b"nn.Module" in script.source.data:
+            yield from self._saved_by_trainer(script, run)
+
+    def _saved_by_hand(self, script: Script, run: Run) -> Iterator[Finding]:
+        for call in script.calls("safetensors.torch.save_file"):
+            given = first_argument(call, "tensors")
+            if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.args:
+                continue
+            if given.func.attr != "state_dict":
+                continue
+            model = given.func.value
+            tied = next((node for node in _ties(script)), None)
+            made = makers(script, model)
+            hub = any(one.method == "from_pretrained" for one in made)
+            by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
+            own = tied is not None and any(_makes(script, one, tied) for one in made)
+            if not by_config and not own:
+                continue
+            name = script.place(model).text
+            edits = [script.replacing(given, name), script.replacing(call.node.func, "save_model")]
+            imported = _imported(script, call)
+            edits.append(script.replacing(imported, "save_model") if imported is not None else None)
+            yield self.finding(
+                Text(
+                    en="{name} ties two weights ({why}), so that its state dict has two names for one memory: "
+                    "save_file "
+                    "refuses it.",
+                    zh="{name} 绑定了两个权重（{why}），其 state dict 中同一块内存有两个名字：save_file 会拒绝。",
+                ).format(
+                    name=name,
+                    why=Text("tie_word_embeddings in its config.json", "config.json 中的 tie_word_embeddings")
+                    if by_config
+                    else Text("see below", "见下"),
+                ),
+                cure=_SAVE_MODEL,
+                spans=(
+                    call.place.span(),
+                    script.place(tied).span(Text("tied here", "在此处绑定")) if own and tied is not None else None,
+                ),
+                fixes=(
+                    self.fix(
+                        Text("Save with save_model, which knows ties", "用能处理绑定权重的 save_model 保存"),
+                        *(edit for edit in edits if edit is not None),
+                    ),
+                )
+                if all(edit is not None for edit in edits)
+                else (),
+            )
+
+    def _saved_by_trainer(self, script: Script, run: Run) -> Iterator[Finding]:
+        if run.environment.within("transformers", ">=4.35,<5") is not True:
+            return
+        safe = run.arguments.get("save_safetensors")
+        if safe.truth is False or safe.unknown:
+            return
+        strategy = run.arguments.get("save_strategy")
+        if strategy.unknown or str(strategy.value) in ("no", "False"):
+            return
+        for trainer, node in trained(script):
+            if not is_trainer(trainer):
+                continue
+            for tie in _ties(script):
+                owner = script.enclosing_class(tie)
+                if owner is None:
+                    continue
+                plain = owner.is_subclass("torch.nn.Module") and not owner.is_subclass("*PreTrained*")
+                if not plain or not any(_makes(script, one, tie) for one in makers(script, node)):
+                    continue
+                if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
+                    continue
+                yield self.finding(
+                    Text(
+                        en="{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
+                        "safetensors, which refuse two names for one memory, at the first checkpoint.",
+                        zh="{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 "
+                        "safetensors，而后者不"
+                        "接受同一块内存有两个名字，第一次保存检查点就会失败。",
+                    ).format(owner=owner.name),
+                    certainty=Certainty.LIKELY,
+                    cure=(
+                        Text(
+                            "transformers 4: save_safetensors=False in TrainingArguments",
+                            "transformers 4：在 TrainingArguments 中设 save_safetensors=False",
+                        ),
+                        Text(
+                            "Or derive from PreTrainedModel, and name the tie in _tied_weights_keys",
+                            "或继承 PreTrainedModel，并在 _tied_weights_keys 中列出绑定的权重",
+                        ),
+                    ),
+                    spans=(
+                        script.place(tie).span(),
+                        trainer.script.place(trainer.node.func).span(
+                            Text("saved by this Trainer", "由此 Trainer 保存")
+                        ),
+                    ),
+                )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal, with the names that share memory."""
         quoted = said(log, *_WORDS)
@@ -134,3 +253,30 @@ class SafetensorsSharedTensors(Hazard):
             cure=tuple(cures),
             parameter=names[0] if names else None,
         )
+
+
+def _ties(script: Script) -> Iterator[ast.Assign]:
+    """``self.head.weight = self.embed.weight``."""
+    for node in script.nodes(ast.Assign):
+        target, value = node.targets[0], node.value
+        if len(node.targets) != 1 or not isinstance(target, ast.Attribute) or not isinstance(value, ast.Attribute):
+            continue
+        if target.attr == value.attr == "weight" and not script.guarded_by(node):
+            yield node
+
+
+def _makes(script: Script, call: Call, tie: ast.Assign) -> bool:
+    """Whether a call makes an object of the class that has the tie."""
+    owner = script.enclosing_class(tie)
+    return owner is not None and call.name == owner.name
+
+
+def _imported(script: Script, call: Call) -> ast.alias | None:
+    """The import of save_file's own name, where it serves this call alone."""
+    if not isinstance(call.node.func, ast.Name) or script.source.data.count(b"save_file") != 2:
+        return None
+    for node in script.nodes(ast.ImportFrom):
+        for alias in node.names:
+            if node.module == "safetensors.torch" and alias.name == "save_file" and alias.asname is None:
+                return alias
+    return None

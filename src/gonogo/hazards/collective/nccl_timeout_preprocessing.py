@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,10 @@ from gonogo.hazards.launcher._facts import whole
 if TYPE_CHECKING:
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+_SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
+_UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
 
 class NcclTimeoutPreprocessing(Hazard):
@@ -105,6 +110,45 @@ class NcclTimeoutPreprocessing(Hazard):
             spans=(field.span() or launch.place.span(),),
         )
 
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A process group whose time-out is minutes, while one rank prepares the data and the others wait."""
+        if b"timeout" not in script.source.data or b"barrier" not in script.source.data:
+            return
+        for call in script.calls("torch.distributed.init_process_group", "deepspeed.init_distributed"):
+            given = call.keyword_node("timeout")
+            seconds = _seconds(script, given)
+            if given is None or seconds is None or not 0 < seconds < 600:
+                continue
+            alone = next((work for work in script.calls(*_SLOW) if _by_one_rank(script, work.node)), None)
+            if alone is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="The process group's time-out is {seconds} s (NCCL's default is 600), and {work} runs on one "
+                    "rank "
+                    "while the others wait in a barrier: if it takes longer, they end the run.",
+                    zh="进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
+                    "barrier 中等待："
+                    "若耗时更长，它们会终止训练。",
+                ).format(seconds=seconds, work=f"{alone.method}()"),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Give the others time: timeout=timedelta(hours=2)",
+                        "给其他 rank 留出时间：timeout=timedelta(hours=2)",
+                    ),
+                    Text(
+                        "Or prepare the data once before training, and load it from disk",
+                        "或在训练前先处理好数据，再从磁盘加载",
+                    ),
+                ),
+                spans=(
+                    script.place(given).span(),
+                    alone.place.span(Text("one rank does this alone", "只有一个 rank 执行")),
+                ),
+            )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A time-out before training, with a bar, frames or words of data preparation, or with a barrier's low
         number."""
@@ -142,3 +186,20 @@ class NcclTimeoutPreprocessing(Hazard):
                 ),
             ),
         )
+
+
+def _seconds(script: Script, node: ast.expr | None) -> float | None:
+    """What a ``timedelta`` of constants comes to."""
+    if not isinstance(node, ast.Call) or script.qualified(node.func) != "datetime.timedelta" or node.args:
+        return None
+    numbers = [(script.field(each.value).number, _UNITS.get(each.arg or "")) for each in node.keywords]
+    if any(number is None or unit is None for number, unit in numbers):
+        return None
+    total = sum(float(number or 0) * float(unit or 0) for number, unit in numbers)
+    return int(total) if total == int(total) else total
+
+
+def _by_one_rank(script: Script, node: ast.AST) -> bool:
+    """Whether only one rank gets there."""
+    tests = [ast.unparse(test) for test in script.guarded_by(node)]
+    return any(("rank" in test.lower() and "== 0" in test) or "is_main" in test for test in tests)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import DDP, mentions
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import UNEVEN, cause_of_stall
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
@@ -25,6 +31,18 @@ _CURE = (
         zh="普通 DDP：把循环放进 `with Join([model]):`；Accelerate：join_uneven_inputs，或对 IterableDataset 使用 "
         "DataLoaderConfiguration(dispatch_batches=True)",
     ),
+)
+
+# What makes the ranks stop together, or counts steps instead of data.
+_EVENED = (
+    b"Join(",
+    b"join_uneven_inputs",
+    b"drop_last",
+    b"max_steps",
+    b"total_steps",
+    b"ReduceOp.MIN",
+    b"accelerate",
+    b"Trainer",
 )
 
 
@@ -86,6 +104,44 @@ class UnevenDataPerRankHang(Hazard):
     )
     log_words = STALL_WORDS
     consequence = True
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""
+        if b"IterableDataset" not in script.source.data or mentions(run, script, *_EVENED):
+            return
+        scripts = {id(one): one for one in (*run.scripts, script)}.values()
+        wrap = next((call for one in scripts for call in one.calls(DDP)), None)
+        if wrap is None:
+            return
+        for owner in script.subclasses("torch.utils.data.IterableDataset"):
+            method = owner.methods.get("__iter__")
+            text = script.place(method).text if method is not None else ""
+            # Endless streams never run out; with a cut at a common length neither does any rank before the others.
+            if method is None or "rank" not in text or "while True" in text or "repeat" in text or "cycle" in text:
+                continue
+            yield self.finding(
+                Text(
+                    en="{owner} gives each rank its part of the data, which need not be equally long, and DDP's "
+                    "loop runs "
+                    "until a rank's part ends: the others then wait for its gradients.",
+                    zh="{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 "
+                    "rank 的数据用完："
+                    "其他 rank 会一直等它的梯度。",
+                ).format(owner=owner.name),
+                certainty=Certainty.POSSIBLE,
+                severity=Severity.WARNING,
+                cure=_CURE,
+                spans=(
+                    script.headline(method).span(),
+                    wrap.place.span(Text("DDP waits for all ranks", "DDP 等待所有 rank")),
+                ),
+                confirm=(
+                    Text(
+                        "Print each rank's number of batches in an epoch: they differ",
+                        "打印各 rank 一个 epoch 的 batch 数：它们不同",
+                    ),
+                ),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Join's own words, or a stall at an epoch's end, of an iterable dataset, or with ranks in different
