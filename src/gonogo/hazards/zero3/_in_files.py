@@ -66,6 +66,47 @@ def is_engine(script: Script, node: ast.expr | None) -> bool:
     )
 
 
+_MODULES = ("torch.nn.Module", "*PreTrainedModel", "transformers.*Model", "transformers.*For*", "*LightningModule")
+
+
+def in_module(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands in a class of modules: there DeepSpeed gathers a single weight that is asked for."""
+    info = script.enclosing_class(node)
+    return info is not None and info.is_subclass(*_MODULES)
+
+
+def is_trained(script: Script, name: str) -> bool:
+    """Whether a variable holds the engine, or the model that DeepSpeed or a Trainer is given."""
+    if name in ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine"):
+        return True
+    for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", "*Trainer"):
+        given = [*call.node.args, *(one.value for one in call.node.keywords if one.arg in (None, "model"))]
+        if any(name_of(one) == name for one in given):
+            return True
+    return False
+
+
+def before_initialize(script: Script, node: ast.AST) -> bool:
+    """Whether a script of its own builds the engine only after a node, in the same function."""
+    function = script.enclosing_function(node)
+    if script.enclosing_loop(node) is not None:
+        return False
+    return any(
+        script.enclosing_function(call.node) is function and call.line > getattr(node, "lineno", 0)
+        for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare")
+    )
+
+
+def root_of(node: ast.expr) -> ast.expr:
+    """``model`` of ``model.lm_head.weight``; ``self.model`` of what begins with it."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        inner = node.func if isinstance(node, ast.Call) else node.value
+        if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) and inner.id in ("self", "trainer"):
+            return node
+        node = inner
+    return node
+
+
 def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
     """An expression as written, on one line and not too long."""
     text = " ".join(script.place(node).text.split())

@@ -10,7 +10,7 @@ from gonogo.evidence.script import Script
 from gonogo.evidence.script_parameters import ParameterUse
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import has_peft, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._in_files import has_peft, in_module, stage_span, text_of, told_apart
 
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWN = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
@@ -23,6 +23,8 @@ def loss_terms(hazard: Hazard, script: Script, run: Run, cure: tuple[Text, ...])
         return
     for use in script.parameter_uses():
         if use.kind == "passed" or use.gathered or use.no_grad or use.registered or use.own:
+            continue
+        if use.kind == "weight-reduced" and in_module(script, use.node):
             continue
         where = _becomes_loss(script, use)
         if where is None or told_apart(script, use.node):

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._in_files import (
+    before_initialize,
+    in_module,
+    is_engine,
+    is_trained,
+    name_of,
+    root_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+
+_CURE = (
+    Text(
+        "Call the module instead of reading its weight, or compute with the weight inside the model's forward",
+        "调用该模块而不是读取其权重，或在模型的 forward 中使用该权重",
+    ),
+    Text(
+        "Outside of a forward gather it, on all ranks: with deepspeed.zero.GatheredParameters([weight])",
+        "在前向之外先在所有 rank 上聚合：with deepspeed.zero.GatheredParameters([weight])",
+    ),
+)
+_MULTIPLIES = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
+_COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
 
 
 class DirectParamUseOutsideForward(Hazard):
@@ -77,6 +104,36 @@ class DirectParamUseOutsideForward(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/513",
         "https://deepspeed.readthedocs.io/en/stable/zero3.html",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A weight that is given to an operator of torch, outside of every module's forward."""
+        if run.zero_stage != 3:
+            return
+        for use in script.parameter_uses():
+            if use.kind != "passed" or use.gathered or use.registered or use.own or in_module(script, use.node):
+                continue
+            operator = _operator(script, use.node)
+            if operator is None or told_apart(script, use.node) or before_initialize(script, use.node):
+                continue
+            root = root_of(use.module)
+            function = script.enclosing_function(use.node)
+            handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
+            sure = handed or is_trained(script, name_of(root)) or is_engine(script, root)
+            yield self.finding(
+                Text(
+                    en="`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 "
+                    "has divided it, and it is an empty tensor of shape [0].",
+                    zh="`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 "
+                    "[0] 的空张量。",
+                ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
+                certainty=Certainty.CERTAIN if sure and operator in _MULTIPLIES else Certainty.LIKELY,
+                cure=_CURE,
+                spans=(script.place(use.node).span(), stage_span(run)),
+                confirm=()
+                if sure
+                else (Text("The module belongs to the model that is trained", "该模块属于被训练的模型"),),
+            )
+
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -113,3 +170,14 @@ class DirectParamUseOutsideForward(Hazard):
                     ),
                 ),
             )
+
+
+def _operator(script: Script, node: ast.expr) -> str | None:
+    """What torch computes with the weight; None where it does not compute."""
+    if isinstance(node, ast.BinOp):
+        return "@" if isinstance(node.op, ast.MatMult) else None
+    if isinstance(node, ast.Call):
+        name = script.call_at(node).name
+        last = name.rpartition(".")[2]
+        return last if name.startswith("torch.") and last in _COMPUTES else None
+    return None

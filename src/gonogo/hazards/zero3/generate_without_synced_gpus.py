@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import GENERATE, cause_of_stall
+from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+
+_CURE = (
+    Text(
+        en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
+        zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
+    ),
+    Text(
+        en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters), or use ZeRO-2",
+        zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters），或使用 ZeRO-2",
+    ),
+)
+# With one of these alive transformers sees ZeRO-3 and sets synced_gpus itself.
+_SEES = (
+    "*.HfDeepSpeedConfig",
+    "*.HfTrainerDeepSpeedConfig",
+    "*TrainingArguments",
+    "trl.*Config",
+    "*.HfArgumentParser",
+    "accelerate.Accelerator",
+)
 
 
 class Zero3GenerateWithoutSyncedGpus(Hazard):
@@ -70,6 +94,46 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         "https://github.com/huggingface/transformers/issues/18281",
         "https://github.com/huggingface/transformers/pull/22242",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
+        if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
+            return
+        seen = any(next(one.calls(*_SEES), None) is not None for one in run.scripts)
+        old = run.environment.within("transformers", "<4.28")
+        for call in script.calls("*.generate"):
+            synced = call.keyword("synced_gpus")
+            if gathered(script, call.node) or told_apart(script, call.node) or synced.unknown or synced.truth:
+                continue
+            if synced.known and synced.truth is False:
+                yield self._file_finding(call, run, off=True)
+            elif synced.absent and (not seen or old) and _is_of_engine(script, call):
+                yield self._file_finding(call, run, off=False)
+
+    def _file_finding(self, call: Call, run: Run, *, off: bool) -> Finding:
+        edit = call.script.setting_keyword(call, "synced_gpus", "True")
+        place = call.keyword_place("synced_gpus")
+        return self.finding(
+            Text(
+                en="{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
+                "waiting in the gather.",
+                zh="{why}：每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+            ).format(
+                why=Text("generate runs under ZeRO-3 with synced_gpus=False", "在 ZeRO-3 下以 synced_gpus=False 生成")
+                if off
+                else Text(
+                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers knows nothing of ZeRO-3 "
+                    "here",
+                    "在 ZeRO-3 下生成却没有 synced_gpus=True，而此处 transformers 并不知道 ZeRO-3",
+                )
+            ),
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=((place or call.place).span(), stage_span(run)),
+            fixes=(self.fix(Text("Pass synced_gpus=True", "传入 synced_gpus=True"), edit, safe=off),) if edit else (),
+            confirm=(Text("The ranks' texts differ in length", "各 rank 生成的文本长度不同"),),
+        )
+
     log_words = STALL_WORDS
     consequence = True
 
@@ -106,3 +170,11 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
                 ),
             ),
         )
+
+
+def _is_of_engine(script: Script, call: Call) -> bool:
+    receiver = call.receiver
+    if receiver is None:
+        return False
+    inner = receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "module" else receiver
+    return is_engine(script, inner) or is_trained(script, name_of(inner))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._in_files import in_module, name_of, stage_span, told_apart
+from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+
+_FILE_CURE = (
+    Text(
+        "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
+        "config=config_without_optimizer)",
+        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., "
+        "config=不含优化器的配置)",
+    ),
+    Text(
+        "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist",
+        "或在 TrainingArguments / HfDeepSpeedConfig 创建之前完整加载它",
+    ),
+)
+_WRAP = (
+    *("deepspeed.initialize", "*.prepare", "*.prepare_model", "*prepare_deepspeed", "*Trainer", "*.init_inference"),
+    *("*get_peft_model", "*.prepare_model_for_kbit_training", "super.__init__", "*.__init__"),
+)
 
 
 class PartitionedWeightUsedOutsideEngine(Hazard):
@@ -75,6 +97,41 @@ class PartitionedWeightUsedOutsideEngine(Hazard):
         "https://github.com/huggingface/diffusers/issues/10743",
         "https://github.com/huggingface/transformers/issues/22705",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A second model, loaded while ZeRO-3 is known, that is called without an engine of its own."""
+        if run.zero_stage != 3:
+            return
+        for call in model_loads(script):
+            name = variable_of(script, call.node)
+            if name is None or in_module(script, call.node) or call.keyword("quantization_config").known:
+                continue
+            if any("zero3_init_context_manager" in one for one in script.with_contexts(call.node)):
+                continue
+            of_trainer = script.enclosing_class(call.node)
+            known = knows_zero3(script, call.node) or (of_trainer is not None and of_trainer.is_subclass("*Trainer"))
+            if not known or told_apart(script, call.node) or handed_to(script, name, *_WRAP):
+                continue
+            use = _called(script, name, call.line)
+            if use is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{name}` is loaded while ZeRO-3 is on, so its weights are divided, and no engine is built for "
+                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
+                    zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其"
+                    "嵌入层会报 “'weight' must be 2-D”。",
+                ).format(name=name),
+                certainty=Certainty.LIKELY,
+                cure=_FILE_CURE,
+                spans=(
+                    script.place(use).span(Text("called here", "此处调用")),
+                    call.place.span(Text("loaded under zero.Init", "在 zero.Init 下加载")),
+                    stage_span(run),
+                ),
+                confirm=(Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),),
+            )
+
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -115,3 +172,14 @@ class PartitionedWeightUsedOutsideEngine(Hazard):
                     ),
                 ),
             )
+
+
+def _called(script: Script, name: str, after: int) -> ast.Call | None:
+    """Where a model is run: ``name(…)`` or ``name.generate(…)``."""
+    for node in script.nodes(ast.Call):
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr in ("generate", "forward"):
+            func = func.value
+        if isinstance(func, (ast.Name, ast.Attribute)) and name_of(func) == name and node.lineno > after:
+            return node
+    return None

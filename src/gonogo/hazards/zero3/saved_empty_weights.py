@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from math import prod
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import fix_of, with_trainer
+from gonogo.hazards.zero3._in_files import (
+    before_initialize,
+    gathered,
+    is_engine,
+    is_trained,
+    name_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
@@ -40,6 +55,20 @@ _CONFIG_LINE = Text(
     '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
     "true)",
     'DeepSpeed JSON 中设 "stage3_gather_16bit_weights_on_model_save": true（accelerate：zero3_save_16bit_model: true）',
+)
+
+_GATHER = "stage3_gather_16bit_weights_on_model_save"
+_FILE_CURE = (
+    Text(
+        f'Set "{_GATHER}": true, and save through Trainer, engine.save_16bit_model, or save_pretrained('
+        "..., state_dict=accelerator.get_state_dict(engine)), called on all ranks",
+        f'设 "{_GATHER}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
+        "..., state_dict=accelerator.get_state_dict(engine)) 在所有 rank 上保存",
+    ),
+    Text(
+        "Or engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+        "或用 engine.save_checkpoint 保存，再重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+    ),
 )
 
 
@@ -107,6 +136,60 @@ class SavedEmptyWeights(Hazard):
         "https://github.com/lucidrains/DALLE-pytorch/issues/211",
         "https://www.deepspeed.ai/docs/config-json/",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A Trainer that saves, under ZeRO-3 without gathering: its checkpoints hold no usable weights."""
+        gather = config.raw("zero_optimization", _GATHER)
+        if config.zero_stage != 3 or gather.truth or gather.unknown or with_trainer(run) is not True:
+            return
+        if run.arguments.get("save_strategy").string in ("no",):
+            return
+        yield self.finding(
+            Text(
+                en="{gather} {is_}: what the Trainer saves under ZeRO-3 has no weights that from_pretrained can load, "
+                "only the ranks' own parts, which zero_to_fp32.py puts together.",
+                zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank "
+                "的分片，"
+                "需用 zero_to_fp32.py 合并。",
+            ).format(
+                gather=_GATHER,
+                is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false"),
+            ),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=_FILE_CURE,
+            spans=(gather.span() or stage_span(run), stage_span(run) if gather.span() else None),
+            fixes=fix_of(
+                Text("Gather the weights when saving", "保存时聚合权重"),
+                lambda: config.inserting("zero_optimization", _GATHER, value=True),
+                safe=False,
+            ),
+        )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has divided."""
+        if run.zero_stage != 3:
+            return
+        for call in script.calls("*.save_pretrained", "*.state_dict"):
+            model = call.receiver
+            if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
+                continue
+            if not _is_divided(script, model) or told_apart(script, call.node) or before_initialize(script, call.node):
+                continue
+            if call.method == "state_dict" and not _is_saved(script, call.node):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has divided: tensors of "
+                    "shape [0] "
+                    "are saved instead of weights.",
+                    zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
+                ).format(code=text_of(script, call.node)),
+                certainty=Certainty.CERTAIN,
+                cure=_FILE_CURE,
+                spans=(call.place.span(), stage_span(run)),
+            )
+
     log_words = (
         *ZERO3_WORDS,
         *MISMATCH_WORDS,
@@ -172,3 +255,35 @@ class SavedEmptyWeights(Hazard):
 
 def _elements(shape: str) -> int:
     return prod(int(size) for size in shape.split(",") if size)
+
+
+def _is_divided(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is the trained model: the engine's module, or what accelerate unwraps."""
+    if isinstance(node, ast.Call):
+        return script.call_at(node).method == "unwrap_model"
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return is_engine(script, node.value)
+    kinds = script.kinds_of(node)
+    if any(kind.endswith(("Accelerator.unwrap_model", "deepspeed.initialize.module")) for kind in kinds):
+        return True
+    name = name_of(node)
+    return name in ("trainer.model", "trainer.model_wrapped") or (
+        is_trained(script, name) and next(script.calls("deepspeed.initialize"), None) is not None
+    )
+
+
+def _is_saved(script: Script, node: ast.Call) -> bool:
+    """Whether a state dict goes to ``torch.save`` or ``save_file``, by itself or through a variable."""
+    holder = script.parent(node)
+    while isinstance(holder, (ast.Dict, ast.keyword)):
+        holder = script.parent(holder)
+    if isinstance(holder, ast.Call):
+        return script.call_at(holder).method in ("save", "save_file")
+    if isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Name):
+        name = holder.targets[0].id
+        return any(
+            any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(call.node))
+            for call in script.calls("torch.save", "safetensors.torch.save_file")
+            if call.line > node.lineno
+        )
+    return False
