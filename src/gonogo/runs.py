@@ -117,13 +117,13 @@ class _Gatherer:
     def gathered(self) -> Gathered:
         maker = RunMaker(self.files)
         runs = [maker.run_of(launch, self._environment_for(launch)) for launch in self.launches]
-        runs += self._runs_of_the_rest(maker)
+        runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
         covered = tuple(_covered(runs, self.launches))
         return Gathered(
             tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), tuple(maker.notes)
         )
 
-    def _runs_of_the_rest(self, maker: RunMaker) -> list[Run]:
+    def _runs_of_the_rest(self, maker: RunMaker, of_launches: Sequence[Environment]) -> list[Run]:
         """Files that no launch uses: each a run of which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
@@ -138,7 +138,8 @@ class _Gatherer:
         runs += maker.runs_of_scripts(self.found[Kind.PYTHON], environment, self.named)
         for source in self.found[Kind.ENVIRONMENT]:
             read = self._environment(Path(source.path))
-            if read.packages and not any(run.environment is read for run in runs):
+            used = (*of_launches, *(run.environment for run in runs))
+            if read.packages and not any(environment is read for environment in used):
                 runs.append(Run(read))
         if not runs and not self.launches and self.settings.environment is not None:
             runs.append(Run(environment))
