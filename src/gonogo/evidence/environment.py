@@ -133,6 +133,8 @@ class Environment(msgspec.Struct, frozen=True):
     """Bytes, on the disk of Hugging Face's cache."""
     memlock: Field = _UNKNOWN
     """Bytes that a process may lock in memory; -1 for no limit."""
+    extension_lock: Field = _UNKNOWN
+    """The lock of an extension's build that is older than an hour, under torch's folder of extensions."""
     open_files: Field = _UNKNOWN
     """Files that a process may have open; -1 for no limit."""
     cpus: Field = _UNKNOWN

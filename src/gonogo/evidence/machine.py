@@ -61,6 +61,7 @@ def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
     facts.update(_memory())
     facts.update(_disks())
     facts.update(_limits())
+    facts["extension_lock"] = _extension_lock()
     facts["variables"] = {name: Field(value) for name, value in recorded_variables(os.environ)}
     facts["variables_known"] = True
     return facts
@@ -270,3 +271,22 @@ def _limits() -> dict[str, Field]:
         soft = resource.getrlimit(limit)[0]
         facts[name] = Field(-1 if soft == resource.RLIM_INFINITY else soft)
     return facts
+
+
+_STALE = 3600.0
+"""Seconds after which no build of an operator is still under way."""
+
+
+def _extension_lock() -> Field:
+    """A lock that a build has left where torch compiles extensions: ``<root>/<python and CUDA>/<name>/lock``."""
+    import time
+
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"))
+    found = []
+    try:
+        for pattern in ("*/lock", "*/*/lock"):
+            found += [path for path in root.glob(pattern) if time.time() - path.stat().st_mtime > _STALE]
+    except OSError:
+        return Field.not_known()
+    return Field(without_private(str(min(found)))) if found else Field.missing()

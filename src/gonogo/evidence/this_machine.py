@@ -26,7 +26,7 @@ def this_machine(deep: bool = False) -> Environment:
     for folder in sys.path:
         for name, told in installed_in(folder or "."):
             if name not in packages:
-                packages[name] = Package(name, f"=={told}" if told else "", source=_source())
+                packages[name] = Package(name, f"=={told}" if told else "", source=interpreter())
                 if name == "torch":
                     torch_folder = os.path.join(folder or ".", "torch")
     torch = build_of_torch(torch_folder) if torch_folder is not None else {}
@@ -43,10 +43,11 @@ def this_machine(deep: bool = False) -> Environment:
         from gonogo.evidence.machine import facts_of_machine
 
         facts.update(facts_of_machine(packages))
-    return Environment(packages=packages, sources=(_source(),), complete=True, torch=torch, **facts)
+    return Environment(packages=packages, sources=(interpreter(),), complete=True, torch=torch, **facts)
 
 
-def _source() -> Text:
+def interpreter() -> Text:
+    """The running Python, as a source of versions is named."""
     where = without_private(sys.executable or "python")
     return Text(f"this Python ({where})", f"当前 Python（{where}）")
 

@@ -37,6 +37,7 @@ _MACHINE: tuple[tuple[str, Text], ...] = (
     ("libaio", Text("libaio", "libaio")),
     ("memlock", Text("memory that may be locked (ulimit -l)", "可锁定内存（ulimit -l）")),
     ("open_files", Text("files that may be open (ulimit -n)", "可打开文件数（ulimit -n）")),
+    ("extension_lock", Text("stale lock of an extension's build", "扩展编译的失效锁")),
     ("platform", Text("system", "系统")),
 )
 _BYTES = frozenset({"host_memory", "dev_shm", "disk_free", "cache_disk_free", "memlock"})

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_trainer
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
+from gonogo.hazards.environment._machine import weakest
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
@@ -86,6 +91,28 @@ class Bf16Tf32UnsupportedGpu(Hazard):
     log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "bfloat16", "CUDA_R_16BF", "不支持")
     yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """bf16 or TF32 asked for, on cards older than Ampere."""
+        found = weakest(environment)
+        if found is None or found[1] >= (8, 0):
+            return
+        gpu, (major, minor) = found
+        tf32, bf16 = run.arguments.get("tf32"), _bf16_of(run)
+        asked, what = (tf32, "TF32") if tf32.truth else (bf16, "bf16")
+        if asked is None or not asked.truth:
+            return
+        sure = what == "TF32" and bool(with_trainer(run))
+        yield self.finding(
+            Text(
+                "{what} is asked for, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0.",
+                "启用了 {what}，而 {gpu} 的计算能力为 {capability}：bf16 与 TF32 从 8.0 起才支持。",
+            ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=_CURE[:2],
+            spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
+            confirm=() if sure else (_CAPABILITY,),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal of bf16 or TF32, unless what surrounds it says that CUDA did not start."""
         evidence = refused(log)
@@ -135,3 +162,11 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 _CAPABILITY = Text(
     "torch.cuda.get_device_capability() prints less than (8, 0)", "torch.cuda.get_device_capability() 小于 (8, 0)"
 )
+
+
+def _bf16_of(run: Run) -> Field | None:
+    """Where bf16 is turned on: in the DeepSpeed config as it is written, else among the arguments."""
+    if run.config is not None and run.config.raw("bf16", "enabled").truth:
+        return run.config.raw("bf16", "enabled")
+    given = run.arguments.get("bf16")
+    return given if given.truth else None

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.compatibility import cuda_of_bitsandbytes
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._needs import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
+from gonogo.hazards.environment._told import alone, span_of, together
 
 _FAILED = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
@@ -111,6 +116,36 @@ class BitsandbytesCpuLibrary(Hazard):
         "without GPU support",
         "bitsandbytes native",
     )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A bitsandbytes without a library for torch's CUDA, where the run needs one."""
+        version, cuda = environment.version("bitsandbytes"), environment.cuda.string
+        if version is None or cuda is None or not together(environment, "bitsandbytes", "torch"):
+            return
+        use = bitsandbytes_use(run)
+        if use is None and not alone(run):
+            return
+        known = cuda_of_bitsandbytes(version)
+        minor = ".".join(cuda.split(".")[:2])
+        if known is None or minor in known[0]:
+            return
+        yield self.finding(
+            Text(
+                "bitsandbytes {version} brings libraries for CUDA {built}, and torch was built for {cuda}: only the "
+                "CPU library is left, which has no quantization and no 8-bit optimizer.",
+                "bitsandbytes {version} 带有 CUDA {built} 的库，而 torch 使用 {cuda}：只剩 CPU 库，"
+                "没有量化与 8-bit 优化器。",
+            ).format(version=version, built=", ".join(known[0]), cuda=minor),
+            certainty=Certainty.LIKELY,
+            severity=Severity.ERROR if use is not None else Severity.WARNING,
+            cure=_CURE[:1],
+            spans=(
+                span_of(environment, "bitsandbytes"),
+                span_of(environment, "torch", Text("CUDA {cuda}", "使用 CUDA {cuda}").format(cuda=minor)),
+                use.span() if use is not None else None,
+            ),
+            confirm=(Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A call into the CPU library; a mere sign that it was loaded counts where nothing else failed."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.compatibility import minimum_driver
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
+from gonogo.hazards.environment._told import span_of
 
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
@@ -94,6 +99,36 @@ class CudaDriverTooOld(Hazard):
         "https://docs.nvidia.com/deploy/cuda-compatibility/",
     )
     log_words = ("too old", "too OLD", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The machine's driver against the CUDA that torch was built for."""
+        driver, cuda = environment.driver.string, environment.cuda.string
+        oldest = minimum_driver(cuda) if cuda is not None else None
+        if driver is None or cuda is None or oldest is None:
+            return
+        has, needs = parse_version(driver), parse_version(oldest.driver)
+        if has is None or needs is None or has >= needs:
+            return
+        path = environment.variable("LD_LIBRARY_PATH")
+        bridged = "compat" in str(path.get(""))  # the forward compatibility package's libraries, for data centre cards
+        sure = not path.unknown and not bridged
+        yield self.finding(
+            Text(
+                "The driver is {driver}; torch was built for CUDA {cuda}, which needs {needs} or newer.",
+                "驱动为 {driver}；torch 使用 CUDA {cuda}，需要 {needs} 及以上的驱动。",
+            ).format(driver=driver, cuda=cuda, needs=oldest.driver),
+            certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(span_of(environment, "torch"), environment.driver.span()),
+            confirm=()
+            if sure
+            else (
+                Text(
+                    "No cuda-compat package stands in for the driver: torch.cuda.is_available() prints False",
+                    "没有 cuda-compat 包代替驱动：torch.cuda.is_available() 为 False",
+                ),
+            ),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 
 _DEEPSPEED = Pattern(
@@ -94,6 +97,36 @@ class CudaHomeMissing(Hazard):
     )
     log_words = ("CUDA_HOME", "nvcc")
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
+        fused = operator(run, "fused_adam")
+        if fused is None or not environment.toolkit.absent:
+            return
+        if environment.driver.absent and environment.gpus_known and not environment.gpus:
+            return  # no machine that trains
+        yield self.finding(
+            Text(
+                "The config's optimizer is DeepSpeed's fused Adam, which is compiled with nvcc at the first start, and "
+                "there is no CUDA toolkit here.",
+                "配置中的优化器是 DeepSpeed 的 fused Adam，首次启动时要用 nvcc 编译，而这里没有 CUDA 工具包。",
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(
+                *_CURE,
+                Text(
+                    "Or use torch's Adam, which needs no compiler: \"torch_adam\": true in the optimizer's params",
+                    '或使用无需编译的 torch Adam：在 optimizer 的 params 中设 "torch_adam": true',
+                ),
+            ),
+            spans=(fused.span, environment.toolkit.span(), _base_image(environment)),
+            confirm=(
+                Text(
+                    "ds_report shows fused_adam as not installed: DeepSpeed was installed without DS_BUILD_FUSED_ADAM",
+                    "ds_report 显示 fused_adam 未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_FUSED_ADAM）",
+                ),
+            ),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's words, or PyTorch's where an extension that training needs was to be built."""
         evidence = first(log, _DEEPSPEED)
@@ -117,3 +150,11 @@ class CudaHomeMissing(Hazard):
             certainty=certainty,
             confirm=(Text("nvcc --version does not answer", "nvcc --version 没有输出"),),
         )
+
+
+def _base_image(environment: Environment) -> Span | None:
+    """The Dockerfile's image, which tells torch and that there is no compiler."""
+    place = environment.place("torch")
+    if place is None or "runtime" not in place.text:
+        return None
+    return place.span(Text("an image without nvcc", "不含 nvcc 的镜像"))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.compatibility import runs_on, torch_build
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
+from gonogo.hazards.environment._told import span_of, told
 
 _NO_IMAGE = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
@@ -96,6 +101,42 @@ class CudaNoKernelImage(Hazard):
         "https://github.com/pytorch/pytorch/issues/31285",
     )
     log_words = ("kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The machine's cards against the architectures that this torch was built for."""
+        cuda, torch = environment.cuda.string, environment.version("torch")
+        build = torch_build(cuda, torch) if cuda is not None and torch is not None else None
+        if build is None or not environment.gpus:
+            return
+        for gpu in environment.gpus:
+            capability = capability_of(gpu)
+            if capability is None or capability < (3, 0) or runs_on(build, capability):
+                continue
+            sure = bool(environment.torch) or (torch is not None and torch.local is not None)
+            yield self.finding(
+                Text(
+                    "{gpu} has compute capability {capability}; {torch}, built for CUDA {cuda}, has kernels for "
+                    "{built} only.",
+                    "{gpu} 的计算能力为 {capability}；{torch}（CUDA {cuda} 版）只含 {built} 的 kernel。",
+                ).format(
+                    gpu=gpu.name,
+                    capability=".".join(map(str, capability)),
+                    torch=told(environment, "torch"),
+                    cuda=cuda,
+                    built=", ".join(build.capabilities),
+                ),
+                certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+                cure=_CURE[:1],
+                spans=(span_of(environment, "torch"),),
+                confirm=()
+                if sure
+                else (
+                    Text(
+                        "torch.version.cuda is {cuda} where it runs", "运行环境中 torch.version.cuda 为 {cuda}"
+                    ).format(cuda=cuda),
+                ),
+            )
+            return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """CUDA's error, or PyTorch's warning where nothing else explains the failure."""

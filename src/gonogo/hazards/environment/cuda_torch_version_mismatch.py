@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
+from gonogo.hazards.environment._told import span_of
 
 _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
@@ -94,6 +98,35 @@ class CudaTorchVersionMismatch(Hazard):
         "being compiled with",
     )
     yields_to = ("op-build-libcurand-missing", "op-build-nvcc-arch-unsupported", "op-build-python-h-missing")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """nvcc of another major version than torch's CUDA, where DeepSpeed compiles an operator."""
+        toolkit, cuda = environment.toolkit.string, environment.cuda.string
+        if toolkit is None or cuda is None or toolkit.split(".")[0] == cuda.split(".")[0]:
+            return
+        built = operator(run, "cpu_adam", "fused_adam")
+        if built is None or str(variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
+            return
+        # From 0.15 on the CPU's Adam is compiled without CUDA, and the check is made for operators of the card only.
+        newer = environment.within("deepspeed", ">=0.15")
+        if newer and built.name == "cpu_adam":
+            return
+        yield self.finding(
+            Text(
+                "nvcc is of CUDA {toolkit} and torch was built for {cuda}: DeepSpeed refuses to compile {name} with "
+                "another major version.",
+                "nvcc 属于 CUDA {toolkit}，而 torch 使用 {cuda}：DeepSpeed 拒绝用不同的大版本编译 {name}。",
+            ).format(toolkit=toolkit, cuda=cuda, name=built.name),
+            certainty=Certainty.LIKELY if newer is False else Certainty.POSSIBLE,
+            cure=_CURE,
+            spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
+            confirm=(
+                Text(
+                    "ds_report shows {name} as not installed, so that it is compiled at the start",
+                    "ds_report 显示 {name} 未安装，因此启动时要编译",
+                ).format(name=built.name),
+            ),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal; where a compiler's error stands beside it, only a possibility."""

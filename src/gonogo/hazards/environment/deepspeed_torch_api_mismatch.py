@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.compatibility import known_bad
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
+from gonogo.hazards.environment._told import fault_finding, known_faults, listing
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
@@ -109,6 +113,15 @@ class DeepspeedTorchApiMismatch(Hazard):
         "does not support _",
         "torch.distributed.elastic",
     )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
+        rows = tuple(row for row in known_bad("deepspeed") if row.hazard == self.name and row.when == "import")
+        for row in known_faults(environment, rows):
+            names = (row.package, *row.beside)
+            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
+            yield fault_finding(self, row, environment, run, cause)
+            return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
+from gonogo.hazards.environment._told import span_of, together
 
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
@@ -99,6 +102,26 @@ class FlashAttnUndefinedSymbol(Hazard):
     )
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A wheel of flash-attn whose name tells another torch than the one beside it."""
+        wheel, torch = environment.version("flash-attn"), environment.version("torch")
+        if wheel is None or torch is None or wheel.local is None or not together(environment, "flash-attn", "torch"):
+            return
+        named = _FOR_TORCH.search(wheel.local)
+        minor = ".".join(map(str, torch.release[:2]))
+        if named is None or named.group(1) == minor:
+            return
+        yield self.finding(
+            Text(
+                "flash-attn's wheel {version} was built for torch {built}, and torch {torch} is beside it.",
+                "flash-attn 的 wheel {version} 针对 torch {built} 编译，而一同安装的是 torch {torch}。",
+            ).format(version=wheel, built=named.group(1), torch=torch),
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),
+            confirm=(Text("import flash_attn_2_cuda fails", "import flash_attn_2_cuda 失败"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The loader's words about flash-attn's library, or about an unnamed one that flash-attn's frames load."""
         if evidence := first(log, _UNDEFINED):
@@ -126,3 +149,6 @@ _CAUSE = Text(
     "flash-attn's compiled library asks PyTorch for a symbol that the installed PyTorch does not have.",
     "flash-attn 的编译库需要的符号在已安装的 PyTorch 中不存在。",
 )
+
+
+_FOR_TORCH = Pattern(r"torch(\d+\.\d+)")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
 
 _REFUSED = Pattern(
@@ -88,6 +91,24 @@ class FlashAttnUnsupportedGpu(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/3508",
     )
     log_words = ("only support", "FlashAttention", "lash attention", "lash-att", "lash_att", "Ampere")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """flash-attn asked for, on cards older than Ampere."""
+        found = weakest(environment)
+        if found is None or found[1] >= (8, 0):
+            return
+        asked = asks_for_flash_attention(run)
+        if asked is None:
+            return
+        gpu, (major, minor) = found
+        yield self.finding(
+            Text(
+                "flash-attn is asked for, and {gpu} has compute capability {capability}: its kernels begin with 8.0.",
+                "启用了 flash-attn，而 {gpu} 的计算能力为 {capability}：其 kernel 从 8.0 起才支持。",
+            ).format(gpu=gpu.name, capability=f"{major}.{minor}"),
+            cure=_CURE[:1],
+            spans=(asked.span(),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """flash-attn's own words, which have one cause."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operator
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.environment._told import span_of
 
 _MISSING = Pattern(
     r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
@@ -99,6 +103,25 @@ class OpBuildLibcurandMissing(Hazard):
     )
     log_words = ("-lcurand", "-lcudart", "curand", "ds_opt_adam")
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""
+        if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _WITH_CURAND):
+            return
+        adam = operator(run, "cpu_adam")
+        if adam is None or environment.within("deepspeed", ">=0.15"):
+            return
+        yield self.finding(
+            Text(
+                "conda brings nvcc (cuda-nvcc) without the libraries: DeepSpeed links cpu_adam, which the offloaded "
+                "optimizer needs, with libcurand.",
+                "conda 只安装了 nvcc（cuda-nvcc）而没有库：卸载的优化器需要 cpu_adam，它要与 libcurand 链接。",
+            ),
+            certainty=Certainty.LIKELY if environment.within("deepspeed", "<=0.14.2") else Certainty.POSSIBLE,
+            cure=_CURE[:2],
+            spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
+            confirm=(FIND_THE_ERROR,),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The linker's or the compiler's complaint; else, with less certainty, an unexplained failure of the build."""
         if evidence := first(log, _MISSING):
@@ -136,3 +159,6 @@ class OpBuildLibcurandMissing(Hazard):
                     Text('It then says "cannot find -lcurand".', "此时会显示 “cannot find -lcurand”。"),
                 ),
             )
+
+
+_WITH_CURAND = ("cuda-toolkit", "cuda", "cuda-libraries-dev", "libcurand-dev", "cudatoolkit-dev", "libcurand")

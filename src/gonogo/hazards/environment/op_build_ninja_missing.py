@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.environment._op_build import FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 
@@ -82,6 +85,23 @@ class OpBuildNinjaMissing(Hazard):
         "https://github.com/InternLM/lmdeploy/issues/242",
     )
     log_words = ("inja is required", "ninja")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """An operator to be compiled, and neither the program ninja nor its package."""
+        built = operators(run)
+        if not built or not environment.ninja.absent or environment.has("ninja") is not False:
+            return
+        yield self.finding(
+            Text(
+                "DeepSpeed compiles {names} when the run starts, and there is no ninja: neither the package nor the "
+                "program.",
+                "训练启动时 DeepSpeed 要编译 {names}，而这里既没有 ninja 包也没有 ninja 程序。",
+            ).format(names=", ".join(one.name for one in built)),
+            certainty=Certainty.LIKELY,
+            cure=_CURE[:1],
+            spans=tuple(one.span for one in built),
+            confirm=(Text("ds_report shows them as not installed", "ds_report 显示这些算子未安装"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """PyTorch's words; else, last among the reasons, an unexplained build that ninja may never have begun."""

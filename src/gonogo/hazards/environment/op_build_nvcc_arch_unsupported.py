@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.compatibility import architecture
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import capability_of, operator, variable
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first, text_of
+from gonogo.hazards.environment._told import span_of
 
 _REFUSED = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
@@ -91,6 +97,39 @@ class OpBuildNvccArchUnsupported(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/3808",
     )
     log_words = ("nsupported gpu arch", "Unknown CUDA arch", "compute_", "gpu-name")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """nvcc older than the card that an operator is compiled for."""
+        toolkit = parse_version(environment.toolkit.string or "")
+        fused = operator(run, "fused_adam", "cpu_adam")
+        if toolkit is None or fused is None or not variable(environment, run, "TORCH_CUDA_ARCH_LIST").absent:
+            return
+        if fused.name == "cpu_adam" and environment.within("deepspeed", "<=0.14.2") is not True:
+            return  # newer ones compile it without CUDA
+        for gpu in environment.gpus:
+            capability = capability_of(gpu)
+            known = architecture(capability) if capability is not None else None
+            first_toolkit = parse_version(known.first) if known is not None else None
+            if known is None or first_toolkit is None or toolkit >= first_toolkit:
+                continue
+            yield self.finding(
+                Text(
+                    "DeepSpeed compiles {name} for {gpu} ({arch}), and nvcc {toolkit} does not know it: {first} is the "
+                    "first that does.",
+                    "DeepSpeed 要为 {gpu}（{arch}）编译 {name}，而 nvcc {toolkit} 不认识该架构：从 {first} 起才支持。",
+                ).format(
+                    name=fused.name,
+                    gpu=gpu.name,
+                    arch=f"sm_{known.capability.replace('.', '')}",
+                    toolkit=environment.toolkit.string,
+                    first=known.first,
+                ),
+                certainty=Certainty.LIKELY,
+                cure=_CURE[:2],
+                spans=(fused.span, environment.toolkit.span(), span_of(environment, "torch")),
+                confirm=(Text("nvcc --list-gpu-arch does not name it", "nvcc --list-gpu-arch 中没有该架构"),),
+            )
+            return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """nvcc's refusal; else an unexplained build with an old toolkit on a new GPU, or whatever else failed it."""

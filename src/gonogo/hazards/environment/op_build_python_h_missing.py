@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 
@@ -74,6 +77,23 @@ class OpBuildPythonHMissing(Hazard):
         "https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368",
     )
     log_words = ("Python.h", "pyconfig.h")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """An operator to be compiled, on a machine whose Python has no headers."""
+        built = operators(run)
+        if not built or not environment.python_headers.absent:
+            return
+        yield self.finding(
+            Text(
+                "DeepSpeed compiles {names} when the run starts, and this Python's headers (Python.h) are not "
+                "installed.",
+                "训练启动时 DeepSpeed 要编译 {names}，而该 Python 的头文件（Python.h）没有安装。",
+            ).format(names=", ".join(one.name for one in built)),
+            certainty=Certainty.LIKELY,
+            cure=_CURE[:2],
+            spans=tuple(one.span for one in built),
+            confirm=(Text("ds_report shows them as not installed", "ds_report 显示这些算子未安装"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The compiler's complaint; else, with less certainty, an unexplained failure of the build."""

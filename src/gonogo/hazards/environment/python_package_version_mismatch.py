@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._model_names import MODEL_CLASS
+from gonogo.hazards.environment._pairs import mismatched_pairs
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 
 _FAMILY = (
@@ -147,6 +150,10 @@ class PythonPackageVersionMismatch(Hazard):
         "npu-cann-python-deps-missing",
         "deepspeed-without-launcher-mpi4py",
     )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """What one package requires of another, by its own metadata, against what is beside it."""
+        yield from mismatched_pairs(self, environment, run)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """What one package misses in another; more surely where a library's own frame misses it."""

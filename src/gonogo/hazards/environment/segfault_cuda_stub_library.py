@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._exit_summary import exits
@@ -112,6 +114,32 @@ class SegfaultCudaStubLibrary(Hazard):
             ),
             spans=(place.span(),),
             fixes=fixes,
+        )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A folder of stubs in the machine's own LD_LIBRARY_PATH, where the launch does not set another."""
+        if run.launch is not None and not run.launch.variable("LD_LIBRARY_PATH").absent:
+            return
+        value = environment.variable("LD_LIBRARY_PATH").string or ""
+        entry = next((one for one in value.split(":") if one.rstrip("/").endswith("/stubs")), None)
+        if entry is None:
+            return
+        yield self.finding(
+            Text(
+                en="The machine's LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a "
+                "program that loads them in place of the driver's libraries.",
+                zh="机器的 LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序加载它们就会崩溃。",
+            ).format(entry=entry),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Take {entry} out of LD_LIBRARY_PATH, in ~/.bashrc and the Dockerfile (for the linker it belongs "
+                    "in LIBRARY_PATH)",
+                    "在 ~/.bashrc 与 Dockerfile 中从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
+                ).format(entry=entry),
+            ),
+            spans=(run.launch.place.span() if run.launch is not None else None,),
         )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._machine import operators
+from gonogo.hazards.environment._told import alone
 
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
@@ -91,6 +95,25 @@ class TorchExtensionBuildLock(Hazard):
         "https://github.com/sgl-project/sglang/pull/35989",
     )
     log_words = ("file_baton", "Waited on lock file", "as PyTorch extensions root", "Loading extension module")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A lock that a build has left on the machine, where the run builds or loads an operator."""
+        lock = environment.extension_lock.string
+        built = operators(run)
+        if lock is None or not (built or alone(run)):
+            return
+        yield self.finding(
+            Text(
+                "{lock} is a lock of an extension's build that is older than an hour: a run that loads the same "
+                "operator waits for it, for ever and silently.",
+                "{lock} 是一小时以前的扩展编译锁：加载同一算子的训练会一直静默等待它。",
+            ).format(lock=lock),
+            certainty=Certainty.LIKELY,
+            severity=Severity.ERROR if built else Severity.WARNING,
+            cure=_CURE,
+            spans=tuple(one.span for one in built),
+            confirm=(Text("No process is compiling", "没有进程正在编译"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A stack that waits in file_baton.py, or a log that ends where the extension's folder is named."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._model_names import FAMILIES, MODEL_CLASS, MODEL_TYPE
+from gonogo.hazards.environment._model_versions import unknown_model_type
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
@@ -95,6 +98,10 @@ class TransformersVersionModelTypeUnknown(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/9178",
     )
     log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The model's type, from its config.json, against the releases of transformers that know it."""
+        yield from unknown_model_type(self, environment, run, _CURE)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """transformers' words; a KeyError from its list of types; a model class that it does not have yet."""

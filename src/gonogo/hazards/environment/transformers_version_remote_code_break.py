@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.environment._model_versions import broken_remote_code
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
@@ -109,6 +112,10 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         "https://github.com/liucongg/ChatGLM-Finetuning/issues/119",
     )
     log_words = ("transformers_modules", "unexpected keyword argument", "object has no attribute", "KeyError")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A model with code of its own, written for a transformers long before this one."""
+        yield from broken_remote_code(self, environment, run, _CURE)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """An error raised in the model's own code, or one that is known of such code."""

@@ -1,0 +1,93 @@
+"""What a machine has against what a run asks of it: the cards, and the operators that DeepSpeed compiles on it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.evidence.compatibility import Capability, capability_of_gpu
+from gonogo.evidence.environment import Environment, Gpu
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Span, Text
+
+_BUILT = Text("DeepSpeed compiles {name} for it", "DeepSpeed 要为此编译 {name}")
+_TRUE_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """An operator that DeepSpeed builds when the run starts, and what in the config asks for it."""
+
+    name: str
+    span: Span | None
+
+
+def capability_of(gpu: Gpu) -> Capability | None:
+    """A card's compute capability, as told or by its name."""
+    return gpu.capability or capability_of_gpu(gpu.name)
+
+
+def weakest(environment: Environment) -> tuple[Gpu, Capability] | None:
+    """The card of the lowest compute capability; None where no card's is known."""
+    known = [(gpu, capability) for gpu in environment.gpus if (capability := capability_of(gpu)) is not None]
+    return min(known, key=lambda pair: pair[1], default=None)
+
+
+def operators(run: Run) -> tuple[Operator, ...]:
+    """What DeepSpeed compiles for the run's config, unless it was built when DeepSpeed was installed."""
+    config = run.config
+    if config is None:
+        return ()
+    found = []
+    offload = config.offload("optimizer")
+    own = config.get("optimizer", "type")
+    torch_adam = config.get("optimizer", "params", "torch_adam").truth
+    if offload.get() in ("cpu", "nvme"):
+        if not torch_adam:
+            found.append(Operator("cpu_adam", _asks(offload, "cpu_adam")))
+    elif (own.string or "").lower() in ("adam", "adamw") and not torch_adam:
+        found.append(Operator("fused_adam", _asks(own, "fused_adam")))
+    for what in ("optimizer", "param"):
+        if config.offload(what).get() == "nvme":
+            found.append(Operator("async_io", _asks(config.offload(what), "async_io")))
+            break
+    return tuple(found)
+
+
+def operator(run: Run, *names: str) -> Operator | None:
+    """The first of those operators that is compiled for the run."""
+    return next((one for one in operators(run) if one.name in names), None)
+
+
+def _asks(field: Field, name: str) -> Span | None:
+    return field.span(_BUILT.format(name=name))
+
+
+def variable(environment: Environment, run: Run, name: str) -> Field:
+    """An environment variable as the run gets it: as the launch sets it, else as the machine has it."""
+    if run.launch is not None:
+        field = run.launch.variable(name)
+        if not field.absent:
+            return field
+    return environment.variable(name)
+
+
+def asks_for_flash_attention(run: Run) -> Field | None:
+    """Where a run asks for flash-attn: an argument, or a keyword of ``from_pretrained``; None where it does not."""
+    for name in ("attn_implementation", "attn_impl", "flash_attn"):
+        field = run.arguments.get(name)
+        if field.known and str(field.value).lower() in _TRUE_NAMES:
+            return field
+    for name in ("use_flash_attn", "flash_attention", "use_flash_attention_2"):
+        field = run.arguments.get(name)
+        if field.truth:
+            return field
+    for script in run.scripts:
+        if b"flash_att" not in script.source.data:
+            continue
+        for call in script.calls("*.from_pretrained", "*.from_config"):
+            asked = call.keyword("attn_implementation")
+            if asked.known and str(asked.value).lower() in _TRUE_NAMES:
+                return asked
+            if call.keyword("use_flash_attention_2").truth:
+                return call.keyword("use_flash_attention_2")
+    return None

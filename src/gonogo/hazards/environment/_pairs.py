@@ -1,0 +1,97 @@
+"""What packages require of each other, by their own metadata and constants, against the versions beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.compatibility import Requirement, known_bad, required_by
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazards.environment._told import (
+    fault_finding,
+    known_faults,
+    listing,
+    span_of,
+    sureness,
+    together,
+    told,
+    version_fix,
+)
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.run import Run
+    from gonogo.hazard import Hazard
+
+_ASKING = ("transformers", "peft", "trl", "accelerate")
+_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
+"""What transformers looks at when it is imported: it then raises."""
+_ELSEWHERE = {"transformers": ("accelerate", "deepspeed", "torch")}
+"""Pairs that hazards of their own tell."""
+_REQUIRES = Text("{told} requires {name}{specifier}", "{told} 要求 {name}{specifier}")
+
+
+def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, ...]:
+    """What the told release of a package requires of others."""
+    version = environment.version(asking)
+    return required_by(asking, version) if version is not None else ()
+
+
+def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iterator[Finding]:
+    """A package whose version another surely refuses."""
+    for asking in _ASKING:
+        for row in requirement_of(environment, asking):
+            for name, specifier in row.requires.items():
+                if name in _ELSEWHERE.get(asking, ()) or not together(environment, asking, name):
+                    continue
+                if environment.within(name, specifier) is not False:
+                    continue
+                at_import = asking == "transformers" and name in _AT_IMPORT
+                yield pair_finding(hazard, environment, run, asking, name, specifier, at_import)
+    for package in _ASKING:
+        rows = tuple(row for row in known_bad(package) if row.hazard == hazard.name and row.when == "import")
+        for row in known_faults(environment, rows):
+            names = (row.package, *row.beside)
+            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
+            yield fault_finding(hazard, row, environment, run, cause)
+
+
+def pair_finding(
+    hazard: Hazard, environment: Environment, run: Run, asking: str, name: str, specifier: str, raises: bool
+) -> Finding:
+    """``asking`` requires ``specifier`` of ``name``, which is beside it in another version."""
+    sure = sureness(environment, run, asking, name)
+    return hazard.finding(
+        Text(
+            "{asking} requires {name}{specifier}, and {has} is beside it: {then}.",
+            "{asking} 要求 {name}{specifier}，而一同安装的是 {has}：{then}。",
+        ).format(
+            asking=told(environment, asking),
+            name=name,
+            specifier=specifier,
+            has=told(environment, name),
+            then=Text("importing it raises an ImportError", "导入时会抛出 ImportError")
+            if raises
+            else Text("pip refuses the pair, or one fails in the other", "pip 会拒绝该组合，或一方在调用另一方时失败"),
+        ),
+        certainty=sure if raises else Certainty.LIKELY,
+        severity=Severity.ERROR,
+        cure=(
+            Text('pip install "{name}{specifier}"', '执行 pip install "{name}{specifier}"').format(
+                name=name, specifier=specifier
+            ),
+            Text(
+                "Or take the release of {asking} that goes with {has}",
+                "或改用与 {has} 相配的 {asking} 版本",
+            ).format(asking=asking, has=told(environment, name)),
+        ),
+        spans=(
+            span_of(environment, name),
+            span_of(
+                environment,
+                asking,
+                _REQUIRES.format(told=told(environment, asking), name=name, specifier=specifier),
+            ),
+        ),
+        fixes=version_fix(environment, name, specifier),
+    )

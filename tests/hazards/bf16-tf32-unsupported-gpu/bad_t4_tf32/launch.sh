@@ -1,0 +1,2 @@
+#!/bin/bash
+deepspeed --num_gpus 2 train.py --output_dir out --per_device_train_batch_size 2 --fp16 True --tf32 True --deepspeed ds_config.json

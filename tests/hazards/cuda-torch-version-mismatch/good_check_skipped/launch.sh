@@ -1,0 +1,3 @@
+#!/bin/bash
+export DS_SKIP_CUDA_CHECK=1
+deepspeed --num_gpus 8 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds_config.json

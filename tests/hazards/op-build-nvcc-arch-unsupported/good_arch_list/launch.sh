@@ -1,0 +1,3 @@
+#!/bin/bash
+export TORCH_CUDA_ARCH_LIST="8.6+PTX"
+deepspeed --num_gpus 8 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds_config.json
