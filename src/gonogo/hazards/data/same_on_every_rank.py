@@ -1,0 +1,118 @@
+"""data-same-on-every-rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import DDP, first_argument, makers, mentions
+
+if TYPE_CHECKING:
+    import ast
+
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+# What divides data, or prepares loaders so that they are divided.
+_DIVIDED = (
+    *(b"DistributedSampler", b"accelerate", b"lightning", b"Trainer", b"split_dataset_by_node", b".shard(", b"fabric"),
+    *(b"IterableDataset", b"webdataset", b"deepspeed", b"random_split(", b"Subset(", b"num_replicas"),
+)
+
+
+class DataSameOnEveryRank(Hazard):
+    """A DDP loop over a DataLoader that no sampler divides among the ranks.
+
+    ## What happens
+    Nothing fails. An epoch takes as long as on one GPU, for each rank goes through the whole dataset; where the seeds
+    agree, all ranks even compute the same gradients.
+
+    ## Why
+    DDP divides no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
+    dataset in each process.
+
+    ## Cure
+    `sampler = DistributedSampler(dataset)`, `DataLoader(dataset, sampler=sampler)` without `shuffle`, and
+    `sampler.set_epoch(epoch)`.
+
+    ## When it is safe
+    Where the dataset itself gives each rank its part, or accelerate or Lightning prepares the loader.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html: each process needs its part of the input
+    """
+
+    page_zh = """DDP 训练循环所用的 DataLoader 没有用 sampler 在各 rank 之间划分数据。
+
+    ## 现象
+    不会报错。每个 rank 都遍历整个数据集，一个 epoch 与单卡一样长；若随机种子相同，各 rank 甚至计算相同的梯度。
+
+    ## 原因
+    DDP 不划分数据，只对梯度取平均。每个进程中的 `DataLoader(dataset, shuffle=True)` 都是整个数据集。
+
+    ## 解决办法
+    `sampler = DistributedSampler(dataset)`，`DataLoader(dataset, sampler=sampler)`（不写 `shuffle`），并调用
+    `sampler.set_epoch(epoch)`。
+
+    ## 何时安全
+    数据集自身只给出该 rank 的部分，或 loader 由 accelerate、Lightning 准备时。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/data.html：DistributedSampler，以及 DataLoader 的参数组合
+    - https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html：每个进程需要各自的那部分输入
+    """
+
+    name = "data-same-on-every-rank"
+    title = Text(
+        en="Every rank trains on all of the data: no sampler divides it",
+        zh="每个 rank 都用全部数据训练：没有 sampler 划分",
+    )
+    sources = (
+        "https://docs.pytorch.org/docs/stable/data.html",
+        "https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A shuffled DataLoader in a script that wraps its model in DDP, and nothing that knows ranks near its data."""
+        if (
+            b"DistributedDataParallel" not in script.source.data
+            or run.world_size == 1
+            or mentions(run, script, *_DIVIDED)
+        ):
+            return
+        wrap = next(script.calls(DDP), None)
+        if wrap is None or script.guarded_by(wrap.node):
+            return
+        for loader in script.calls("torch.utils.data.DataLoader"):
+            if loader.keyword("shuffle").truth is not True or loader.has_star or script.guarded_by(loader.node):
+                continue
+            if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
+                continue
+            data = first_argument(loader, "dataset")
+            if data is None or "rank" in script.place(data).text or _knows_ranks(script, data):
+                continue
+            yield self.finding(
+                Text(
+                    en="DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP divides "
+                    "none.",
+                    zh="DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Divide it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
+                        "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
+                    ),
+                ),
+                spans=(loader.place.span(), wrap.place.span(Text("trained by several processes", "由多个进程训练"))),
+            )
+            return
+
+
+def _knows_ranks(script: Script, data: ast.expr) -> bool:
+    """Whether what makes the dataset is told of ranks."""
+    return any("rank" in one.place.text or "world" in one.place.text for one in makers(script, data))
