@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._checkpointing import checkpointing
+from gonogo.hazards.zero3._in_files import has_peft, stage_span
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, written, zero3
 
 _DIFFERS = Pattern(
@@ -91,6 +95,42 @@ class GradientCheckpointRecompute(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/pull/8148",
         "https://github.com/OpenRLHF/OpenRLHF/issues/569",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Adapters, ZeRO-3 and checkpointing that is told not to be reentrant, under an older DeepSpeed."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
+            return
+        how = checkpointing(run)
+        if how is None or how.reentrant is not False or how.told is None:
+            return
+        version = run.environment.field("deepspeed")
+        yield self.finding(
+            Text(
+                en="Frozen weights are divided again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
+                "false, "
+                "DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise CheckpointError.",
+                zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed "
+                "{version}）："
+                "不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
+            ).format(version=version.get("< 0.19")),
+            certainty=Certainty.POSSIBLE,
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads()',
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，并调用 '
+                    "model.enable_input_require_grads()",
+                ),
+                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+            ),
+            spans=(how.told, version.span(), stage_span(run)),
+            confirm=(
+                Text(
+                    "The message's recomputed metadata show torch.Size([0])",
+                    "消息中的 recomputed metadata 显示 torch.Size([0])",
+                ),
+            ),
+        )
+
     log_words = (
         *ZERO3_WORDS,
         "have different metadata",

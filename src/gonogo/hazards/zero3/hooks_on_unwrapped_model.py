@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.zero3._online import gathering_trainers
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _NO_OPTIMIZER = Pattern(
@@ -81,6 +85,53 @@ class HooksOnUnwrappedModel(Hazard):
         "https://github.com/huggingface/trl/issues/1543",
         "https://github.com/huggingface/open-r1/issues/145",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A trainer that generates, with a TRL that looks for the hooks in the wrong place."""
+        environment = run.environment
+        trl, deepspeed = environment.field("trl"), environment.field("deepspeed")
+        renamed = environment.within("trl", ">=0.8,<0.16") and environment.within("deepspeed", ">=0.16.4")
+        bare = environment.within("trl", ">=0.8,<0.15")
+        if not renamed and not bare:
+            return
+        for call in gathering_trainers(script, run):
+            cause = (
+                Text(
+                    en="TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
+                    "{deepspeed} "
+                    "(any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
+                    zh="TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}"
+                    "（自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
+                )
+                if renamed
+                else Text(
+                    en="TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
+                    "doesn't have: generation before the first training step ends with “object has no attribute "
+                    "'optimizer'”.",
+                    zh="TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的"
+                    "生成会以 “object has no attribute 'optimizer'” 结束。",
+                )
+            )
+            yield self.finding(
+                cause.format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
+                certainty=Certainty.CERTAIN if renamed else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Upgrade TRL: pip install -U trl (0.16 or later)", "升级 TRL：pip install -U trl（0.16 或以上）"
+                    ),
+                    Text(
+                        "Until then set ds3_gather_for_generation=False", "在此之前设 ds3_gather_for_generation=False"
+                    ),
+                ),
+                spans=(
+                    call.script.headline(call.node).span(),
+                    trl.span(),
+                    deepspeed.span() if renamed else None,
+                    stage_span(run),
+                ),
+                confirm=() if renamed else (Text("It generates before the first step", "首个训练步之前会生成"),),
+            )
+
     log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'", "_register_hooks_recursively")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

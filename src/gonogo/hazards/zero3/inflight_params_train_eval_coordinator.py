@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import stage_span
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 
@@ -72,6 +75,43 @@ class InflightParamsTrainEvalCoordinator(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/4922",
         "https://github.com/deepspeedai/DeepSpeed/issues/5648",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Evaluation in a ZeRO-3 run with a DeepSpeed that has two coordinators."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.15.4") is not True:
+            return
+        strategy = next(
+            (field for name in ("eval_strategy", "evaluation_strategy") if (field := run.arguments.get(name)).string),
+            None,
+        )
+        if strategy is None or strategy.value in ("no", "none"):
+            return
+        version = run.environment.field("deepspeed")
+        yield self.finding(
+            Text(
+                en="DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and "
+                "this run "
+                "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
+                "“still have inflight params” ends the run.",
+                zh="DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）："
+                "训练模式下"
+                "不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
+            ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
+            certainty=Certainty.POSSIBLE,
+            cure=(
+                Text(
+                    "Upgrade DeepSpeed to 0.15.4 or later (PR #6662 uses one coordinator for both)",
+                    "升级 DeepSpeed 到 0.15.4 或以上（PR #6662 改为共用一个协调器）",
+                ),
+                Text(
+                    'Or set "stage3_prefetch_bucket_size": 0, and call model.eval() before each pass without gradients',
+                    '或设 "stage3_prefetch_bucket_size": 0，并在每次不带梯度的前向之前调用 model.eval()',
+                ),
+            ),
+            spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
+            confirm=(Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),),
+        )
+
     log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

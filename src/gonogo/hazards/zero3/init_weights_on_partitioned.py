@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
+from gonogo.hazards.zero3._in_files import gathered, in_module, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
@@ -18,6 +23,8 @@ _REFUSED = Pattern(
 )
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
 _SAID = Pattern(r"padding_idx\]?\.?|_init_weights|initialize_weights|init_weights")
+
+_BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
 
 class InitWeightsOnPartitioned(Hazard):
@@ -82,6 +89,53 @@ class InitWeightsOnPartitioned(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/9345",
         "https://github.com/huggingface/transformers/pull/43783",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``nn.init`` on a layer's weight, in a constructor under ``zero.Init`` or after ``from_pretrained``."""
+        if run.zero_stage != 3 or b"init." not in script.source.data:
+            return
+        for call in script.calls("torch.nn.init.*"):
+            weight = call.node.args[0] if call.node.args else None
+            if weight is None or gathered(script, call.node) or told_apart(script, call.node):
+                continue
+            where = _divided_at(script, run, weight)
+            if where is None:
+                continue
+            raises = call.method.startswith(_BY_FAN)
+            yield self.finding(
+                Text(
+                    en="`{code}` meets a weight that ZeRO-3 has divided already: {then}.",
+                    zh="`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
+                ).format(
+                    code=text_of(script, call.node),
+                    then=Text(
+                        "it is an empty tensor, and “Fan in and fan out can not be computed for tensor with fewer than "
+                        "2 dimensions” is raised",
+                        "它是空张量，会报 “Fan in and fan out can not be computed for tensor with fewer than 2 "
+                        "dimensions”",
+                    )
+                    if raises
+                    else Text(
+                        "nothing is written, and the weight keeps its former values",
+                        "什么也没有写入，权重保持原来的值",
+                    ),
+                ),
+                severity=Severity.ERROR if raises else Severity.WARNING,
+                cure=(
+                    Text(
+                        "Initialise inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
+                        "self.apply(fn), which DeepSpeed gathers for",
+                        "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 "
+                        "self.apply(fn)（DeepSpeed 会为其聚合）",
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    script.place(where).span(Text("divided from here on", "自此处起被切分")),
+                    stage_span(run),
+                ),
+            )
+
     yields_to = ("zero3-aux-model-loaded-under-zero-init", "zero3-resize-embeddings")
     log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
 
@@ -137,3 +191,30 @@ class InitWeightsOnPartitioned(Hazard):
                 ),
             ),
         )
+
+
+def _divided_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
+    """What has divided a layer's weight before it is initialised; None where it is whole, or that can't be told."""
+    if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
+        return None
+    function, info = script.enclosing_function(weight), script.enclosing_class(weight)
+    root: ast.expr = weight
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return None
+    if info is not None and in_module(script, weight):
+        if function is None or function.name != "__init__" or root.id != "self":
+            return None
+        for other in run.scripts:
+            for call in other.calls(info.name, f"*.{info.name}"):
+                if any(name.endswith("zero.Init") for name in other.with_contexts(call.node)) and other is script:
+                    return call.node
+        return None
+    for call in script.calls("*.from_pretrained"):
+        statement = script.statement(call.node)
+        held = isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == root.id
+        same = script.enclosing_function(call.node) is function
+        if held and same and call.line < weight.lineno and call.name.startswith("transformers."):
+            return call.node if knows_zero3(script, call.node) else None
+    return None

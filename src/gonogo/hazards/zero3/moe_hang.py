@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import EXPERTS, cause_of_stall
+from gonogo.hazards.zero3._in_files import stage_span
+
+_CURE = (
+    Text(
+        en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
+        "deepspeed_moe_layer_cls_names)",
+        zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
+        "deepspeed_moe_layer_cls_names）",
+    ),
+    Text("Or ZeRO-2, where memory allows it", "或在显存允许时使用 ZeRO-2"),
+)
+_VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
+_NAMES = ("model_name_or_path", "model", "base_model", "model_path", "model_id")
+# Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
+_LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
 class Zero3MoeHang(Hazard):
@@ -73,6 +91,45 @@ class Zero3MoeHang(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/7461",
         "https://github.com/deepspeedai/DeepSpeed/pull/4966",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """A model with experts under ZeRO-3, and no leaf modules."""
+        model = run.model
+        if config.zero_stage != 3 or run.launch is None or model is None or not model.has_experts:
+            return
+        if run.framework in ("ms-swift", "llamafactory") or not config.raw("zero_optimization", "leaf_module").absent:
+            return
+        if any(b"leaf_module" in script.source.data for script in run.scripts):
+            return
+        if not run.launch.variables.get(_VARIABLE, Field.missing()).absent:
+            return
+        if run.accelerate is not None and b"moe_layer_cls_names" in run.accelerate.source.data:
+            return
+        older = run.environment.within("transformers", "<5")
+        if older is False:
+            return  # its experts are one fused parameter, which every rank gathers
+        if model.model_type in _LEAVES_BY_DEFAULT and run.environment.within("deepspeed", "<0.18") is not True:
+            return
+        named = next((field for name in _NAMES if (field := run.arguments.get(name)).string), None)
+        yield self.finding(
+            Text(
+                en="{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
+                "experts wait for each other for ever. No leaf modules are set.",
+                zh="{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会永远互相等待。没有设置 "
+                "leaf module。",
+            ).format(model=model.name),
+            certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
+            cure=_CURE,
+            spans=(
+                (named.span() if named is not None else None) or stage_span(run),
+                stage_span(run) if named is not None and named.span() else None,
+                run.environment.field("transformers").span(
+                    Text("runs only the experts that were chosen", "只运行被选中的专家")
+                ),
+            ),
+            confirm=(Text("The model's code skips experts without tokens", "模型代码会跳过没有 token 的专家"),),
+        )
+
     log_words = STALL_WORDS
     consequence = True
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._log_context import outside_training, under_zero3
@@ -71,6 +73,40 @@ class OffloadCollectiveCpuTensorRegression(Hazard):
         "https://github.com/Lightning-AI/pytorch-lightning/issues/10378",
         "https://github.com/deepspeedai/DeepSpeed/issues/1517",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """ZeRO-3 with offload under DeepSpeed 0.5.5."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "==0.5.5") is not True:
+            return
+        offload = next(
+            (field for what in ("optimizer", "param") if (field := config.offload(what)).get() in ("cpu", "nvme")), None
+        )
+        if offload is None:
+            return
+        version = run.environment.field("deepspeed")
+        edit = run.environment.replacing_version("deepspeed", "==0.5.6")
+        yield self.finding(
+            Text(
+                en="DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step "
+                "ends "
+                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
+                zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be "
+                "CUDA and "
+                "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
+            ),
+            cure=(
+                Text(
+                    'Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
+                    '更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
+                ),
+            ),
+            spans=(
+                version.span() or offload.span(),
+                offload.span(Text("offloaded here", "此处卸载")) if version.span() else None,
+            ),
+            fixes=(self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False),) if edit else (),
+        )
+
     log_words = ("must be CUDA and dense",)
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

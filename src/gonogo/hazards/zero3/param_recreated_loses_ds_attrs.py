@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import in_module, stage_span, text_of
 from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
 _LOST = Pattern(
@@ -88,6 +92,59 @@ class ParamRecreatedLosesDsAttrs(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/7615",
         "https://github.com/huggingface/transformers/issues/41959",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A new ``nn.Parameter`` in a forward, or put into the engine's model."""
+        if run.zero_stage != 3 or b"Parameter(" not in script.source.data:
+            return
+        for call in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            statement = script.statement(call.node)
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
+                continue
+            function = script.enclosing_function(call.node)
+            built = next(
+                (
+                    one
+                    for one in script.calls("deepspeed.initialize")
+                    if script.enclosing_function(one.node) is function and one.line < call.line
+                ),
+                None,
+            )
+            in_forward = function is not None and function.name == "forward" and in_module(script, call.node)
+            if not in_forward and built is None:
+                continue
+            target = statement.targets[0]
+            yield self.finding(
+                Text(
+                    en="`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
+                    "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”.",
+                    zh="`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），"
+                    "下一次聚合"
+                    "会报 “'Parameter' object has no attribute 'ds_…'”。",
+                ).format(
+                    target=text_of(script, target),
+                    when=Text("in a forward", "在 forward 中")
+                    if in_forward
+                    else Text("after deepspeed.initialize", "在 deepspeed.initialize 之后"),
+                ),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Assign the data in place (weight.data.copy_(...) under GatheredParameters with "
+                        "modifier_rank), "
+                        "or replace layers before deepspeed.initialize",
+                        "原地赋值（在带 modifier_rank 的 GatheredParameters 中 weight.data.copy_(...)），或在 "
+                        "deepspeed.initialize 之前替换层",
+                    ),
+                ),
+                spans=(
+                    script.place(statement).span(),
+                    built.place.span(Text("the engine is built here", "此处建立引擎")) if built else None,
+                    stage_span(run),
+                ),
+                confirm=(Text("This code runs in the training", "训练中会执行这段代码"),),
+            )
+
     log_words = (
         "has no attribute 'ds_",
         "applied_pre_backward_ref_cnt",

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.zero3._online import gathering_trainers
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
 
 _EMPTY = Pattern(r"pop from an empty deque")
@@ -78,6 +82,40 @@ class ParamTraceEmptyDeque(Hazard):
         "https://github.com/huggingface/trl/issues/4899",
         "https://github.com/huggingface/trl/issues/2304",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A trainer that generates, with a TRL and a DeepSpeed that leave the record of modules inconsistent."""
+        environment = run.environment
+        if environment.within("trl", ">=0.16,<0.29") is not True or environment.within("deepspeed", ">=0.19"):
+            return
+        if run.arguments.get("use_vllm").truth:
+            return
+        for call in gathering_trainers(script, run):
+            trl = environment.field("trl")
+            yield self.finding(
+                Text(
+                    en="TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the "
+                    "record of the module order: the next training step may end with “pop from an empty deque”.",
+                    zh="TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 "
+                    "“pop from an empty deque” 结束。",
+                ).format(trl=trl.get("< 0.29")),
+                certainty=Certainty.POSSIBLE,
+                cure=(
+                    Text("Upgrade TRL and DeepSpeed", "升级 TRL 与 DeepSpeed"),
+                    Text(
+                        "Until then set ds3_gather_for_generation=False, or generate with vLLM",
+                        "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成",
+                    ),
+                ),
+                spans=(call.script.headline(call.node).span(), trl.span(), stage_span(run)),
+                confirm=(
+                    Text(
+                        "record_parameters in partitioned_param_coordinator.py fails",
+                        "partitioned_param_coordinator.py 的 record_parameters 报错",
+                    ),
+                ),
+            )
+
     log_words = (*ZERO3_WORDS, "pop from an empty deque", "record_parameters", "GRPO", "__step_id_module_fetched_for")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:

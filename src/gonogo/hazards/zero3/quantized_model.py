@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import stage_span
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, written, zero3
 
 _REFUSED = Pattern(
@@ -42,6 +46,9 @@ _ZERO_FRAMES = (
     "all_gather_coalesced",
     "parameter_offload.py",
 )
+
+_NAMES = ("model_name_or_path", "model", "base_model", "model_path", "model_id")
+_PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
 
 
 class QuantizedModel(Hazard):
@@ -107,6 +114,84 @@ class QuantizedModel(Hazard):
         "https://github.com/axolotl-ai-cloud/axolotl/issues/207",
         "https://github.com/deepspeedai/DeepSpeed/issues/4295",
     )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
+        if config.zero_stage != 3 or run.launch is None:
+            return
+        named = next((field for name in _NAMES if (field := run.arguments.get(name)).string), None)
+        quantized = run.model.quantization if run.model is not None else None
+        bits = run.arguments.get("quantization_bit")
+        if run.framework == "llamafactory" and bits.number is not None and bits.number != 4:
+            yield self._file_finding(
+                run,
+                Text(
+                    en="quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.",
+                    zh="ZeRO-3 下 quantization_bit 为 {bits}：LLaMA-Factory 此时只接受 4。",
+                ).format(bits=bits.number),
+                Certainty.CERTAIN,
+                bits.span(),
+            )
+        elif quantized in _PACKED and run.model is not None:
+            refuses = run.framework == "llamafactory"
+            yield self._file_finding(
+                run,
+                Text(
+                    en="{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
+                    "divide and gather together{refusal}.",
+                    zh="{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
+                ).format(
+                    model=run.model.name,
+                    method=quantized,
+                    refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else Text("", ""),
+                ),
+                Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
+                named.span() if named is not None else None,
+            )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """bitsandbytes in 8 bits, or in 4 bits whose storage has no dtype that ZeRO-3 can divide."""
+        if run.zero_stage != 3 or not any(word in script.source.data for word in (b"load_in_8bit", b"load_in_4bit")):
+            return
+        for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
+            bits = 8 if call.keyword("load_in_8bit").truth else 4 if call.keyword("load_in_4bit").truth else 0
+            if not bits or (bits == 4 and (call.has_star or call.has("bnb_4bit_quant_storage"))):
+                continue
+            yield self._file_finding(
+                run,
+                Text(
+                    en="The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating "
+                    "point "
+                    "can't be divided and gathered together.",
+                    zh="ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
+                ).format(bits=bits),
+                Certainty.LIKELY,
+                (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
+            )
+
+    def _file_finding(self, run: Run, cause: Text, certainty: Certainty, span: Span | None) -> Finding:
+        return self.finding(
+            cause,
+            certainty=certainty,
+            cure=(
+                Text(
+                    "Use ZeRO-2 (or DDP) for quantized weights, or FSDP with bnb_4bit_quant_storage set to the compute "
+                    "dtype",
+                    "量化权重请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
+                ),
+                Text("Or load an unquantized checkpoint for ZeRO-3", "或为 ZeRO-3 加载未量化的 checkpoint"),
+            ),
+            spans=(span or stage_span(run), stage_span(run) if span else None),
+            confirm=()
+            if certainty is Certainty.CERTAIN
+            else (
+                Text(
+                    "Only for 4 bits stored in the compute dtype (bnb_4bit_quant_storage) does ZeRO-3 go well",
+                    "只有以计算 dtype 存储的 4 位权重（bnb_4bit_quant_storage）才适用 ZeRO-3",
+                ),
+            ),
+        )
+
     log_words = (
         *ZERO3_WORDS, "incompatible with", "only one unique element", "floating point and complex dtype",
         "was not initialized with", "must have the same type as input", "must be equal to world_size times",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
+from gonogo.hazards.zero3._in_files import gathered, stage_span, told_apart
+from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 
 _EMPTY = Pattern(
@@ -29,6 +34,15 @@ _FAILS = Pattern(
 )
 _RESIZES = Pattern(
     r"(?i)resize_token_embeddings|resiz\w+ (?:the )?(?:token )?embedding|resize_embedding|扩充词表|扩展词表|扩词表"
+)
+
+# Releases that read the size of a divided weight, and the first one after them that does not.
+_FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
+_GATHER_CURE = Text(
+    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
+    "and sizes from len(tokenizer)",
+    "读写嵌入时放在 with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0) 中，大小取自 "
+    "len(tokenizer)",
 )
 
 
@@ -94,6 +108,67 @@ class ResizeEmbeddings(Hazard):
         "https://github.com/huggingface/transformers/pull/26024",
         "https://github.com/huggingface/transformers/pull/32214",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A resize under a faulty transformers, and new rows written into the divided embedding."""
+        if run.zero_stage != 3 or b"resize_token_embeddings" not in script.source.data:
+            return
+        for faulty, fixed in _FAULTY_RELEASES:
+            if run.environment.within("transformers", faulty):
+                yield from self._under_faulty(script, run, fixed)
+        for statement in script.nodes(ast.Assign):
+            target = statement.targets[0]
+            if not isinstance(target, ast.Subscript) or gathered(script, statement) or told_apart(script, statement):
+                continue
+            source = _embedding_behind(script, target.value)
+            if source is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` writes into the embedding while ZeRO-3 has it divided: the tensor is empty there, "
+                    "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them.",
+                    zh="`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
+                    "resize_token_embeddings 给出的值。",
+                ).format(code=ast.unparse(statement)[:70]),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(_GATHER_CURE,),
+                spans=(
+                    script.place(statement).span(),
+                    script.place(source).span(Text("the divided embedding", "被切分的嵌入")),
+                    stage_span(run),
+                ),
+            )
+
+    def _under_faulty(self, script: Script, run: Run, fixed: str) -> Iterator[Finding]:
+        version = run.environment.field("transformers")
+        edit = run.environment.replacing_version("transformers", f"=={fixed}")
+        for call in script.calls("*.resize_token_embeddings"):
+            known = knows_zero3(script, call.node)
+            if known is False or not (call.node.args or call.node.keywords):
+                continue
+            yield self.finding(
+                Text(
+                    en="transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
+                    "divided: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
+                    zh="transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
+                    "“shape '[-1, 0]' is invalid”。",
+                ).format(version=version.get("?")),
+                certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
+                cure=(
+                    Text(f"Install transformers {fixed} or later", f"安装 transformers {fixed} 或更新版本"),
+                    _GATHER_CURE,
+                ),
+                spans=(
+                    call.place.span(),
+                    version.span(Text("a release with this fault", "有此缺陷的版本")),
+                    stage_span(run),
+                ),
+                fixes=(self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False),)
+                if edit
+                else (),
+            )
+
     log_words = (
         *ZERO3_WORDS,
         *EMPTY_WORDS,
@@ -156,3 +231,22 @@ class ResizeEmbeddings(Hazard):
         if on and not log.errors and (line := written(log, _FAILS)):
             return line
         return resizes if on and not log.errors and log.has("torch.Size([0])") else None
+
+
+def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
+    """The model's embedding or head weight that an expression is, also through a variable."""
+    if isinstance(node, ast.Name):
+        function = script.enclosing_function(node)
+        made = [
+            one.value
+            for one in script.nodes(ast.Assign)
+            if len(one.targets) == 1
+            and isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id == node.id
+            and script.enclosing_function(one) is function
+            and one.lineno < node.lineno
+        ]
+        return _embedding_behind(script, made[-1]) if len(made) == 1 and not isinstance(made[-1], ast.Name) else None
+    text = ast.unparse(node)
+    held = "get_input_embeddings()" in text or "get_output_embeddings()" in text
+    return node if held and ".weight" in text and not text.endswith(")") else None

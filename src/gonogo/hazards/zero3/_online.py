@@ -1,0 +1,22 @@
+"""Trainers of TRL that generate while they train, under ZeRO-3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+
+_ONLINE = (
+    *("trl.GRPOTrainer", "trl.PPOTrainer", "trl.RLOOTrainer", "trl.OnlineDPOTrainer", "trl.GKDTrainer"),
+    *("trl.XPOTrainer", "trl.NashMDTrainer"),
+)
+
+
+def gathering_trainers(script: Script, run: Run) -> Iterator[Call]:
+    """The trainers of a script that gather the weights and take ZeRO-3's hooks off to generate."""
+    if run.zero_stage != 3 or b"trl" not in script.source.data:
+        return
+    if run.arguments.get("ds3_gather_for_generation").truth is False:
+        return
+    yield from script.calls(*_ONLINE)

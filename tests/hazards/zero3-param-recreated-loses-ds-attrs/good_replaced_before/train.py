@@ -1,0 +1,11 @@
+import deepspeed
+import torch
+from torch import nn
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+model.lm_head.weight = nn.Parameter(torch.load("head.pt", map_location="cuda"))
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for batch in batches():
+    engine.backward(engine(**batch))
+    engine.step()
