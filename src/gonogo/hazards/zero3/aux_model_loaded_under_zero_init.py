@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._in_files import stage_span, told_apart
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
 _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
+
+_FILE_CURE = (
+    Text(
+        "Score the saved predictions in a separate process",
+        "在单独的进程中对保存的预测打分",
+    ),
+    Text(
+        "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
+        "it again",
+        "或在加载前后取消 ZeRO-3：transformers.integrations.deepspeed.unset_hf_deepspeed_config()，之后再设置回来",
+    ),
+)
+_SCORERS = (
+    *("bert_score.score", "bert_score.BERTScorer", "sentence_transformers.SentenceTransformer"),
+    *("sentence_transformers.CrossEncoder", "comet.load_from_checkpoint", "transformers.pipeline"),
+)
+_METRICS = ("bertscore", "perplexity")
 
 
 class AuxModelLoadedUnderZeroInit(Hazard):
@@ -78,6 +100,29 @@ class AuxModelLoadedUnderZeroInit(Hazard):
         "https://github.com/huggingface/transformers/issues/30323",
         "https://github.com/modelscope/ms-swift/issues/4580",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
+        if run.zero_stage != 3 or next(tells_of_zero3(script), None) is None:
+            return
+        for call, what in _loads(script):
+            if told_apart(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is "
+                    "built "
+                    "under zero.Init with empty weights, which no engine gathers.",
+                    zh="`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init "
+                    "下以空权重构"
+                    "建，没有引擎聚合它们。",
+                ).format(what=what),
+                certainty=Certainty.LIKELY,
+                cure=_FILE_CURE,
+                spans=(call.place.span(), stage_span(run)),
+                confirm=(Text("The metric is computed in the training run", "指标在训练运行中计算"),),
+            )
+
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "compute_metrics", "bert_score", "BERTScore", "bertscore")
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -120,3 +165,30 @@ class AuxModelLoadedUnderZeroInit(Hazard):
                 ),
                 certainty=certainty,
             )
+
+
+def _loads(script: Script) -> Iterator[tuple[Call, str]]:
+    """The calls by which a metric loads a model, and what it is called."""
+    for call in script.calls("evaluate.load", "datasets.load_metric"):
+        name = call.argument(0).string
+        if name in _METRICS:
+            yield call, name
+    for call in (*script.calls(*_SCORERS), *model_loads(script)):
+        function = script.enclosing_function(call.node)
+        if function is None or not _is_metric(script, function.name):
+            continue
+        if call.method != "from_pretrained":
+            yield call, call.name.rpartition(".")[2]
+        elif knows_zero3(script, call.node) is not False:
+            yield call, call.name.split(".")[-2]
+
+
+def _is_metric(script: Script, name: str) -> bool:
+    """Whether a function is what a Trainer computes its metrics with."""
+    if name == "compute_metrics":
+        return True
+    for call in script.calls("*Trainer"):
+        node = call.keyword_node("compute_metrics")
+        if isinstance(node, ast.Name) and node.id == name:
+            return True
+    return False

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import in_module, stage_span, text_of, told_apart
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 
@@ -69,6 +73,49 @@ class InflightParamsDynamicGraph(Hazard):
         "https://github.com/tsb0601/MMVP/issues/26",
         "https://github.com/deepspeedai/DeepSpeed/issues/3156",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A module that a forward runs only by chance: dropped layers, stochastic depth."""
+        if run.zero_stage != 3 or b"rand" not in script.source.data or b"nn.Module" not in script.source.data:
+            return
+        for node in script.nodes(ast.Call):
+            function = script.enclosing_function(node)
+            if function is None or function.name != "forward" or not in_module(script, node):
+                continue
+            tests = script.guarded_by(node)
+            if not tests or not _runs_a_module(script, node) or told_apart(script, node):
+                continue
+            chance = next((one for one in tests if _by_chance(script, one)), None)
+            if chance is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
+                    "step and on every rank. A skipped one leaves its prefetched weights in flight (“still have "
+                    "inflight "
+                    "params”), or other ranks waiting.",
+                    zh="`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。"
+                    "被跳过的模"
+                    "块会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
+                ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Run the module in every step, and multiply what it adds with the random 0 or 1",
+                        "每一步都执行该模块，再把它的输出乘以随机的 0 或 1",
+                    ),
+                    Text(
+                        'Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0',
+                        '或让所有 rank 取相同的随机数，并设 "stage3_prefetch_bucket_size": 0',
+                    ),
+                ),
+                spans=(
+                    script.place(node).span(),
+                    script.place(chance).span(Text("decided by chance", "随机决定")),
+                    stage_span(run),
+                ),
+            )
+
     log_words = INFLIGHT_WORDS
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
@@ -102,3 +149,41 @@ class InflightParamsDynamicGraph(Hazard):
                 ),
             ),
         )
+
+
+_RANDOM = (
+    "random.random",
+    "random.uniform",
+    "numpy.random.rand",
+    "numpy.random.random",
+    "torch.rand",
+    "torch.bernoulli",
+    "numpy.random.uniform",
+    "torch.randint",
+    "random.randint",
+    "random.choice",
+)
+
+
+def _by_chance(script: Script, test: ast.expr) -> bool:
+    return any(
+        isinstance(each, ast.Call) and script.call_at(each).name in _RANDOM
+        for each in ast.walk(test)
+        if each in script.index.parents
+    )
+
+
+def _runs_a_module(script: Script, node: ast.Call) -> bool:
+    """Whether a call runs ``self.something``, or a layer that a loop takes from ``self.layers``."""
+    func = node.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
+        info = script.enclosing_class(node)
+        return info is not None and func.attr not in info.methods and func.attr not in ("training", "dropout")
+    if isinstance(func, ast.Name):
+        loop = script.enclosing_loop(node)
+        while isinstance(loop, ast.For):
+            names = [each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)]
+            if func.id in names and "self." in ast.unparse(loop.iter):
+                return True
+            loop = script.enclosing_loop(loop)
+    return False

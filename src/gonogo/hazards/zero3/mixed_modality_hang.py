@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import MODALITIES, cause_of_stall
+from gonogo.hazards.zero3._in_files import in_module, stage_span, text_of, told_apart
+
+_CURE = (
+    Text(
+        en="Run the tower on every rank in every step: give batches without an image a small dummy one and add its "
+        "output times zero",
+        zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+    ),
+    Text("Or batches of one kind at a time on all ranks, or ZeRO-2", "或让所有 rank 同时使用同类 batch，或使用 ZeRO-2"),
+)
+_TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
+_SIZES = ("shape", "size", "numel", "any", "sum", "len")
 
 
 class Zero3MixedModalityHang(Hazard):
@@ -69,6 +84,47 @@ class Zero3MixedModalityHang(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/7170",
         "https://github.com/modelscope/ms-swift/issues/9655",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A tower that a model of the script's own calls only where a batch brings something for it."""
+        if run.zero_stage != 3 or run.world_size == 1 or b"nn.Module" not in script.source.data:
+            return
+        if b"dummy" in script.source.data or b"zeros" in script.source.data:
+            return
+        for node in script.nodes(ast.Call):
+            tower = node.func
+            if (
+                not isinstance(tower, ast.Attribute)
+                or not isinstance(tower.value, ast.Name)
+                or tower.value.id != "self"
+            ):
+                continue
+            function = script.enclosing_function(node)
+            if function is None or function.name != "forward" or not in_module(script, node):
+                continue
+            if not any(word in tower.attr.lower() for word in _TOWERS) or told_apart(script, node):
+                continue
+            test = next((one for one in script.guarded_by(node) if _asks_the_batch(one)), None)
+            if test is None or _called_otherwise(script, node, function):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} "
+                    "does not "
+                    "call it, and the ranks that do wait for its share of the weights.",
+                    zh="`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 "
+                    "rank 会一直等待权重分片。",
+                ).format(call=text_of(script, node, 50), tower=tower.attr),
+                certainty=Certainty.POSSIBLE,
+                cure=_CURE,
+                spans=(
+                    script.place(node).span(),
+                    script.place(test).span(Text("decided by the batch", "由 batch 决定")),
+                    stage_span(run),
+                ),
+                confirm=(Text("Some batches have no images (audio, video)", "部分 batch 没有图片（音频、视频）"),),
+            )
+
     log_words = STALL_WORDS
     consequence = True
 
@@ -106,3 +162,21 @@ class Zero3MixedModalityHang(Hazard):
                 ),
             ),
         )
+
+
+def _asks_the_batch(test: ast.expr) -> bool:
+    """``images is not None``, ``len(images) > 0``, ``mask.any()``, ``"pixel_values" in batch``."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
+        return not (isinstance(test.left, ast.Attribute) and ast.unparse(test.left).startswith("self."))
+    return any(
+        isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _SIZES for each in ast.walk(test)
+    ) and "self." not in ast.unparse(test)
+
+
+def _called_otherwise(script: Script, node: ast.Call, function: ast.AST) -> bool:
+    """Whether the same function calls the tower also at another place."""
+    name = ast.unparse(node.func)
+    return any(
+        other is not node and ast.unparse(other.func) == name and script.enclosing_function(other) is function
+        for other in script.nodes(ast.Call)
+    )
