@@ -1,0 +1,120 @@
+"""collective-in-branch-of-one-rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._ranks import mentions_rank, one_rank_guard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
+
+# How many positional arguments come before the group.
+_WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3}
+_WAITS = ("barrier", "wait_for_everyone")
+_COLLECTIVES = (
+    *(
+        f"torch.distributed.{name}"
+        for name in ("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast")
+    ),
+    *(f"torch.distributed.{name}" for name in ("broadcast_object_list", "all_gather_into_tensor", "reduce", "gather")),
+    *(f"accelerate.Accelerator.{name}" for name in ("wait_for_everyone", "gather", "gather_for_metrics", "reduce")),
+)
+
+
+class CollectiveInBranchOfOneRank(Hazard):
+    """A barrier or another collective stands in a branch that one rank takes.
+
+    ## What happens
+    The run stands still: that rank waits for the others, which go on to the next collective (and are then matched with
+    the wrong one) or to the end, until the time-out (NCCL: 10 minutes).
+
+    ## Why
+    `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
+    `if rank == 0:` only one does.
+
+    ## Cure
+    Move the call behind the branch, so that every rank comes to it; the branch keeps what one rank does alone.
+
+    ## When it is safe
+    Where the other ranks call it in a branch of their own, as in `if rank != 0: barrier()` ... `if rank == 0:
+    barrier()`; or for a group that has this rank alone.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/distributed.html: collectives are for all ranks of a group
+    - https://github.com/huggingface/transformers/issues/998: one rank waits in a barrier at evaluation
+    - https://github.com/huggingface/transformers/issues/31532: one process alone comes to the gathering
+    """
+
+    page_zh = """barrier 或其他集合通信位于只有一个 rank 会进入的分支中。
+
+    ## 现象
+    训练停住：该 rank 等待其他 rank，而它们继续走到下一个集合通信（于是错误配对）或走到结尾，直到超时（NCCL 为 10 分
+    钟）。
+
+    ## 原因
+    `dist.barrier()`、`all_reduce`、`broadcast`、`gather` 要等组内所有 rank 都调用后才返回。在 `if rank == 0:` 之内只有
+    一个 rank 调用。
+
+    ## 解决办法
+    把调用移到分支之后，让每个 rank 都执行；分支内只保留该 rank 单独做的事。
+
+    ## 何时安全
+    其他 rank 在自己的分支里也调用，例如 `if rank != 0: barrier()` …… `if rank == 0: barrier()`；或该组只含这个 rank。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/distributed.html：集合通信要求组内所有 rank 参与
+    - https://github.com/huggingface/transformers/issues/998：评估时一个 rank 停在 barrier
+    - https://github.com/huggingface/transformers/issues/31532：只有一个进程执行到 gather
+    """
+
+    name = "collective-in-branch-of-one-rank"
+    title = Text(
+        en="One rank enters a collective that the others never reach",
+        zh="只有一个 rank 进入集合通信，其他 rank 不会到达",
+    )
+    sources = (
+        "https://docs.pytorch.org/docs/stable/distributed.html",
+        "https://github.com/huggingface/transformers/issues/998",
+        "https://github.com/huggingface/transformers/issues/31532",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Collectives in a branch of one rank, where no branch of the others has one."""
+        data = script.source.data
+        if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
+            return
+        found: list[tuple[Call, ast.expr]] = []
+        for call in script.calls(*_COLLECTIVES):
+            if call.passed("group") is not None or len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
+                continue
+            guard = one_rank_guard(script, call.node)
+            if guard is not None:
+                found.append((call, guard))
+            elif any(mentions_rank(test) for test in script.guarded_by(call.node)):
+                return  # the others' branch has its own
+        for call, guard in found:
+            yield self.finding(
+                Text(
+                    en="Only the rank for which {test} holds comes to {call}(); it waits for all the others, which "
+                    "never "
+                    "do.",
+                    zh="只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
+                ).format(test=script.place(guard).text, call=call.method),
+                certainty=Certainty.CERTAIN if run.distributed and call.method in _WAITS else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Move {call}() behind the branch, where every rank comes to it",
+                        "把 {call}() 移到分支之后，让每个 rank 都执行",
+                    ).format(call=call.method),
+                ),
+                spans=(
+                    call.place.span(),
+                    script.place(guard).span(Text("lets one rank through", "只放行一个 rank")),
+                ),
+            )

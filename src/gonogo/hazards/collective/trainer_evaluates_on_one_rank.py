@@ -1,0 +1,95 @@
+"""trainer-evaluates-on-one-rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._ranks import one_rank_guard
+from gonogo.hazards._training_script import TRAINERS
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+
+class TrainerEvaluatesOnOneRank(Hazard):
+    """trainer.evaluate() or trainer.predict() stands in a branch that one rank takes.
+
+    ## What happens
+    Training ends, and the run stands still in the evaluation until the collective's time-out.
+
+    ## Why
+    Under a distributed launch the Trainer divides the evaluation set among the ranks and gathers their results: all
+    ranks must call it. Only printing and writing belong to one rank.
+
+    ## Cure
+    Call `trainer.evaluate()` on all ranks; keep the branch for what is done with the metrics. `trainer.log_metrics`
+    and `trainer.save_metrics` look to the rank themselves.
+
+    ## When it is safe
+    In a run of one process.
+
+    ## Sources
+    - https://github.com/l294265421/alpaca-rlhf/issues/5: an evaluation on rank 0 stands still
+    - https://huggingface.co/docs/transformers/main_classes/trainer: which methods are for all processes
+    """
+
+    page_zh = """trainer.evaluate() 或 trainer.predict() 位于只有一个 rank 会进入的分支中。
+
+    ## 现象
+    训练结束后停在评估阶段，直到集合通信超时。
+
+    ## 原因
+    分布式启动时，Trainer 会把评估集分给各 rank 并汇总结果：所有 rank 都必须调用。只有打印与写文件可以由一个 rank 完成。
+
+    ## 解决办法
+    所有 rank 都调用 `trainer.evaluate()`；分支里只处理指标。`trainer.log_metrics` 与 `trainer.save_metrics` 会自行判断
+    rank。
+
+    ## 何时安全
+    单进程运行时。
+
+    ## 来源
+    - https://github.com/l294265421/alpaca-rlhf/issues/5：只在 rank 0 评估而停住
+    - https://huggingface.co/docs/transformers/main_classes/trainer：哪些方法需由所有进程调用
+    """
+
+    name = "trainer-evaluates-on-one-rank"
+    title = Text(
+        en="The Trainer evaluates or predicts on one rank only",
+        zh="Trainer 只在一个 rank 上评估或预测",
+    )
+    sources = (
+        "https://github.com/l294265421/alpaca-rlhf/issues/5",
+        "https://huggingface.co/docs/transformers/main_classes/trainer",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """The Trainer's evaluation under a test for one rank."""
+        if run.world_size == 1 or not any(word in script.source.data for word in (b".evaluate(", b".predict(")):
+            return
+        for call in script.calls("*.evaluate", "*.predict"):
+            kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
+            guard = one_rank_guard(script, call.node) if any(kind in TRAINERS for kind in kinds) else None
+            if guard is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="{call} gathers the results of all ranks, and only the rank for which {test} holds comes to it.",
+                    zh="{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
+                ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
+                certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Let all ranks call it, and only write or print the metrics on one",
+                        "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    script.place(guard).span(Text("lets one rank through", "只放行一个 rank")),
+                ),
+            )

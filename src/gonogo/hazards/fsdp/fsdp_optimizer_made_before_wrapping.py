@@ -1,0 +1,111 @@
+"""fsdp-optimizer-made-before-wrapping."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Fix, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import first_argument
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+
+class FsdpOptimizerMadeBeforeWrapping(Hazard):
+    """An optimizer is given a model's parameters, and the model is wrapped by FSDP afterwards.
+
+    ## What happens
+    Nothing fails, or the first step does. The optimizer updates tensors that the model no longer uses: the loss does
+    not fall.
+
+    ## Why
+    FSDP (with `use_orig_params=False`, its default) joins the parameters into flat ones, each rank keeping a shard.
+    The optimizer still holds those from before.
+
+    ## Cure
+    Make the optimizer after the model is wrapped.
+
+    ## When it is safe
+    With `use_orig_params=True`, under accelerate's `prepare`, and with DDP, which keeps the parameters.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
+    """
+
+    page_zh = """先把模型参数交给优化器，之后才用 FSDP 包装模型。
+
+    ## 现象
+    不会报错，或在第一步报错。优化器更新的是模型已不再使用的张量：损失不下降。
+
+    ## 原因
+    FSDP（默认 `use_orig_params=False`）把参数合并成扁平参数，每个 rank 只保留一片。优化器仍持有之前的参数。
+
+    ## 解决办法
+    在包装模型之后再创建优化器。
+
+    ## 何时安全
+    `use_orig_params=True`、使用 accelerate 的 `prepare`，或 DDP（它保留原参数）。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/fsdp.html：优化器必须在包装之后创建
+    """
+
+    name = "fsdp-optimizer-made-before-wrapping"
+    title = Text(
+        en="The optimizer was made before FSDP replaced the parameters",
+        zh="优化器在 FSDP 替换参数之前创建",
+    )
+    sources = ("https://docs.pytorch.org/docs/stable/fsdp.html",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""
+        if b"FullyShardedDataParallel" not in script.source.data:
+            return
+        for wrap in script.calls("*.FullyShardedDataParallel"):
+            model, statement = first_argument(wrap, "module"), script.statement(wrap.node)
+            kept = wrap.keyword("use_orig_params")
+            if not isinstance(model, ast.Name) or statement is None:
+                continue
+            if not kept.absent and kept.truth is not False:
+                continue
+            for call in script.calls("torch.optim.*"):
+                made, given = script.statement(call.node), first_argument(call, "params")
+                own = isinstance(given, ast.Call) and ast.unparse(given.func) == f"{model.id}.parameters"
+                same = script.enclosing_function(call.node) is script.enclosing_function(wrap.node)
+                if not own or not same or call.line >= wrap.line or made is None or ".lr_scheduler" in call.name:
+                    continue
+                yield self.finding(
+                    Text(
+                        en="{optimizer} holds the parameters that {model} had before FSDP joined them: its steps "
+                        "change "
+                        "nothing that is trained.",
+                        zh="{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
+                    ).format(optimizer=call.method, model=model.id),
+                    cure=(
+                        Text("Make the optimizer after the model is wrapped", "在包装模型之后创建优化器"),
+                        Text("Or wrap with use_orig_params=True", "或包装时设 use_orig_params=True"),
+                    ),
+                    spans=(call.place.span(), wrap.place.span(Text("wrapped only here", "到这里才包装"))),
+                    fixes=_moved(self, script, made, statement),
+                )
+
+
+def _moved(hazard: Hazard, script: Script, made: ast.stmt, wrapped: ast.stmt) -> tuple[Fix, ...]:
+    """The optimizer's statement put behind the wrapping one, where nothing in between needs it."""
+    target = made.targets[0] if isinstance(made, ast.Assign) else None
+    if not isinstance(target, ast.Name) or script.parent(made) is not script.parent(wrapped):
+        return ()
+    between = [
+        node
+        for node in script.nodes(ast.Name)
+        if node.id == target.id and (made.end_lineno or 0) < node.lineno <= (wrapped.end_lineno or 0)
+    ]
+    edits = (script.removing_statement(made), script.inserting_after(wrapped, script.place(made).text))
+    if between or any(edit is None for edit in edits):
+        return ()
+    title = Text("Make the optimizer after wrapping", "在包装之后创建优化器")
+    return (hazard.fix(title, *(edit for edit in edits if edit is not None), safe=False),)

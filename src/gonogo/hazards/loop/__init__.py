@@ -1,0 +1,1 @@
+"""Hazards of training loops that a script writes itself."""

@@ -1,0 +1,12 @@
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+trainer = Trainer(
+    model=AutoModelForCausalLM.from_pretrained("model"),
+    args=TrainingArguments("out", bf16=True),
+    train_dataset=rows("train"),
+    eval_dataset=rows("eval"),
+)
+trainer.train()
+metrics = trainer.evaluate()
+if trainer.is_world_process_zero():
+    print(metrics)
