@@ -49,11 +49,13 @@ def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iter
                 at_import = asking == "transformers" and name in _AT_IMPORT
                 yield pair_finding(hazard, environment, run, asking, name, specifier, at_import)
     for package in _ASKING:
-        rows = tuple(row for row in known_bad(package) if row.hazard == hazard.name and row.when == "import")
-        for row in known_faults(environment, rows):
-            names = (row.package, *row.beside)
-            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
-            yield fault_finding(hazard, row, environment, run, cause)
+        faults = tuple(row for row in known_bad(package) if row.hazard == hazard.name and row.when == "import")
+        for fault in known_faults(environment, faults):
+            names = (fault.package, *fault.beside)
+            cause = Text("{told}: {text}.", "{told}：{text}。").format(
+                told=listing(environment, names), text=fault.text
+            )
+            yield fault_finding(hazard, fault, environment, run, cause)
 
 
 def pair_finding(
@@ -95,3 +97,47 @@ def pair_finding(
         ),
         fixes=version_fix(environment, name, specifier),
     )
+
+
+def refused_by_transformers(
+    hazard: Hazard, environment: Environment, run: Run, name: str, effect: Text, *, sure: bool = True
+) -> Iterator[Finding]:
+    """A package below what the told transformers requires of it; ``effect``: what comes of it."""
+    if not together(environment, "transformers", name):
+        return
+    for row in requirement_of(environment, "transformers"):
+        lowest = next((one for one in row.requires.get(name, "").split(",") if one.startswith(">=")), None)
+        if lowest is None or environment.within(name, f"<{lowest[2:]}") is not True:
+            continue
+        certainty = sureness(environment, run, "transformers", name)
+        yield hazard.finding(
+            Text(
+                "{asking} requires {name}{lowest}, and {has} is beside it: {effect}.",
+                "{asking} 要求 {name}{lowest}，而一同安装的是 {has}：{effect}。",
+            ).format(
+                asking=told(environment, "transformers"),
+                name=name,
+                lowest=lowest,
+                has=told(environment, name),
+                effect=effect,
+            ),
+            certainty=certainty if sure else Certainty.LIKELY,
+            cure=(
+                Text('pip install "{name}{lowest}"', '执行 pip install "{name}{lowest}"').format(
+                    name=name, lowest=lowest
+                ),
+                Text(
+                    "Or take the release of transformers that goes with {has}",
+                    "或改用与 {has} 相配的 transformers 版本",
+                ).format(has=told(environment, name)),
+            ),
+            spans=(
+                span_of(environment, name),
+                span_of(
+                    environment,
+                    "transformers",
+                    _REQUIRES.format(told=told(environment, "transformers"), name=name, specifier=lowest),
+                ),
+            ),
+            fixes=version_fix(environment, name, lowest),
+        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.compatibility import KnownBad
-from gonogo.evidence.environment import Environment, Package, canonical
+from gonogo.evidence.environment import Environment, Package
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazard import Hazard

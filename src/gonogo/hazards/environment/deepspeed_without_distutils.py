@@ -1,0 +1,92 @@
+"""deepspeed-without-distutils."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.evidence.version_range import parse_version
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._told import from_file, listed, span_of, sureness, told
+
+
+class DeepspeedWithoutDistutils(Hazard):
+    """An older DeepSpeed on Python 3.12 without setuptools: distutils is gone.
+
+    ## What happens
+    `import deepspeed` ends with "ModuleNotFoundError: No module named 'distutils'", raised in
+    `op_builder/builder.py`.
+
+    ## Why
+    Python 3.12 removed distutils. setuptools brings a copy, but virtual environments of Python 3.12 no longer begin
+    with setuptools, nor do uv's. DeepSpeed up to 0.14.2 imports distutils when it is itself imported, and does not
+    ask for setuptools.
+
+    ## Cure
+    pip install setuptools, or a DeepSpeed that looks for it only when it compiles.
+
+    ## When it is safe
+    With setuptools installed, or Python 3.11.
+
+    ## Sources
+    - https://docs.python.org/3/whatsnew/3.12.html#distutils: distutils is removed; setuptools is no longer
+      preinstalled
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py: the imports at the top of the file
+    - https://github.com/pypa/setuptools/issues/4002: Python 3.12 does not have distutils
+    """
+
+    page_zh = """Python 3.12 上的旧版 DeepSpeed 且没有 setuptools：distutils 已不存在。
+
+    ## 现象
+    `import deepspeed` 以 “ModuleNotFoundError: No module named 'distutils'” 结束，由 `op_builder/builder.py` 抛
+    出。
+
+    ## 原因
+    Python 3.12 移除了 distutils。setuptools 带有一份副本，但 Python 3.12 及 uv 的虚拟环境不再预装 setuptools。0.14.2
+    及以前的 DeepSpeed 在 import 时就导入 distutils，却没有声明依赖 setuptools。
+
+    ## 解决办法
+    执行 pip install setuptools，或使用只在编译时才需要它的 DeepSpeed。
+
+    ## 何时安全
+    已安装 setuptools，或 Python 3.11。
+
+    ## 来源
+    - https://docs.python.org/3/whatsnew/3.12.html#distutils：distutils 被移除；setuptools 不再预装
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py：文件开头的 import
+    - https://github.com/pypa/setuptools/issues/4002：Python 3.12 没有 distutils
+    """
+
+    name = "deepspeed-without-distutils"
+    title = Text(
+        "DeepSpeed imports distutils, which this Python does not have", "DeepSpeed 要导入 distutils，而该 Python 中没有"
+    )
+    sources = (
+        "https://docs.python.org/3/whatsnew/3.12.html#distutils",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py",
+        "https://github.com/pypa/setuptools/issues/4002",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Python 3.12, DeepSpeed up to 0.14.2, and a complete listing without setuptools."""
+        python = parse_version(environment.python.string or "")
+        if python is None or python.release[:2] < (3, 12) or not listed(environment):
+            return
+        if environment.has("setuptools") or not environment.within("deepspeed", "<=0.14.2"):
+            return
+        sure = from_file(environment, "deepspeed")
+        yield self.finding(
+            Text(
+                "{deepspeed} imports distutils, which Python {python} does not have, and setuptools, which brings it, "
+                "is not installed.",
+                "{deepspeed} 要导入 distutils，Python {python} 中没有它，而带有它的 setuptools 没有安装。",
+            ).format(deepspeed=told(environment, "deepspeed"), python=python),
+            certainty=sureness(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
+            cure=(
+                Text("pip install setuptools", "执行 pip install setuptools"),
+                Text("Or a newer DeepSpeed, or Python 3.11", "或使用更新的 DeepSpeed，或 Python 3.11"),
+            ),
+            spans=(span_of(environment, "deepspeed"), environment.python.span()),
+        )

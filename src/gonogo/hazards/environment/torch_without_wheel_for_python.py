@@ -1,0 +1,97 @@
+"""torch-without-wheel-for-python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.compatibility import torch_release
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.evidence.version_range import parse_version
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._told import from_file, span_of, version_fix
+
+
+class TorchWithoutWheelForPython(Hazard):
+    """The pinned PyTorch has no wheel for this Python.
+
+    ## What happens
+    "ERROR: Could not find a version that satisfies the requirement torch==2.1.2 (from versions: 2.2.0, 2.2.1 ...)",
+    or an image that doesn't build.
+
+    ## Why
+    A release of PyTorch has wheels for the Pythons of its day: 2.1 up to 3.11, 2.2 to 2.4 up to 3.12, 2.5 up to 3.13.
+    A newer Python finds only newer releases, and there is no source package.
+
+    ## Cure
+    Take the Python that the release has wheels for, or a newer PyTorch.
+
+    ## When it is safe
+    Where PyTorch comes from another index, or is compiled.
+
+    ## Sources
+    - https://github.com/LibreTranslate/Locomotive/issues/32: torch 2.0.1 asked for, and 2.2.0 is the first that pip
+      sees
+    - https://github.com/pytorch/pytorch/pull/112882: wheels for Python 3.12 come with 2.2
+    """
+
+    page_zh = """固定的 PyTorch 没有适用于该 Python 的 wheel。
+
+    ## 现象
+    “ERROR: Could not find a version that satisfies the requirement torch==2.1.2 (from versions: 2.2.0, 2.2.1
+    ...)”，或镜像构建失败。
+
+    ## 原因
+    每个 PyTorch 版本只为当时的 Python 提供 wheel：2.1 到 3.11，2.2 至 2.4 到 3.12，2.5 到 3.13。更新的 Python 只能找
+    到更新的版本，而且没有源码包。
+
+    ## 解决办法
+    使用该版本支持的 Python，或更新的 PyTorch。
+
+    ## 何时安全
+    PyTorch 来自其他源或自行编译时。
+
+    ## 来源
+    - https://github.com/LibreTranslate/Locomotive/issues/32：要求 torch 2.0.1，而 pip 看到的最早版本是 2.2.0
+    - https://github.com/pytorch/pytorch/pull/112882：Python 3.12 的 wheel 从 2.2 开始
+    """
+
+    name = "torch-without-wheel-for-python"
+    title = Text("No wheel of this PyTorch for this Python", "该 PyTorch 没有对应此 Python 的 wheel")
+    sources = (
+        "https://github.com/LibreTranslate/Locomotive/issues/32",
+        "https://github.com/pytorch/pytorch/pull/112882",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """An exact version of torch that is still to be installed, and the Python that is told beside it."""
+        version, python = environment.version("torch"), parse_version(environment.python.string or "")
+        if version is None or python is None or environment.complete or not from_file(environment, "torch"):
+            return
+        if environment.python.place is None:
+            return  # the Python that runs gonogo, not the one of the file
+        release = torch_release(version)
+        first, last = (parse_version(one) for one in release.python) if release is not None else (None, None)
+        if release is None or first is None or last is None:
+            return
+        told = python.release[:2]
+        if first.release[:2] <= told <= last.release[:2]:
+            return
+        yield self.finding(
+            Text(
+                "torch {torch} has wheels for Python {first} to {last}, and Python {python} is asked for: pip finds no "
+                "matching distribution.",
+                "torch {torch} 的 wheel 适用于 Python {first} 至 {last}，而这里要求 Python {python}：pip 找不到。",
+            ).format(torch=version, first=first, last=last, python=".".join(map(str, told))),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("Use Python {last}", "使用 Python {last}").format(last=last),
+                Text("Or a PyTorch that has wheels for {python}", "或使用支持 {python} 的 PyTorch").format(
+                    python=".".join(map(str, told))
+                ),
+            ),
+            spans=(span_of(environment, "torch"), environment.python.span()),
+            fixes=version_fix(environment, "torch", f">={version.public}"),
+            confirm=(Text("torch comes from PyPI or PyTorch's index", "torch 来自 PyPI 或 PyTorch 官方源"),),
+        )
