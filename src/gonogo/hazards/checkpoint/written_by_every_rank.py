@@ -91,9 +91,9 @@ class CheckpointWrittenByEveryRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="Every rank comes to this torch.save and writes {path}.",
-                    zh="每个 rank 都会执行这个 torch.save 并写入 {path}。",
-                ).format(path=script.place(path).text),
+                    en="Every rank comes to this torch.save and writes the same path.",
+                    zh="每个 rank 都会执行这个 torch.save，写入同一路径。",
+                ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(

@@ -1,0 +1,121 @@
+"""parameter-moved-is-no-parameter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import first_argument
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+
+class ParameterMovedIsNoParameter(Hazard):
+    """A module keeps nn.Parameter(...).cuda(), which is a plain tensor.
+
+    ## What happens
+    Nothing fails. `model.parameters()` lacks it, the optimizer never changes it, checkpoints don't hold it; DDP does
+    not average it.
+
+    ## Why
+    `.cuda()`, `.to("cuda")` and `.half()` give back a new tensor, computed from the parameter. The module registers
+    parameters only.
+
+    ## Cure
+    Move what is inside: `nn.Parameter(torch.zeros(n, device="cuda"))`; or nothing, and let `model.to(device)` move it.
+
+    ## When it is safe
+    Where the call changes nothing (`.to(device)` of what is there already gives back the parameter itself).
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/20089: parameters() lacks it
+    - https://github.com/pytorch/pytorch/issues/17484: the same with .to
+    """
+
+    page_zh = """模块保存的是 nn.Parameter(...).cuda()，它只是普通张量。
+
+    ## 现象
+    不会报错。`model.parameters()` 中没有它，优化器从不更新它，检查点中也没有；DDP 不会对它取平均。
+
+    ## 原因
+    `.cuda()`、`.to("cuda")`、`.half()` 返回由该参数计算得到的新张量。模块只注册参数。
+
+    ## 解决办法
+    移动里面的张量：`nn.Parameter(torch.zeros(n, device="cuda"))`；或什么都不做，由 `model.to(device)` 移动。
+
+    ## 何时安全
+    调用没有改变任何内容时（`.to(device)` 对已在该设备上的参数会原样返回）。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/20089：parameters() 中没有它
+    - https://github.com/pytorch/pytorch/issues/17484：.to 也一样
+    """
+
+    name = "parameter-moved-is-no-parameter"
+    title = Text(
+        en="A moved nn.Parameter is no parameter: it is not trained",
+        zh="被移动的 nn.Parameter 不再是参数：不会被训练",
+    )
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/20089",
+        "https://github.com/pytorch/pytorch/issues/17484",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``self.x = nn.Parameter(…).cuda()`` in a module."""
+        if b"Parameter(" not in script.source.data:
+            return
+        for made in script.calls("torch.nn.Parameter"):
+            method = script.parent(made.node)
+            move = script.parent(method) if isinstance(method, ast.Attribute) else None
+            statement = script.statement(made.node)
+            if not isinstance(method, ast.Attribute) or not isinstance(move, ast.Call) or move.func is not method:
+                continue
+            if not isinstance(statement, ast.Assign) or statement.value is not move or not _changes(script, move):
+                continue
+            target, owner = statement.targets[0], script.enclosing_class(statement)
+            if not isinstance(target, ast.Attribute) or owner is None or not owner.is_subclass("torch.nn.Module"):
+                continue
+            inner = first_argument(made, "data")
+            whole, given = script.place(move), script.place(inner) if inner is not None else None
+            call = f".{method.attr}({', '.join(ast.unparse(one) for one in (*move.args, *move.keywords))})"
+            edit = None
+            if given is not None and isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
+                old = script.place(made.node).text
+                start = given.start - script.place(made.node).start
+                text = old.encode()
+                end = start + len(given.text.encode())
+                edit = script.replacing(move, (text[:end] + call.encode() + text[end:]).decode())
+            yield self.finding(
+                Text(
+                    en="self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
+                    zh="{owner} 的 self.{name} 是参数经 {call} 得到的张量，不会交给任何优化器。",
+                ).format(name=target.attr, owner=owner.name, call=call),
+                cure=(
+                    Text(
+                        "Move the tensor inside: nn.Parameter(tensor{call}), or leave it to model.to(device)",
+                        "移动里面的张量：nn.Parameter(tensor{call})，或交给 model.to(device)",
+                    ).format(call=call),
+                ),
+                spans=(whole.span(),),
+                parameter=target.attr,
+                fixes=(self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
+
+
+def _changes(script: Script, move: ast.Call) -> bool:
+    """Whether the call surely gives back another tensor: a GPU's, or one of another type."""
+    func = move.func
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr in ("cuda", "half", "bfloat16", "double", "npu", "xpu"):
+        return True
+    value = script.field(move.args[0]).value if func.attr == "to" and move.args else None
+    return str(value).startswith(("cuda", "torch.float16", "torch.bfloat16", "torch.half"))

@@ -1,0 +1,107 @@
+"""process-group-rank-fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Call, Script
+
+
+class ProcessGroupRankFixed(Hazard):
+    """init_process_group is given a constant rank or a world size of 1 in a script that several processes run.
+
+    ## What happens
+    With one rank for all: the processes wait for ranks that never come, until the time-out. With `world_size=1`: each
+    trains alone, and no gradient is averaged; the second on a machine often ends with "Address already in use".
+
+    ## Why
+    The numbers were written for a trial on one GPU. A launcher starts N processes with the same code, and tells them
+    apart by RANK and WORLD_SIZE, which constants override.
+
+    ## Cure
+    Leave both out: `init_process_group("nccl")` takes them from the environment.
+
+    ## When it is safe
+    In a script that is started as one process without a launcher.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/distributed.html: env:// takes rank and world size from the environment
+    - https://github.com/facebookresearch/jepa/issues/55: rank and world size written in for one GPU
+    """
+
+    page_zh = """由多个进程运行的脚本，给 init_process_group 写了常量 rank，或 world_size=1。
+
+    ## 现象
+    所有进程同一个 rank：它们等待永远不会出现的 rank，直到超时。`world_size=1`：各自单独训练，梯度不会平均；同一台机器上
+    的第二个进程常以 “Address already in use” 结束。
+
+    ## 原因
+    这些数字是为单卡试跑写的。启动器用相同代码启动 N 个进程，以 RANK 与 WORLD_SIZE 区分，而常量会覆盖它们。
+
+    ## 解决办法
+    两者都不写：`init_process_group("nccl")` 会从环境变量读取。
+
+    ## 何时安全
+    脚本不经启动器、以单进程启动时。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/distributed.html：env:// 从环境变量读取 rank 与 world size
+    - https://github.com/facebookresearch/jepa/issues/55：为单卡写死的 rank 与 world size
+    """
+
+    name = "process-group-rank-fixed"
+    title = Text(
+        en="Every process joins the process group as the same rank",
+        zh="所有进程都以同一个 rank 加入进程组",
+    )
+    sources = (
+        "https://docs.pytorch.org/docs/stable/distributed.html",
+        "https://github.com/facebookresearch/jepa/issues/55",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A constant rank, or a world of one, where the launch starts several processes."""
+        size = run.world_size
+        if b"init_process_group" not in script.source.data or size is None or size < 2:
+            return
+        for call in script.calls("torch.distributed.init_process_group"):
+            rank, world = _constant(call, "rank"), _constant(call, "world_size")
+            if script.guarded_by(call.node) or (rank is None and world != 1):
+                continue
+            wrong = [name for name, value in (("rank", rank), ("world_size", world)) if value is not None]
+            edits = [script.removing_keyword(call, name) for name in wrong]
+            by_environment = call.keyword("init_method").get("env://") == "env://"
+            places = [place.span() for name in wrong if (place := call.keyword_place(name)) is not None]
+            assert run.launch is not None
+            yield self.finding(
+                Text(
+                    en="{given}: the launch starts {size} processes, and each of them says the same of itself.",
+                    zh="{given}：启动命令启动了 {size} 个进程，而每个进程都这样声明自己。",
+                ).format(given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size),
+                cure=(
+                    Text(
+                        "Leave rank and world_size out: the launcher tells them by environment variables",
+                        "不写 rank 与 world_size：启动器会通过环境变量给出",
+                    ),
+                ),
+                spans=(
+                    *places,
+                    run.launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
+                ),
+                fixes=(self.fix(Text("Take them from the launcher", "由启动器给出"), edits[0]),)
+                if len(edits) == 1 and edits[0] is not None and by_environment
+                else (),
+            )
+
+
+def _constant(call: Call, name: str) -> int | None:
+    """A whole number that is written in the call."""
+    node = call.keyword_node(name)
+    value = getattr(node, "value", None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

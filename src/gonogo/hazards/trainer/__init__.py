@@ -1,0 +1,1 @@
+"""Hazards of programs that subclass or call transformers' Trainer."""
