@@ -1,0 +1,107 @@
+"""ds-checkpoint-saved-on-one-rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import is_engine, text_of
+from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
+
+_ON_ALL = Text(
+    "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing",
+    "把调用移出该条件：所有 rank 都执行它，只让 rank 0 做其余的事（如打印）",
+)
+
+
+class CheckpointSavedOnOneRank(Hazard):
+    """`engine.save_checkpoint` stands under `if rank == 0`.
+
+    ## What happens
+    The run stands still at the first checkpoint: rank 0 waits in a barrier, and the others go on to the next step
+    and wait there, until the collective times out.
+
+    ## Why
+    Saving is collective in DeepSpeed: each rank writes its part of the optimizer (and under ZeRO-3 of the weights),
+    and all of them meet in a barrier before and after. DDP scripts save on rank 0 only, and the habit is carried
+    over. `accelerator.save_state` saves through the engine, and is collective too.
+
+    ## Cure
+    Call it on all ranks, outside of the test.
+
+    ## When it is safe
+    A run of one process; `torch.save` of things that are not the engine's.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/2993: under a test of the main process the run hangs
+    - https://github.com/deepspeedai/DeepSpeed/pull/801: the documentation: all processes must call it
+    - https://github.com/bghira/SimpleTuner/issues/262: the same with accelerator.save_state
+    """
+
+    page_zh = """`engine.save_checkpoint` 位于 `if rank == 0` 之下。
+
+    ## 现象
+    运行在第一个 checkpoint 处停住：rank 0 在 barrier 中等待，其他 rank 进入下一步后也在等待，直到集合通信超时。
+
+    ## 原因
+    DeepSpeed 的保存是集合操作：每个 rank 写出自己的优化器分片（ZeRO-3 下还有权重分片），前后都有 barrier。DDP 脚本
+    只在 rank 0 保存，这一习惯被沿用下来。`accelerator.save_state` 通过引擎保存，同样是集合操作。
+
+    ## 解决办法
+    在条件之外，让所有 rank 都调用它。
+
+    ## 何时安全
+    只有一个进程时；或用 `torch.save` 保存与引擎无关的内容时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/2993：放在主进程条件之下会挂起
+    - https://github.com/deepspeedai/DeepSpeed/pull/801：文档说明：所有进程都必须调用
+    - https://github.com/bghira/SimpleTuner/issues/262：accelerator.save_state 的同一问题
+    """
+
+    name = "ds-checkpoint-saved-on-one-rank"
+    title = Text(
+        en="The engine saves its checkpoint on one rank only, and waits there for the others",
+        zh="只在一个 rank 上保存 DeepSpeed checkpoint，它会一直等待其他 rank",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/2993",
+        "https://github.com/deepspeedai/DeepSpeed/pull/801",
+        "https://github.com/bghira/SimpleTuner/issues/262",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""
+        if run.deepspeed_on is False or run.world_size == 1:
+            return
+        for call in script.calls("*.save_checkpoint", "accelerate.Accelerator.save_state"):
+            if call.method == "save_checkpoint":
+                if not is_engine(script, call.receiver):
+                    continue
+            elif not run.deepspeed_on:
+                continue
+            test = on_one_rank(script, call.node)
+            if test is None:
+                continue
+            lone = lone_statement(script, call.node)
+            edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
+            yield self.finding(
+                Text(
+                    en="`{code}` is called by one rank only, and waits there for all ranks to save their parts: "
+                    "the run "
+                    "hangs at its first checkpoint.",
+                    zh="`{code}` 只由一个 rank 调用，它会等待所有 rank 保存各自的分片：运行会在第一个 checkpoint "
+                    "处挂起。",
+                ).format(code=text_of(script, call.node.func) + "(…)"),
+                certainty=Certainty.CERTAIN if run.zero_stage or run.zero_stage is None else Certainty.LIKELY,
+                severity=Severity.ERROR,
+                cure=(_ON_ALL,),
+                spans=(
+                    call.place.span(),
+                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                ),
+                fixes=(self.fix(Text("Save on all ranks", "在所有 rank 上保存"), edit, safe=False),) if edit else (),
+            )

@@ -1,0 +1,114 @@
+"""zero3-model-run-on-one-rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._rank_zero import on_one_rank
+
+
+class Zero3ModelRunOnOneRank(Hazard):
+    """A forward, `generate` or an evaluation under `if rank == 0`, with ZeRO-3.
+
+    ## What happens
+    The run stands still where rank 0 generates a sample, profiles a forward or evaluates: the watchdog reports an
+    all-gather that the other ranks never joined.
+
+    ## Why
+    Under ZeRO-3 each layer of a forward gathers its weights from all ranks. A rank that runs the model by itself
+    waits for shares that the others, which are elsewhere, do not send.
+
+    ## Cure
+    Run the model on all ranks, with the same number of calls, and let rank 0 print or write what came out. For
+    generation pass `synced_gpus=True`.
+
+    ## When it is safe
+    ZeRO-2 and lower for a plain forward without gradients; a run of one process.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/344: a forward that only rank 0 profiles
+    - https://github.com/huggingface/transformers/pull/29980: a prompt encoder that only rank 0 runs while it saves
+    """
+
+    page_zh = """ZeRO-3 下，forward、`generate` 或评估位于 `if rank == 0` 之下。
+
+    ## 现象
+    运行停在 rank 0 生成样例、做 profiling 或评估的地方：watchdog 报告其他 rank 从未加入的 all-gather。
+
+    ## 原因
+    ZeRO-3 下，前向的每一层都要从所有 rank 聚合权重。单独运行模型的 rank 会一直等待其他 rank（正在别处执行）的分片。
+
+    ## 解决办法
+    让所有 rank 以相同次数运行模型，只让 rank 0 打印或写出结果。生成时传入 `synced_gpus=True`。
+
+    ## 何时安全
+    ZeRO-2 及以下的无梯度前向；或只有一个进程。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/344：只有 rank 0 做 profiling 的前向
+    - https://github.com/huggingface/transformers/pull/29980：保存时只有 rank 0 运行的 prompt encoder
+    """
+
+    name = "zero3-model-run-on-one-rank"
+    title = Text(
+        en="One rank alone runs a model whose weights ZeRO-3 has divided among all",
+        zh="只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/344",
+        "https://github.com/huggingface/transformers/pull/29980",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Runs of the trained model that only one rank makes."""
+        if run.zero_stage != 3 or run.world_size == 1:
+            return
+        for node in script.nodes(ast.Call):
+            if not _runs_the_model(script, node) or gathered(script, node) or told_apart(script, node):
+                continue
+            test = on_one_rank(script, node)
+            if test is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
+                    "never join in: the run hangs here.",
+                    zh="`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入："
+                    "运行会在"
+                    "此挂起。",
+                ).format(code=text_of(script, node.func) + "(…)"),
+                certainty=Certainty.CERTAIN,
+                severity=Severity.ERROR,
+                cure=(
+                    Text(
+                        "Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result",
+                        "在所有 rank 上运行（generate 加 synced_gpus=True），只让 rank 0 展示结果",
+                    ),
+                ),
+                spans=(
+                    script.place(node).span(),
+                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                    stage_span(run),
+                ),
+            )
+
+
+def _runs_the_model(script: Script, node: ast.Call) -> bool:
+    """``engine(…)``, ``engine.generate(…)``, ``trainer.evaluate()``, ``trainer.predict(…)``."""
+    func = node.func
+    if isinstance(func, ast.Name):
+        return is_engine(script, func)
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr in ("evaluate", "predict"):
+        return any(kind.endswith("Trainer") for kind in script.kinds_of(func.value))
+    if func.attr not in ("generate", "forward"):
+        return False
+    inner = func.value.value if isinstance(func.value, ast.Attribute) and func.value.attr == "module" else func.value
+    return is_engine(script, inner) or is_trained(script, name_of(inner))

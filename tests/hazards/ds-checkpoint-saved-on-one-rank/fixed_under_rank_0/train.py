@@ -1,0 +1,11 @@
+import deepspeed
+import torch
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for step, batch in enumerate(batches()):
+    engine.backward(engine(**batch))
+    engine.step()
+    if step % 1000 == 0:
+        engine.save_checkpoint("out", tag=f"step-{step}")
