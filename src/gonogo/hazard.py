@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -177,13 +177,24 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
     return () if rank is None else (rank,)
 
 
+def _modules(path: Iterable[str], prefix: str) -> Iterator[str]:
+    """The names of the modules below a package: all but the helpers that hazards share, which begin with ``_``."""
+    for module_info in pkgutil.iter_modules(path, prefix):
+        if not module_info.name.startswith(f"{prefix}_"):
+            if module_info.ispkg:
+                folders = [f"{folder}/{module_info.name.removeprefix(prefix)}" for folder in path]
+                yield from _modules(folders, f"{module_info.name}.")
+            else:
+                yield module_info.name
+
+
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
     package = importlib.import_module("gonogo.hazards")
     found: dict[str, Hazard] = {}
-    for module_info in pkgutil.walk_packages(package.__path__, "gonogo.hazards."):
-        module = importlib.import_module(module_info.name)
+    for name in _modules(package.__path__, "gonogo.hazards."):
+        module = importlib.import_module(name)
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
                 if value.name in found:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gonogo.evidence.field import Field
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.evidence.version_range import parse_version, versions_in
 from gonogo.finding import Edit, Text
@@ -27,12 +28,6 @@ _TELLS_NOTHING = Text(
 _NO_VERSION = Text("no exact version is given: {specifier}", "没有给出确切版本：{specifier}")
 _ANY = Text("any", "任意")
 _NOT_TOLD = Text("nothing tells the version of {name}", "没有给出 {name} 的版本")
-
-
-@lru_cache(maxsize=8192)
-def canonical(name: str) -> str:
-    """A package's name as it is compared: ``flash_attn``, ``Flash.Attn`` and ``flash-attn`` are one."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class Package(msgspec.Struct, frozen=True):

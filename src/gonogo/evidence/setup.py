@@ -9,17 +9,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from gonogo.errors import UserError
 from gonogo.evidence.environment import read_environment
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 LARGEST_FILE = 8 << 20
 """Bytes of a file given beside the log; what is larger is no config, script or launch command."""
@@ -37,14 +40,11 @@ class Setup(msgspec.Struct, frozen=True):
 
     def version(self, package: str) -> Version | None:
         """The version of a package, or None where it isn't told or is no exact version."""
-        try:
-            return Version(self.version_texts[canonicalize_name(package)])
-        except (KeyError, InvalidVersion):
-            return None
+        return parse_version(self.version_texts.get(canonical(package), ""))
 
     def release(self, package: str) -> tuple[int, ...] | None:
         """A package's version as numbers, as far as told: (0, 14) for "0.14.*"; None where it isn't told."""
-        told = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonicalize_name(package), ""))
+        told = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
         return tuple(int(part) for part in told.group(1).split(".")) if told else None
 
     def config(self, *keys: str) -> Any:

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.evidence.environment import Environment, Package, canonical
+from gonogo.evidence.environment import Environment, Package
 from gonogo.evidence.field import Field
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.private import without_private
 from gonogo.evidence.versions.listing import cuda_of_tag
 from gonogo.finding import Text

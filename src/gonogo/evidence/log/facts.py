@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 
@@ -73,7 +73,7 @@ def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Itera
             position = 0
             while told := banner.search(lines[index].text, position):
                 name = told.group(1).lower()
-                versions.setdefault(canonicalize_name(_ALIASES.get(name, name)), told.group(2))
+                versions.setdefault(canonical(_ALIASES.get(name, name)), told.group(2))
                 position = told.end(2)
     met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MOST_LINES))
     launches = [launch for launch in met if launch]

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo.evidence.environment import Environment, canonical
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.source_file import Place
 from gonogo.evidence.versions.listing import NAME, Listing, bytes_as_text, exact, valid
 from gonogo.finding import Text

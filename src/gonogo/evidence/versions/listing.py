@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gonogo.evidence.environment import Environment, Gpu, Package, Unread, canonical
+from gonogo.evidence.environment import Environment, Gpu, Package, Unread
 from gonogo.evidence.field import Field
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.evidence.version_range import parse_version, versions_in
 from gonogo.finding import Text

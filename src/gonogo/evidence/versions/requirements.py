@@ -6,8 +6,9 @@ import re
 from functools import lru_cache
 
 from gonogo.errors import UserError
-from gonogo.evidence.environment import Package, canonical
+from gonogo.evidence.environment import Package
 from gonogo.evidence.field import Field
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.versions.listing import (
     NAME,
