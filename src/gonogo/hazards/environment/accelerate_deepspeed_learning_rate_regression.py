@@ -1,0 +1,83 @@
+"""accelerate-deepspeed-learning-rate-regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._told import from_file, span_of, told, version_fix
+
+
+class AccelerateDeepspeedLearningRateRegression(Hazard):
+    """accelerate 0.23 to 0.25 step the learning rate's scheduler wrongly under DeepSpeed.
+
+    ## What happens
+    Nothing is raised. With several GPUs the model learns much slower than with one, or than with accelerate 0.22 and
+    the same DeepSpeed.
+
+    ## Why
+    A change in 0.23 (PR 1909) altered how the scheduler is prepared for DeepSpeed; PR 2304 took it back, for 0.26.
+
+    ## Cure
+    Install accelerate 0.26 or newer, or 0.22.
+
+    ## When it is safe
+    On one GPU, or with a constant learning rate.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/pull/2304: the regression from 0.22 to 0.23, and its revert
+    - https://github.com/huggingface/accelerate/pull/1909: the change
+    """
+
+    page_zh = """accelerate 0.23 至 0.25 在 DeepSpeed 下错误地推进学习率调度器。
+
+    ## 现象
+    没有任何报错。多卡时模型学习得比单卡，或比 accelerate 0.22 加同一 DeepSpeed 慢得多。
+
+    ## 原因
+    0.23 的一处改动（PR 1909）改变了为 DeepSpeed 准备调度器的方式；PR 2304 将其撤回，随 0.26 发布。
+
+    ## 解决办法
+    安装 accelerate 0.26 及以上，或 0.22。
+
+    ## 何时安全
+    单卡，或学习率恒定时。
+
+    ## 来源
+    - https://github.com/huggingface/accelerate/pull/2304：0.22 到 0.23 的退化及其撤回
+    - https://github.com/huggingface/accelerate/pull/1909：引入该问题的改动
+    """
+
+    name = "accelerate-deepspeed-learning-rate-regression"
+    title = Text(
+        "This accelerate steps the learning rate wrongly under DeepSpeed",
+        "此版本 accelerate 在 DeepSpeed 下错误地推进学习率",
+    )
+    sources = (
+        "https://github.com/huggingface/accelerate/pull/2304",
+        "https://github.com/huggingface/accelerate/pull/1909",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Those releases in a file, under DeepSpeed with more than one process."""
+        if not run.deepspeed_on or run.world_size in (None, 1) or not from_file(environment, "accelerate"):
+            return
+        if not environment.within("accelerate", ">=0.23,<0.26"):
+            return
+        if run.arguments.get("lr_scheduler_type").get() == "constant":
+            return
+        yield self.finding(
+            Text(
+                "{accelerate} steps the learning rate's scheduler wrongly under DeepSpeed with {world} processes: the "
+                "model learns slower, and nothing is raised.",
+                "{accelerate} 在 DeepSpeed 下以 {world} 个进程训练时错误地推进学习率：模型学习变慢，且无报错。",
+            ).format(accelerate=told(environment, "accelerate"), world=run.world_size),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(Text('pip install "accelerate>=0.26"', '执行 pip install "accelerate>=0.26"'),),
+            spans=(span_of(environment, "accelerate"), run.config_field.span()),
+            fixes=version_fix(environment, "accelerate", ">=0.26.0"),
+        )

@@ -1,0 +1,92 @@
+"""gpus-of-unequal-memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import several_a_node
+
+
+class GpusOfUnequalMemory(Hazard):
+    """The ranks of a node run on GPUs of unequal memory.
+
+    ## What happens
+    The rank on the smallest card runs out of memory while the others have room; or all wait for the slowest.
+
+    ## Why
+    DDP and ZeRO give each rank the same share of states and the same micro-batch, whatever its card has.
+
+    ## Cure
+    Leave the smaller cards out with CUDA_VISIBLE_DEVICES, or size the batch for the smallest.
+
+    ## When it is safe
+    Where the batch fits into the smallest card and its speed will do.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/4402: 16 GB and 32 GB cards: DeepSpeed divides evenly
+    - https://github.com/Tencent/TencentPretrain/issues/98: the same question for pre-training
+    """
+
+    page_zh = """一个节点的各 rank 运行在显存不等的 GPU 上。
+
+    ## 现象
+    最小的卡上的 rank 显存不足，其他卡却有富余；或所有卡都等待最慢的一张。
+
+    ## 原因
+    DDP 与 ZeRO 给每个 rank 相同的状态份额和相同的 micro-batch，与显卡无关。
+
+    ## 解决办法
+    用 CUDA_VISIBLE_DEVICES 排除较小的卡，或按最小的卡设置 batch。
+
+    ## 何时安全
+    batch 能放进最小的卡且速度可以接受时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/4402：16 GB 与 32 GB 的卡：DeepSpeed 平均分配
+    - https://github.com/Tencent/TencentPretrain/issues/98：预训练中的同一问题
+    """
+
+    name = "gpus-of-unequal-memory"
+    title = Text("GPUs of unequal memory: the smallest sets the limit", "GPU 显存不等：以最小的为限")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/4402",
+        "https://github.com/Tencent/TencentPretrain/issues/98",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Cards whose memory differs by more than a tenth, all of them in use."""
+        sizes = [gpu.memory for gpu in environment.gpus if gpu.memory]
+        launch = run.launch
+        if launch is None or len(sizes) < 2 or len(sizes) != len(environment.gpus) or not several_a_node(run):
+            return
+        smallest, largest = min(sizes), max(sizes)
+        used = launch.processes_per_node.number
+        if smallest * 1.1 >= largest or not launch.visible_devices.absent or used != len(sizes):
+            return
+        names = " + ".join(dict.fromkeys(gpu.name for gpu in environment.gpus))
+        yield self.finding(
+            Text(
+                "{count} ranks on {names}: each gets the same share and the same micro-batch, so that the {small:.0f} "
+                "GiB of the smallest are the limit of all, and {rest:.0f} GiB are left unused.",
+                "{count} 个 rank 使用 {names}：份额与 micro-batch 相同，因此都以最小的 {small:.0f} GiB 为限，"
+                "共有 {rest:.0f} GiB 用不上。",
+            ).format(
+                count=len(sizes),
+                names=names,
+                small=smallest / 2**30,
+                rest=sum(size - smallest for size in sizes) / 2**30,
+            ),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Leave the smaller ones out (CUDA_VISIBLE_DEVICES), or size the batch for them",
+                    "排除较小的卡（CUDA_VISIBLE_DEVICES），或按它们设置 batch",
+                ),
+            ),
+            spans=(launch.place.span(),),
+        )

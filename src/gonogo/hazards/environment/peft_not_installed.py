@@ -1,0 +1,94 @@
+"""peft-not-installed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._needs import not_installed
+
+
+class PeftNotInstalled(Hazard):
+    """The script trains adapters, and peft is not installed.
+
+    ## What happens
+    "ModuleNotFoundError: No module named 'peft'" at the script's import, or an ImportError where trl makes its LoRA
+    config.
+
+    ## Why
+    transformers and trl install without it.
+
+    ## Cure
+    pip install peft, of a version of this transformers' time (0.18 or newer for transformers 5).
+
+    ## When it is safe
+    Where the package is installed after the listing was made, or the listing is of another environment.
+
+    ## Sources
+    - https://github.com/huggingface/peft#quickstart: how it is installed
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py: what transformers
+      requires of it
+    """
+
+    page_zh = """脚本训练适配器，但没有安装 peft。
+
+    ## 现象
+    脚本导入时报 “ModuleNotFoundError: No module named 'peft'”，或 trl 建立 LoRA 配置时报 ImportError。
+
+    ## 原因
+    transformers 与 trl 默认不安装它。
+
+    ## 解决办法
+    执行 pip install peft，版本与该 transformers 同期（transformers 5 需 0.18 及以上）。
+
+    ## 何时安全
+    在列出清单之后才安装该包，或清单属于另一个环境时。
+
+    ## 来源
+    - https://github.com/huggingface/peft#quickstart：安装方法
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py：transformers 对它
+      的要求
+    """
+
+    name = "peft-not-installed"
+    title = Text("peft is used and not installed", "使用了 peft 但没有安装")
+    sources = (
+        "https://github.com/huggingface/peft#quickstart",
+        "https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """An import of peft, or LoRA by trl's arguments, and a complete listing without it."""
+        asked = _asks(run)
+        if asked is None:
+            return
+        yield from not_installed(
+            self,
+            environment,
+            run,
+            "peft",
+            asked,
+            Text(
+                "Adapters are trained with peft, which is not among the installed packages.",
+                "适配器训练需要 peft，而已安装的包中没有它。",
+            ),
+        )
+
+
+def _asks(run: Run) -> Field | None:
+    """Where the run needs peft: trl's argument, or an import at a script's top level."""
+    if run.arguments.get("use_peft").truth:
+        return run.arguments.get("use_peft")
+    for script in run.scripts:
+        if b"peft" not in script.source.data:
+            continue
+        for node in script.nodes(ast.ImportFrom, ast.Import):
+            module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+            if (module or "").partition(".")[0] == "peft" and node in getattr(script.tree, "body", ()):
+                return Field.of(module, script.place(node))
+    return None

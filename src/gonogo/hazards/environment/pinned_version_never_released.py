@@ -1,0 +1,94 @@
+"""pinned-version-never-released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._released import never_released
+from gonogo.hazards.environment._told import from_file, span_of
+
+
+class PinnedVersionNeverReleased(Hazard):
+    """A version is pinned that PyPI doesn't have.
+
+    ## What happens
+    "ERROR: Could not find a version that satisfies the requirement deepspeed==0.14.8 (from versions: ..., 0.14.4,
+    0.14.5, 0.15.0 ...)".
+
+    ## Why
+    A slip of the pen, a version that was only in the repository (`0.10.1` before its release), or one of another
+    package.
+
+    ## Cure
+    Pin a version that there is; `pip index versions deepspeed` lists them.
+
+    ## When it is safe
+    Where the package comes from another index or from source.
+
+    ## Sources
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/17: a pin of deepspeed before there was such a release
+    - https://github.com/OptimalScale/LMFlow/issues/68: No matching distribution found for deepspeed
+    """
+
+    page_zh = """固定了 PyPI 上不存在的版本。
+
+    ## 现象
+    “ERROR: Could not find a version that satisfies the requirement deepspeed==0.14.8 (from versions: ..., 0.14.4,
+    0.14.5, 0.15.0 ...)”。
+
+    ## 原因
+    笔误、只存在于仓库中的版本（如发布之前的 `0.10.1`），或另一个包的版本号。
+
+    ## 解决办法
+    固定一个存在的版本；`pip index versions deepspeed` 可列出。
+
+    ## 何时安全
+    包来自其他源或源码时。
+
+    ## 来源
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/17：固定了当时尚未发布的 deepspeed
+    - https://github.com/OptimalScale/LMFlow/issues/68：No matching distribution found for deepspeed
+    """
+
+    name = "pinned-version-never-released"
+    title = Text("The pinned version was never released", "固定的版本从未发布")
+    sources = (
+        "https://github.com/LlamaChinese/Llama-Chinese/issues/17",
+        "https://github.com/OptimalScale/LMFlow/issues/68",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """An exact version that is past the last release of its series."""
+        if environment.complete:
+            return  # it is installed
+        for name in ("deepspeed", "transformers", "accelerate", "peft", "trl"):
+            version = environment.version(name)
+            if version is None or not from_file(environment, name):
+                continue
+            answer = never_released(name, version)
+            if answer is None:
+                continue
+            near, old = answer
+            yield self.finding(
+                Text(
+                    "There is no {name} {version} on PyPI: the nearest are {near}.",
+                    "PyPI 上没有 {name} {version}：最接近的是 {near}。",
+                ).format(name=name, version=version, near=", ".join(near)),
+                certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
+                severity=Severity.ERROR if old else Severity.WARNING,
+                cure=(
+                    Text("Pin {near}, or another release that there is", "固定为 {near} 或其他已发布的版本").format(
+                        near=near[-1]
+                    ),
+                ),
+                spans=(span_of(environment, name),),
+                confirm=(
+                    Text("pip index versions {name} does not list it", "pip index versions {name} 中没有它").format(
+                        name=name
+                    ),
+                ),
+            )

@@ -1,0 +1,94 @@
+"""requirement-pinned-twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment, canonical
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place, SourceFile
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+
+
+class RequirementPinnedTwice(Hazard):
+    """One requirements file pins a package to two versions.
+
+    ## What happens
+    "ERROR: Cannot install transformers==4.30.0 and transformers==4.30.2 because these package versions have
+    conflicting dependencies", or "Double requirement given".
+
+    ## Why
+    Two lists were put together, and the second line was not seen.
+
+    ## Cure
+    Keep one of the lines.
+
+    ## When it is safe
+    Where the lines hold markers that exclude each other (`; python_version < '3.10'`).
+
+    ## Sources
+    - https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69: transformers pinned to 4.30.0 and 4.30.2
+    - https://pip.pypa.io/en/latest/topics/dependency-resolution/: how pip reports conflicts
+    """
+
+    page_zh = """同一个 requirements 文件把一个包固定为两个版本。
+
+    ## 现象
+    “ERROR: Cannot install transformers==4.30.0 and transformers==4.30.2 because these package versions have
+    conflicting dependencies”，或 “Double requirement given”。
+
+    ## 原因
+    合并了两份清单，没有注意到第二行。
+
+    ## 解决办法
+    只保留一行。
+
+    ## 何时安全
+    各行带有互斥的环境标记时（`; python_version < '3.10'`）。
+
+    ## 来源
+    - https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69：transformers 被固定为 4.30.0 与 4.30.2
+    - https://pip.pypa.io/en/latest/topics/dependency-resolution/：pip 如何报告冲突
+    """
+
+    name = "requirement-pinned-twice"
+    title = Text("A package is pinned to two versions in one file", "同一文件中一个包被固定为两个版本")
+    sources = (
+        "https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69",
+        "https://pip.pypa.io/en/latest/topics/dependency-resolution/",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Two lines of one requirements file with different exact versions, and no markers."""
+        sources: dict[str, SourceFile] = {}
+        for package in environment.packages.values():
+            if package.place is not None and package.written == "requirement":
+                sources.setdefault(package.place.source.path, package.place.source)
+        for source in sources.values():
+            if source.path.endswith((".txt", ".in")):
+                yield from self._twice(source)
+
+    def _twice(self, source: SourceFile) -> Iterator[Finding]:
+        pinned: dict[str, list[tuple[str, Place]]] = {}
+        for match in _PINNED.finditer(source.data.decode("latin-1")):
+            place = source.place(match.start(1), match.end(2))
+            pinned.setdefault(canonical(match[1]), []).append((match[2], place))
+        for name, found in pinned.items():
+            versions = list(dict.fromkeys(version for version, _ in found))
+            if len(versions) < 2:
+                continue
+            yield self.finding(
+                Text(
+                    "{name} is pinned to {versions} in one file: pip refuses to install it.",
+                    "{name} 在同一文件中被固定为 {versions}：pip 会拒绝安装。",
+                ).format(name=name, versions=", ".join(versions)),
+                cure=(Text("Keep one of the lines", "只保留一行"),),
+                spans=tuple(place.span() for _, place in reversed(found)),
+            )
+
+
+_PINNED = compiled_when_used(
+    r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*[A-Za-z0-9])(?:\[[^\]\n]*\])?[ \t]*==[ \t]*([\w.!+-]+)[ \t]*(?:#[^\n]*)?\r?$"
+)

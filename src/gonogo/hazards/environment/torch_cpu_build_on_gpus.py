@@ -1,0 +1,109 @@
+"""torch-cpu-build-on-gpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._told import from_file, span_of, told
+
+
+class TorchCpuBuildOnGpus(Hazard):
+    """A PyTorch without CUDA is pinned for a run on GPUs.
+
+    ## What happens
+    "AssertionError: Torch not compiled with CUDA enabled", "Setting accelerator to CPU", "Distributed package doesn't
+    have NCCL built in"; or training starts on the CPU and takes days.
+
+    ## Why
+    `+cpu` wheels come from PyTorch's CPU index, or from a requirements file that was made on a laptop. pip does not
+    replace them: the version is the same.
+
+    ## Cure
+    Install the same version from its CUDA index: pip install torch==2.5.1 --index-url
+    https://download.pytorch.org/whl/cu124.
+
+    ## When it is safe
+    On Ascend, Gaudi and other accelerators whose plugin takes the CPU build; for tests without a GPU.
+
+    ## Sources
+    - https://github.com/X-PLUG/MobileAgent/issues/60: the AssertionError, and how to tell the build
+    - https://pytorch.org/get-started/locally/: the indexes of PyTorch's builds
+    """
+
+    page_zh = """在 GPU 上训练却固定了不含 CUDA 的 PyTorch。
+
+    ## 现象
+    “AssertionError: Torch not compiled with CUDA enabled”、“Setting accelerator to CPU”、“Distributed package
+    doesn't have NCCL built in”；或者训练在 CPU 上进行，耗时数日。
+
+    ## 原因
+    `+cpu` 的 wheel 来自 PyTorch 的 CPU 源，或来自在笔记本上生成的 requirements。pip 不会替换它们，因为版本号相同。
+
+    ## 解决办法
+    从 CUDA 源安装同一版本：pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu124。
+
+    ## 何时安全
+    Ascend、Gaudi 等加速卡的插件使用 CPU 版；或在没有 GPU 的环境中测试。
+
+    ## 来源
+    - https://github.com/X-PLUG/MobileAgent/issues/60：该 AssertionError，以及如何分辨版本
+    - https://pytorch.org/get-started/locally/：PyTorch 各版本的源
+    """
+
+    name = "torch-cpu-build-on-gpus"
+    title = Text("This PyTorch was built without CUDA", "该 PyTorch 不含 CUDA")
+    sources = (
+        "https://github.com/X-PLUG/MobileAgent/issues/60",
+        "https://pytorch.org/get-started/locally/",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """torch of a CPU build in a file, and a launch that names GPUs."""
+        version = environment.version("torch")
+        if version is None or version.local != "cpu" or not from_file(environment, "torch"):
+            return
+        if any(environment.has(name) for name in _PLUGINS):
+            return
+        asked = _gpus(environment, run)
+        if asked is None:
+            return
+        yield self.finding(
+            Text(
+                "{torch} was built without CUDA, and the run is to use GPUs.",
+                "{torch} 不含 CUDA，而该训练要使用 GPU。",
+            ).format(torch=told(environment, "torch")),
+            cure=(
+                Text(
+                    "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu… (of the driver's "
+                    "CUDA)",
+                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu…"
+                    "（与驱动的 CUDA 对应）",
+                ).format(version=version.public),
+            ),
+            spans=(span_of(environment, "torch"), asked.span()),
+        )
+
+
+_PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
+
+
+def _gpus(environment: Environment, run: Run) -> Field | None:
+    """What says that the run is to use NVIDIA GPUs; None where nothing does."""
+    launch = run.launch
+    if launch is None or run.arguments.get("use_cpu").truth or run.arguments.get("no_cuda").truth:
+        return None
+    if launch.launcher == "deepspeed" and launch.launcher_options.get("num_gpus").number:
+        return launch.launcher_options.get("num_gpus")
+    visible = launch.visible_devices
+    if visible.known and str(visible.value).strip() not in ("", "-1"):
+        return visible
+    for name in ("gpus-per-node", "gres", "gpus", "gpus-per-task"):
+        asked = launch.slurm.get(name)
+        if asked is not None and asked.known:
+            return asked
+    return Field.of(environment.gpus[0].name, launch.place) if environment.gpus else None

@@ -1,0 +1,100 @@
+"""tracker-not-installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._needs import not_installed
+
+
+class TrackerNotInstalled(Hazard):
+    """`report_to` names a tracker whose package is not installed.
+
+    ## What happens
+    The Trainer is made, and raises "RuntimeError: TensorBoardCallback requires tensorboard to be installed. Either
+    update your PyTorch version or install tensorboardX", or "WandbCallback requires wandb to be installed. Run `pip
+    install wandb`." It is made after the model was loaded.
+
+    ## Why
+    transformers requires none of them. Without report_to (or with `all`, before transformers 5) only the installed
+    ones are used; a name asks for that one.
+
+    ## Cure
+    Install it, or report_to: none.
+
+    ## When it is safe
+    Where the package is installed after the listing was made, or the listing is of another environment.
+
+    ## Sources
+    - https://github.com/ibm-granite/granite-tsfm/pull/15: TensorBoardCallback without tensorboard
+    - https://github.com/yizhongw/Tk-Instruct/issues/5: WandbCallback requires wandb
+    """
+
+    page_zh = """`report_to` 指定的日志工具没有安装。
+
+    ## 现象
+    建立 Trainer 时抛出 “RuntimeError: TensorBoardCallback requires tensorboard to be installed. Either update your
+    PyTorch version or install tensorboardX”，或 “WandbCallback requires wandb to be installed. Run `pip install
+    wandb`.”。此时模型已经加载完毕。
+
+    ## 原因
+    transformers 不依赖它们。不设 report_to（或 transformers 5 之前设为 `all`）时只使用已安装的；写明名字则必须有它。
+
+    ## 解决办法
+    安装它，或设 report_to: none。
+
+    ## 何时安全
+    在列出清单之后才安装该包，或清单属于另一个环境时。
+
+    ## 来源
+    - https://github.com/ibm-granite/granite-tsfm/pull/15：没有 tensorboard 时的 TensorBoardCallback
+    - https://github.com/yizhongw/Tk-Instruct/issues/5：WandbCallback 需要 wandb
+    """
+
+    name = "tracker-not-installed"
+    title = Text("The tracker of report_to is not installed", "report_to 指定的日志工具没有安装")
+    sources = (
+        "https://github.com/ibm-granite/granite-tsfm/pull/15",
+        "https://github.com/yizhongw/Tk-Instruct/issues/5",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A tracker by name, and a complete listing without its package."""
+        asked = run.arguments.get("report_to")
+        if not asked.known:
+            return
+        named = asked.value if isinstance(asked.value, list) else str(asked.value).replace(",", " ").split()
+        for one in named:
+            packages = _PACKAGES.get(str(one).strip("[]'\""))
+            if packages is None:
+                continue
+            yield from not_installed(
+                self,
+                environment,
+                run,
+                packages[0],
+                asked,
+                Text(
+                    "report_to asks for {one}, and {package} is not among the installed packages: the Trainer raises a "
+                    "RuntimeError when it is made.",
+                    "report_to 指定了 {one}，而已安装的包中没有 {package}：建立 Trainer 时会抛出 RuntimeError。",
+                ).format(one=one, package=packages[0]),
+                also=packages[1:],
+                cure=(Text("Or report_to none", "或将 report_to 设为 none"),),
+            )
+
+
+_PACKAGES = {
+    "tensorboard": ("tensorboard", "tensorboardx"),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow", "mlflow-skinny"),
+    "swanlab": ("swanlab",),
+    "comet_ml": ("comet-ml",),
+    "clearml": ("clearml",),
+    "neptune": ("neptune", "neptune-client"),
+    "trackio": ("trackio",),
+}

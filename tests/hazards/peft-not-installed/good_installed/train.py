@@ -1,0 +1,10 @@
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+from data import load
+
+parser = HfArgumentParser(TrainingArguments)
+(args,) = parser.parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+model = get_peft_model(model, LoraConfig(r=16))
+Trainer(model=model, args=args, train_dataset=load()).train()
