@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from scripts.deepspeed_keys.keys import Key
@@ -85,6 +86,8 @@ def _row(keys: list[Key | None], versions: list[str], path: tuple[str, ...], kno
         row["values"] = values
     if newest.bounds:
         row["bounds"] = newest.bounds
+    if first := _limits_since(have):
+        row["limits_since"] = first
     if newest.deprecated or dotted in _RENAMED:
         row["deprecated"] = True
         row["replacement"] = _RENAMED.get(dotted) or _canonical(newest.replacement, known)
@@ -99,6 +102,16 @@ def _row(keys: list[Key | None], versions: list[str], path: tuple[str, ...], kno
     if children:
         row["children"] = children
     return row
+
+
+def _limits_since(have: list[tuple[Key, str]]) -> str:
+    """The first release from which values and bounds are the newest's; empty where they always were."""
+    first = ""
+    for (key, _), (after, version) in pairwise(have):
+        if (key.values, key.bounds) != (after.values, after.bounds):
+            first = version
+    newest = have[-1][0] if have else Key()
+    return first if newest.values or newest.bounds else ""
 
 
 def _changes(defaults: list[tuple[str, Any]]) -> list[list[Any]]:

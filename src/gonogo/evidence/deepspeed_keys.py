@@ -38,6 +38,8 @@ class KeyInfo(msgspec.Struct, frozen=True):
     """The values that DeepSpeed allows, where it allows only some."""
     bounds: Mapping[str, float] = {}
     """``gt``, ``ge``, ``lt``, ``le``: what a number must be."""
+    limits_since: str = ""
+    """The first sampled release with these values and bounds; empty where they were never others."""
     deprecated: bool = False
     replacement: str = ""
     """What to write instead of a deprecated key: a name at the same level, or a dotted path."""

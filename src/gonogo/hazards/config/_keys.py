@@ -42,6 +42,17 @@ def known_to(info: KeyInfo, run: Run) -> bool | None:
     return True
 
 
+def limits_hold(info: KeyInfo, run: Run) -> bool | None:
+    """Whether the run's DeepSpeed has the key's values and bounds as they are now; None where its release is open."""
+    first = info.limits_since
+    if not first or run.environment.within("deepspeed", f">={first}"):
+        return True
+    before = _neighbour(first, -1)
+    if before and run.environment.within("deepspeed", f"<={before}"):
+        return False
+    return True if first in _EVERYBODYS and "deepspeed" not in run.environment.packages else None
+
+
 def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
     """Whether the run's DeepSpeed refuses unknown keys in this object; None where that depends on its release."""
     if info is None or not info.closed:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.config._keys import is_closed, known_to, rows
+from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
 from gonogo.hazards.config._of_run import shown
 from gonogo.hazards.config._values import is_positive, wanted_instead
 from gonogo.hazards.config._written import dotted, newer_than, spot
@@ -84,7 +86,12 @@ class DsConfigValueRefused(Hazard):
                 closed: bool | None = True
             else:
                 closed = is_closed(parent, run)
-                wanted = wanted_instead(info, field.value) if closed is not False else None
+                now = wanted_instead(info, field.value) if closed is not False else None
+                always = wanted_instead(replace(info, values=(), bounds={}), field.value) if now is not None else None
+                hold = limits_hold(info, run)
+                if hold is None and always is None:
+                    closed = None
+                wanted = always if hold is False else now
             if wanted is None or known_to(info, run) is False:
                 continue
             # pydantic 1, before DeepSpeed 0.15, cut fractions off; newer ones refuse them.
