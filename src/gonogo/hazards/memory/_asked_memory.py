@@ -10,6 +10,7 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.launcher._facts import whole
 
 if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.hazard import Hazard
@@ -72,3 +73,43 @@ def _trains_adapters(launch: Launch, run: Run) -> bool:
     if run.framework == "ms-swift" and all(name not in names for name in kinds):
         return True  # LoRA is its default
     return any(b"peft" in script.source.data or b"requires_grad" in script.source.data for script in run.scripts)
+
+
+def told_memory(hazard: Hazard, environment: Environment, run: Run, cure: tuple[Text, ...]) -> Iterator[Finding]:
+    """A finding where a machine has less memory than the offloaded optimizer states of a full fine-tune alone."""
+    limit, states = environment.host_memory.number, _offloaded_states(run)
+    if limit is None or states is None or states[1] <= limit:
+        return
+    billions, needed, nodes = states
+    yield hazard.finding(
+        Text(
+            en="The machine has {limit:.0f} GiB of memory. The optimizer states of {billions:g} billion parameters, "
+            "offloaded to the CPU, take {needed:.0f} GiB on each of {nodes} node(s): the kernel kills the run.",
+            zh="机器内存为 {limit:.0f} GiB。{billions:g}B 参数的优化器状态卸载到 CPU，在 {nodes} 个节点上各占 "
+            "{needed:.0f} GiB：内核会杀死训练。",
+        ).format(limit=limit / 2**30, billions=billions, needed=needed / 2**30, nodes=nodes),
+        certainty=Certainty.LIKELY,
+        cure=cure,
+        spans=(
+            run.config.offload("optimizer").span() if run.config is not None else None,
+            environment.host_memory.span(),
+        ),
+        confirm=(Text("All parameters are trained", "训练全部参数"),),
+    )
+
+
+def _offloaded_states(run: Run) -> tuple[float, int, int] | None:
+    """The model's billions of parameters by its name, the bytes of offloaded states a node, the nodes.
+
+    None where the optimizer is not offloaded to the CPU, adapters are trained, or the size isn't known.
+    """
+    launch = run.launch
+    if launch is None or run.config is None or run.model is None:
+        return None
+    if run.config.offload("optimizer").get() != "cpu" or _trains_adapters(launch, run):
+        return None
+    named = _BILLIONS.search(run.model.name)
+    if named is None:
+        return None
+    billions, nodes = float(named.group(1)), whole(launch.nodes) or 1
+    return billions, int(billions * 1e9 * _ADAM / nodes), nodes

@@ -16,9 +16,10 @@ from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
 from gonogo.hazards.collective._exit_summary import exits, first_failure
 from gonogo.hazards.collective._stall import stall_of
-from gonogo.hazards.memory._asked_memory import asked_memory
+from gonogo.hazards.memory._asked_memory import asked_memory, told_memory
 
 if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
 
@@ -164,6 +165,10 @@ class CpuRamOomKilled(Hazard):
             cure=_cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The machine's memory against the optimizer states that are offloaded to it."""
+        yield from told_memory(self, environment, run, _LOG_CURES[:1])
 
     def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
         """slurm's memory for the job against the optimizer states that are offloaded to the host."""

@@ -16,6 +16,7 @@ from gonogo.hazards.launcher._facts import whole
 from gonogo.hazards.memory._docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 
 if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
 
@@ -123,6 +124,30 @@ class DevShmBusError(Hazard):
             fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
         )
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The machine's /dev/shm, where it is as small as docker makes it, and data loader workers."""
+        size = environment.dev_shm.number
+        if size is None or size > _SMALL:
+            return
+        workers = run.arguments.get("dataloader_num_workers")
+        count = whole(workers)
+        if not count or (run.launch is not None and run.launch.in_container):
+            return
+        yield self.finding(
+            Text(
+                en="/dev/shm has {size:.0f} MiB, and {count} data loader workers of each rank pass their batches "
+                "through it.",
+                zh="/dev/shm 只有 {size:.0f} MiB，而每个 rank 的 {count} 个数据加载 worker 都经由它传递 batch。",
+            ).format(size=size / 2**20, count=count),
+            certainty=Certainty.LIKELY,
+            cure=(
+                *SHARED_MEMORY_CURE,
+                Text("Or dataloader_num_workers 0", "或将 dataloader_num_workers 设为 0"),
+            ),
+            spans=(workers.span(), environment.dev_shm.span()),
+            confirm=(Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""
         evidence, certainty = _evidence(log)
@@ -188,3 +213,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
         small = _small_container(log) and log.find(_DISK) is None
         return bare, Certainty.LIKELY if small else Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
+
+
+_SMALL = 128 << 20
+"""Twice what docker gives a container unless told otherwise."""

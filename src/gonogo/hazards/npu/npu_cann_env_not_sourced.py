@@ -12,6 +12,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards.launcher._shell_lines import is_shell_script
 
 if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
 
@@ -123,6 +124,32 @@ class NpuCannEnvNotSourced(Hazard):
             severity=Severity.NOTE,
             cure=_CURE,
             spans=(launch.variables[told].span() or launch.place.span(),),
+            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
+        )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """A machine with CANN and torch_npu, in whose environment set_env.sh has not run."""
+        if not environment.cann.known or environment.has("torch-npu") is not True:
+            return
+        names = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
+        if not all(environment.variable(name).absent for name in names):
+            return
+        if run.launch is not None and _SOURCES.search(run.launch.source.text) is not None:
+            return
+        place = environment.place("torch-npu")
+        yield self.finding(
+            Text(
+                en="CANN {cann} is on the machine, and its set_env.sh has not run in this environment: import "
+                "torch_npu finds none of its libraries.",
+                zh="机器上有 CANN {cann}，但该环境没有执行它的 set_env.sh：import torch_npu 找不到它的库。",
+            ).format(cann=environment.cann.value),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=_CURE[:1],
+            spans=(
+                run.launch.place.span() if run.launch is not None else None,
+                place.span() if place is not None else None,
+            ),
             confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 
@@ -108,6 +110,33 @@ class NpuCannPythonDepsMissing(Hazard):
     )
     log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010", "缺少")
 
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
+        if environment.has("torch-npu") is not True or not environment.complete:
+            return
+        missing = [name for name in _IMPORTED if environment.has(name) is False]
+        if not missing:
+            return
+        place = environment.place("torch-npu")
+        yield self.finding(
+            Text(
+                "CANN's operator compiler imports {missing}, which this environment does not have.",
+                "CANN 的算子编译器需要 {missing}，而该环境中没有。",
+            ).format(missing=", ".join(missing)),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text("pip install {missing}", "执行 pip install {missing}").format(missing=" ".join(missing)),
+                _CURE[1],
+            ),
+            spans=(place.span() if place is not None else None,),
+            confirm=(
+                Text(
+                    "python -c 'import te, tbe' after source set_env.sh fails",
+                    "source set_env.sh 后 python -c 'import te, tbe' 失败",
+                ),
+            ),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A package that CANN imports in vain, or its compiler's failure to begin."""
         on_npu = log.find(_NPU) is not None
@@ -139,3 +168,7 @@ class NpuCannPythonDepsMissing(Hazard):
 
 
 _MODULE_NAME = Pattern(r"No module named '?([\w.]+)")
+
+
+_IMPORTED = ("decorator", "attrs", "psutil", "scipy", "cloudpickle", "ml-dtypes", "tornado", "absl-py")
+"""What CANN's guide lists beside what torch and transformers bring anyway."""

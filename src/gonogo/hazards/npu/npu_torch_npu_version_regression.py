@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
 
@@ -62,6 +64,40 @@ class TorchNpuVersionRegression(Hazard):
     )
     sources = ("https://github.com/hiyouga/LlamaFactory/issues/9154",)
     log_words = ("npu_dtype_cast", "Expected all tensors to be on the same device")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """torch_npu 2.6.0, and a model that device_map spreads over several NPUs."""
+        if not environment.within("torch-npu", "==2.6.0"):
+            return
+        place = environment.place("torch-npu")
+        for script in run.scripts:
+            for call in script.calls("*.from_pretrained"):
+                mapped = call.keyword("device_map")
+                if mapped.get() not in ("auto", "balanced", "balanced_low_0", "sequential"):
+                    continue
+                yield self.finding(
+                    Text(
+                        en="torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
+                        "device_map={value!r} spreads the model over all that it sees.",
+                        zh="torch_npu 2.6.0 无法在 NPU 之间拷贝并转换张量类型，而 device_map={value!r} 会把模型分布到"
+                        "所有可见的 NPU 上。",
+                    ).format(value=mapped.value),
+                    certainty=Certainty.LIKELY,
+                    severity=Severity.WARNING,
+                    cure=(
+                        Text(
+                            en="Install a later post release of torch_npu 2.6.0, with the CANN that it asks for",
+                            zh="安装 torch_npu 2.6.0 的后续 post 版本，并配套其要求的 CANN",
+                        ),
+                        Text(
+                            en="Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0",
+                            zh="或只在一张 NPU 上加载：ASCEND_RT_VISIBLE_DEVICES=0",
+                        ),
+                    ),
+                    spans=(place.span() if place is not None else None, mapped.span()),
+                    confirm=(Text("More than one NPU is visible", "可见的 NPU 多于一张"),),
+                )
+                return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch between NPUs in ``npu_dtype_cast``; less sure where a model is loaded and no operator is named."""

@@ -1,0 +1,3 @@
+#!/bin/bash
+source /usr/local/Ascend/ascend-toolkit/set_env.sh
+torchrun --nproc_per_node 8 train.py --output_dir out --bf16 True --deepspeed ds_config.json
