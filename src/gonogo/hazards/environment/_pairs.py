@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _ASKING = ("transformers", "peft", "trl", "accelerate")
 _AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 """What transformers looks at when it is imported: it then raises."""
-_ELSEWHERE = {"transformers": ("accelerate", "deepspeed", "torch")}
-"""Pairs that hazards of their own tell."""
+_LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
+"""Pairs that hazards of their own tell, and what only an extra requires."""
 _REQUIRES = Text("{told} requires {name}{specifier}", "{told} 要求 {name}{specifier}")
 
 
@@ -42,10 +42,12 @@ def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iter
     for asking in _ASKING:
         for row in requirement_of(environment, asking):
             for name, specifier in row.requires.items():
-                if name in _ELSEWHERE.get(asking, ()) or not together(environment, asking, name):
+                if name in _LEFT_OUT.get(asking, ()) or not together(environment, asking, name):
                     continue
                 if environment.within(name, specifier) is not False:
                     continue
+                if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
+                    continue  # before 5 it is asked of load_adapter alone, and an older peft trains
                 at_import = asking == "transformers" and name in _AT_IMPORT
                 yield pair_finding(hazard, environment, run, asking, name, specifier, at_import)
     for package in _ASKING:

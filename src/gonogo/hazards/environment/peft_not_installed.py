@@ -87,8 +87,11 @@ def _asks(run: Run) -> Field | None:
     for script in run.scripts:
         if b"peft" not in script.source.data:
             continue
-        for node in script.nodes(ast.ImportFrom, ast.Import):
-            module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-            if (module or "").partition(".")[0] == "peft" and node in getattr(script.tree, "body", ()):
-                return Field.of(module, script.place(node))
+        for node in script.tree.body if script.tree is not None else ():
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module or ""]
+            else:
+                modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if any(module.partition(".")[0] == "peft" for module in modules):
+                return Field.of("peft", script.place(node))
     return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment, canonical
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place, SourceFile
