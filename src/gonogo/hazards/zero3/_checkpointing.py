@@ -12,7 +12,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Call, Script
-from gonogo.finding import Certainty, Finding, Span, Text
+from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._in_files import is_engine, stage_span, text_of
 
@@ -131,7 +131,7 @@ def recomputed_twice(
     if how is None or how.reentrant is False:
         return
     first, second = pair
-    fixes = ()
+    fixes: tuple[Fix, ...] = ()
     if how.reentrant and how.call is not None and how.call.script.editable:
         edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
         if edit is not None and not how.call.node.args:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.script import Call, Function, Script
+from gonogo.evidence.script import Call, Script
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
 # Each of these makes the HfDeepSpeedConfig that from_pretrained looks for, or is handed one that was made.
 _TELLS = (
@@ -63,12 +64,12 @@ def _in_branch(script: Script, node: ast.AST, other: ast.AST) -> bool:
     return any(ast.dump(test) not in tests for test in script.guarded_by(node))
 
 
-def _given_arguments(function: Function) -> bool:
+def _given_arguments(function: _Function) -> bool:
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     return any(one.arg in ("training_args", "train_args", "training_arguments") for one in arguments)
 
 
-def _calls_of(script: Script, function: Function) -> Iterator[Call]:
+def _calls_of(script: Script, function: _Function) -> Iterator[Call]:
     return script.calls(function.name, f"*.{function.name}")
 
 

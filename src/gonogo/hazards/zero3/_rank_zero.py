@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.script import Function, Script
+from gonogo.evidence.script import Script
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ASKS = frozenset(
     {
         *("is_main_process", "is_local_main_process", "is_world_process_zero", "is_local_process_zero", "is_rank_0"),
@@ -92,7 +93,7 @@ def _otherwise_too(script: Script, node: ast.AST) -> bool:
     return False
 
 
-def _decorator(function: Function) -> ast.expr | None:
+def _decorator(function: _Function) -> ast.expr | None:
     return next((each for each in function.decorator_list if _last(each) in _DECORATES), None)
 
 

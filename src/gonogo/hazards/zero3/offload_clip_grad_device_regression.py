@@ -128,9 +128,8 @@ class OffloadClipGradDeviceRegression(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_CURE,
             spans=(
-                run.environment.place("deepspeed").span(Text("0.14.1 and 0.14.2 are faulty", "0.14.1 与 0.14.2 有缺陷"))
-                if run.environment.place("deepspeed")
-                else None,
+                version.span(Text("0.14.1 and 0.14.2 are faulty", "0.14.1 与 0.14.2 有缺陷"))
+                or (package.place.span() if package.place else None),
                 offload.span(Text("the optimizer is offloaded", "优化器被卸载")),
                 clip_place.span(Text("gradients are clipped", "梯度被裁剪")) if clip_place else None,
             ),

@@ -1,0 +1,114 @@
+"""ds-backward-past-engine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import is_engine, text_of
+
+
+class DsBackwardPastEngine(Hazard):
+    """`loss.backward()` in a loop whose weights an engine steps.
+
+    ## What happens
+    The run goes on, but the ranks drift apart or nothing is learned; with fp16 the loss is not scaled, and under
+    ZeRO the step may fail or use a part of the gradients.
+
+    ## Why
+    `engine.backward` divides the loss by the accumulation steps, scales it, and reduces the gradients over the
+    ranks when the backward is done. DeepSpeed before 0.18.3 does none of it for a plain `loss.backward()`.
+
+    ## Cure
+    `engine.backward(loss)`; or DeepSpeed 0.18.3 and later, whose hooks make a plain backward do the same.
+
+    ## When it is safe
+    DeepSpeed 0.18.3 and later.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/329: without engine.backward gradients are not reduced
+    - https://github.com/deepspeedai/DeepSpeed/pull/7665: newer DeepSpeed supports a plain backward
+    """
+
+    page_zh = """在由引擎更新权重的循环中调用 `loss.backward()`。
+
+    ## 现象
+    训练照常进行，但各 rank 的权重逐渐不同，或什么也没学到；fp16 下 loss 未缩放，ZeRO 下更新可能失败或只用到部分梯度。
+
+    ## 原因
+    `engine.backward` 会把 loss 除以累积步数、做缩放，并在反向结束后跨 rank 归约梯度。0.18.3 之前的 DeepSpeed 对普通
+    的 `loss.backward()` 不做这些。
+
+    ## 解决办法
+    改用 `engine.backward(loss)`；或 DeepSpeed 0.18.3 及以上，其钩子让普通的 backward 起同样作用。
+
+    ## 何时安全
+    DeepSpeed 0.18.3 及以上。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/329：维护者：不用 engine.backward 就不会归约梯度
+    - https://github.com/deepspeedai/DeepSpeed/pull/7665：较新的 DeepSpeed 支持普通的 backward
+    """
+
+    name = "ds-backward-past-engine"
+    title = Text(
+        en="loss.backward() is called past the engine",
+        zh="绕过引擎直接调用了 loss.backward()",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/329",
+        "https://github.com/deepspeedai/DeepSpeed/pull/7665",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A plain backward in the loop in which an engine steps."""
+        older = run.environment.within("deepspeed", "<0.18.3")
+        if older is False or b".backward(" not in script.source.data:
+            return
+        steps = [call for call in script.calls("*.step") if is_engine(script, call.receiver)]
+        for call in script.calls("*.backward") if steps else ():
+            loop = script.enclosing_loop(call.node)
+            step = next((one for one in steps if script.enclosing_loop(one.node) is loop), None)
+            receiver = call.receiver
+            if loop is None or step is None or receiver is None or is_engine(script, receiver):
+                continue
+            if call.node.args or call.node.keywords or not isinstance(receiver, ast.Name):
+                continue
+            if any(kind.endswith("Accelerator") for kind in script.kinds_of(receiver)):
+                continue
+            engine = text_of(script, step.receiver) if step.receiver is not None else "engine"
+            edit = script.replacing(call.node, f"{engine}.backward({receiver.id})")
+            version = run.environment.field("deepspeed")
+            yield self.finding(
+                Text(
+                    en="`{code}` goes past the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
+                    "that loss nor reduces its gradients over the ranks.",
+                    zh="`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version} 既不缩放该 loss，"
+                    "也不跨 rank "
+                    "归约其梯度。",
+                ).format(
+                    code=text_of(script, call.node),
+                    engine=engine,
+                    version=f" {version.value}" if version.known else Text(" before 0.18.3", "（0.18.3 之前）"),
+                ),
+                certainty=Certainty.CERTAIN if older else Certainty.LIKELY,
+                severity=Severity.ERROR,
+                cure=(
+                    Text("Call {engine}.backward({loss})", "调用 {engine}.backward({loss})").format(
+                        engine=engine, loss=receiver.id
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    step.place.span(Text("the engine steps here", "引擎在此更新")),
+                    version.span(),
+                ),
+                fixes=(self.fix(Text("Let the engine run the backward", "由引擎执行反向"), edit, safe=False),)
+                if edit
+                else (),
+                confirm=() if older else (Text("DeepSpeed is older than 0.18.3", "DeepSpeed 低于 0.18.3"),),
+            )

@@ -1,0 +1,144 @@
+"""zero-clip-grad-norm-of-torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Call, Script
+from gonogo.finding import Certainty, Finding, Fix, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import edit_of
+from gonogo.hazards.zero3._in_files import (
+    engine_calls,
+    is_engine,
+    is_trained,
+    name_of,
+    root_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
+
+
+class ZeroClipGradNormOfTorch(Hazard):
+    """`torch.nn.utils.clip_grad_norm_` in a loop that ZeRO steps.
+
+    ## What happens
+    The run goes on, but gradients are never clipped, and the norm that the call returns is 0: losses spike as if
+    there were no limit.
+
+    ## Why
+    ZeRO takes the gradients out of `p.grad` during the backward (all stages from 1), keeps them in buffers of its
+    own and leaves None behind. torch finds nothing to clip.
+
+    ## Cure
+    Set `"gradient_clipping": 1.0` in the DeepSpeed config, where `engine.step` clips, and drop the call;
+    `engine.get_global_grad_norm()` tells the norm.
+
+    ## When it is safe
+    Without ZeRO; or `accelerator.clip_grad_norm_`, which leaves it to DeepSpeed.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/6480: clipping is asked for under ZeRO
+    - https://github.com/deepspeedai/DeepSpeed/issues/6767: a maintainer: clipping is handled in ZeRO's optimizers
+    - https://www.deepspeed.ai/docs/config-json/: gradient_clipping
+    """
+
+    page_zh = """在由 ZeRO 更新的循环中使用 `torch.nn.utils.clip_grad_norm_`。
+
+    ## 现象
+    训练照常进行，但梯度从未被裁剪，该调用返回的范数为 0：loss 像没有上限一样出现尖峰。
+
+    ## 原因
+    ZeRO 在反向时（阶段 1 及以上）把梯度从 `p.grad` 移到自己的缓冲区，留下 None。torch 找不到可裁剪的梯度。
+
+    ## 解决办法
+    在 DeepSpeed 配置中设置 `"gradient_clipping": 1.0`（由 `engine.step` 裁剪），并去掉该调用；
+    `engine.get_global_grad_norm()` 返回范数。
+
+    ## 何时安全
+    不使用 ZeRO；或使用 `accelerator.clip_grad_norm_`（交由 DeepSpeed 处理）。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/6480：希望在 ZeRO 下裁剪
+    - https://github.com/deepspeedai/DeepSpeed/issues/6767：维护者：裁剪在 ZeRO 的优化器中完成
+    - https://www.deepspeed.ai/docs/config-json/：gradient_clipping
+    """
+
+    name = "zero-clip-grad-norm-of-torch"
+    title = Text(
+        en="torch's gradient clipping does nothing beside a ZeRO engine",
+        zh="在 ZeRO 引擎旁调用 torch 的梯度裁剪不起作用",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/6480",
+        "https://github.com/deepspeedai/DeepSpeed/issues/6767",
+        "https://www.deepspeed.ai/docs/config-json/",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """torch's clipping of the parameters that an engine trains."""
+        stage = run.zero_stage
+        if stage not in (1, 2, 3) or b"clip_grad_" not in script.source.data or run.config is None:
+            return
+        if next(engine_calls(run), None) is None:
+            return
+        for call in script.calls("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"):
+            parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
+            root = root_of(parameters) if parameters is not None else None
+            if root is None or told_apart(script, call.node):
+                continue
+            if not is_engine(script, root) and not is_trained(script, name_of(root)):
+                continue
+            clipping = run.config.get("gradient_clipping")
+            yield self.finding(
+                Text(
+                    en="`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
+                    zh="`{code}` 不会裁剪任何梯度：此时 ZeRO-{stage} 已把梯度移出 p.grad。{instead}",
+                ).format(
+                    code=text_of(script, call.node),
+                    stage=stage,
+                    instead=Text(
+                        f"The config's gradient_clipping ({clipping.value}) does.",
+                        f"起作用的是配置中的 gradient_clipping（{clipping.value}）。",
+                    )
+                    if clipping.number
+                    else Text(
+                        "The config sets no gradient_clipping, so nothing does.",
+                        "配置中没有 gradient_clipping，因此没有任何裁剪。",
+                    ),
+                ),
+                certainty=Certainty.CERTAIN,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        'Set "gradient_clipping" in the DeepSpeed config, and drop the call',
+                        '在 DeepSpeed 配置中设置 "gradient_clipping"，并去掉该调用',
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    clipping.span(Text("what clips", "真正的裁剪")) or stage_span(run),
+                ),
+                fixes=self._fixes(script, run, call, clipping),
+            )
+
+    def _fixes(self, script: Script, run: Run, call: Call, clipping: Field) -> tuple[Fix, ...]:
+        statement = script.statement(call.node)
+        config = run.config
+        if config is None or not isinstance(statement, ast.Expr) or statement.value is not call.node:
+            return ()
+        drop = script.removing_statement(statement)
+        if drop is None:
+            return ()
+        if clipping.number:
+            return (self.fix(Text("Drop the call", "去掉该调用"), drop),)
+        limit = (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
+        if limit is None or "norm" not in call.method or clipping.unknown:
+            return ()
+        edit = edit_of(lambda: config.inserting("gradient_clipping", value=limit))
+        title = Text("Let DeepSpeed clip at {limit}", "由 DeepSpeed 以 {limit} 裁剪").format(limit=limit)
+        return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()

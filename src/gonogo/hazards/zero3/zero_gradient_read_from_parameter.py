@@ -1,0 +1,128 @@
+"""zero-gradient-read-from-parameter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.zero3._in_files import is_engine, is_trained, name_of, root_of, stage_span, text_of, told_apart
+
+
+class ZeroGradientReadFromParameter(Hazard):
+    """A loop reads `p.grad` of parameters that a ZeRO engine trains.
+
+    ## What happens
+    Every `p.grad` is None: "'NoneType' object has no attribute 'norm'", or gradient norms and masks that are
+    silently empty.
+
+    ## Why
+    ZeRO (from stage 1) reduces gradients during the backward into buffers of its own, and sets `p.grad` to None.
+
+    ## Cure
+    Read gradients after `engine.backward` and before `engine.step` by `deepspeed.utils.safe_get_full_grad(p)`, on
+    all ranks; change them by `safe_set_full_grad`. The norm is `engine.get_global_grad_norm()`.
+
+    ## When it is safe
+    ZeRO off; hooks on tensors (`p.register_hook`), which see each gradient as it comes.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/11850: all gradients are None after the backward
+    - https://github.com/deepspeedai/DeepSpeed/issues/1098: why, and safe_get_full_grad as the answer
+    - https://deepspeed.readthedocs.io/en/latest/zero3.html: the functions for reading and changing gradients
+    """
+
+    page_zh = """循环中读取由 ZeRO 引擎训练的参数的 `p.grad`。
+
+    ## 现象
+    所有 `p.grad` 都是 None：“'NoneType' object has no attribute 'norm'”，或梯度范数、掩码悄悄为空。
+
+    ## 原因
+    ZeRO（阶段 1 及以上）在反向时把梯度归约到自己的缓冲区，并把 `p.grad` 设为 None。
+
+    ## 解决办法
+    在 `engine.backward` 之后、`engine.step` 之前，于所有 rank 上用 `deepspeed.utils.safe_get_full_grad(p)` 读取；用
+    `safe_set_full_grad` 修改。范数用 `engine.get_global_grad_norm()`。
+
+    ## 何时安全
+    不使用 ZeRO；或使用张量钩子（`p.register_hook`），它能看到每个到来的梯度。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/11850：反向之后所有梯度都是 None
+    - https://github.com/deepspeedai/DeepSpeed/issues/1098：原因，以及 safe_get_full_grad
+    - https://deepspeed.readthedocs.io/en/latest/zero3.html：读取与修改梯度的函数
+    """
+
+    name = "zero-gradient-read-from-parameter"
+    title = Text(
+        en="Gradients are read from p.grad, which ZeRO empties",
+        zh="从 p.grad 读取梯度，而 ZeRO 会清空它",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/11850",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1098",
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``p.grad`` in a loop over the parameters of an engine, after its backward."""
+        if run.zero_stage not in (1, 2, 3) or b".grad" not in script.source.data:
+            return
+        if next(script.calls("deepspeed.initialize"), None) is None:
+            return
+        seen: set[int] = set()
+        for node in script.nodes(ast.Attribute):
+            if node.attr != "grad" or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
+                continue
+            loop = _loop_of(script, node)
+            if loop is None or loop.lineno in seen or told_apart(script, node):
+                continue
+            root = root_of(loop)
+            if not is_engine(script, root) and not is_trained(script, name_of(root)):
+                continue
+            function = script.enclosing_function(node)
+            before = [one for one in script.calls("*.backward") if one.line < node.lineno]
+            if not any(script.enclosing_function(one.node) is function for one in before):
+                continue
+            seen.add(loop.lineno)
+            yield self.finding(
+                Text(
+                    en="`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own "
+                    "buffers "
+                    "during the backward.",
+                    zh="对每个参数，`{code}` 都是空值：ZeRO-{stage} 在反向时已把梯度移入自己的缓冲区。",
+                ).format(code=text_of(script, node), stage=run.zero_stage),
+                certainty=Certainty.CERTAIN,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()",
+                        "在所有 rank 上使用 deepspeed.utils.safe_get_full_grad(p)，或 engine.get_global_grad_norm()",
+                    ),
+                ),
+                spans=(
+                    script.place(node).span(),
+                    script.place(loop).span(Text("the engine's parameters", "引擎的参数")),
+                    stage_span(run),
+                ),
+            )
+
+
+def _loop_of(script: Script, node: ast.Attribute) -> ast.expr | None:
+    """What a loop variable goes over, where that is ``m.parameters()`` or ``m.named_parameters()``."""
+    name = node.value.id if isinstance(node.value, ast.Name) else ""
+    for each in script.ancestors(node):
+        loops = each.generators if isinstance(each, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)) else []
+        for loop in [each] if isinstance(each, ast.For) else loops:
+            if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(loop.target)):
+                inner = loop.iter
+                while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.args:
+                    inner = inner.args[0]
+                method = (
+                    inner.func.attr if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) else ""
+                )
+                return inner if method in ("parameters", "named_parameters") else None
+    return None

@@ -1,0 +1,13 @@
+import deepspeed
+import torch
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for step, batch in enumerate(batches()):
+    loss = engine(**batch)
+    engine.backward(loss)
+    for name, p in model.named_parameters():
+        if p.grad is not None and "embed" in name:
+            p.grad[:32000] = 0
+    engine.step()

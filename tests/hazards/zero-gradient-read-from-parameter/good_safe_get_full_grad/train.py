@@ -1,0 +1,12 @@
+import deepspeed
+import torch
+from deepspeed.utils import safe_get_full_grad
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for step, batch in enumerate(batches()):
+    loss = engine(**batch)
+    engine.backward(loss)
+    norms = {name: safe_get_full_grad(p).norm() for name, p in model.named_parameters() if p.requires_grad}
+    engine.step()

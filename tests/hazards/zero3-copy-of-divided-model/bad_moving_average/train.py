@@ -1,0 +1,12 @@
+import deepspeed
+import torch
+import copy
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+average = copy.deepcopy(engine.module).eval()
+for step, batch in enumerate(batches()):
+    loss = engine(**batch)
+    engine.backward(loss)
+    engine.step()

@@ -1,0 +1,13 @@
+import deepspeed
+import torch
+from deepspeed.utils import set_z3_leaf_modules
+from blocks import SparseBlock
+from model import Translator, batches
+
+model = Translator.from_config("configs/7b.yaml")
+set_z3_leaf_modules(model, [SparseBlock])
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for step, batch in enumerate(batches()):
+    loss = engine(**batch)
+    engine.backward(loss)
+    engine.step()
