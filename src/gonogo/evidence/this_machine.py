@@ -10,6 +10,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from gonogo.evidence.environment import Environment, Package
@@ -47,6 +48,7 @@ def this_machine(deep: bool = False) -> Environment:
     return Environment(packages=packages, sources=(interpreter(),), complete=True, torch=torch, **facts)
 
 
+@cache
 def interpreter() -> Text:
     """The running Python, as a source of versions is named."""
     where = without_private(sys.executable or "python")
