@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,11 @@ def bitsandbytes_use(run: Run) -> Field | None:
     return None
 
 
+def accelerator_here() -> bool:
+    """Whether this machine has an accelerator's driver, as one that trains has."""
+    return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
+
+
 def not_installed(
     hazard: Hazard,
     environment: Environment,
@@ -63,6 +69,8 @@ def not_installed(
     if not listed(environment) or any(environment.has(one) for one in (name, *also)):
         return
     told = from_file(environment, "torch")
+    if not told and not accelerator_here():
+        return  # files are checked on a machine that doesn't train
     yield hazard.finding(
         cause,
         certainty=Certainty.CERTAIN if told else Certainty.POSSIBLE,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.compatibility import Requirement, known_bad, required_by
+from gonogo.evidence.compatibility import KnownBad, Requirement, known_bad, required_by
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.environment._told import (
     fault_finding,
@@ -34,7 +35,18 @@ _REQUIRES = Text("{told} requires {name}{specifier}", "{told} 要求 {name}{spec
 def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, ...]:
     """What the told release of a package requires of others."""
     version = environment.version(asking)
-    return required_by(asking, version) if version is not None else ()
+    return _requirements(asking, str(version)) if version is not None else ()
+
+
+@lru_cache(maxsize=256)
+def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
+    return required_by(asking, version)
+
+
+@cache
+def faults_at_import(package: str, hazard: str) -> tuple[KnownBad, ...]:
+    """The known faults of a package that show when it is imported, of those that a hazard tells."""
+    return tuple(row for row in known_bad(package) if row.hazard == hazard and row.when == "import")
 
 
 def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iterator[Finding]:
@@ -51,8 +63,7 @@ def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iter
                 at_import = asking == "transformers" and name in _AT_IMPORT
                 yield pair_finding(hazard, environment, run, asking, name, specifier, at_import)
     for package in _ASKING:
-        faults = tuple(row for row in known_bad(package) if row.hazard == hazard.name and row.when == "import")
-        for fault in known_faults(environment, faults):
+        for fault in known_faults(environment, faults_at_import(package, hazard.name)):
             names = (fault.package, *fault.beside)
             cause = Text("{told}: {text}.", "{told}：{text}。").format(
                 told=listing(environment, names), text=fault.text

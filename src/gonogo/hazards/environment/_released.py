@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ def _rows() -> tuple[Released, ...]:
     return msgspec.json.decode(data, type=_Table).released
 
 
+@lru_cache(maxsize=256)
 def never_released(package: str, version: Version) -> tuple[tuple[str, ...], bool] | None:
     """For a version past the last of its series: the nearest releases, and whether the series is surely at its end.
 

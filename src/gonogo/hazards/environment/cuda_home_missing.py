@@ -99,8 +99,8 @@ class CudaHomeMissing(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
-        fused = operator(run, "fused_adam")
-        if fused is None or not environment.toolkit.absent:
+        fused = operator(run, "fused_adam") if environment.toolkit.absent else None
+        if fused is None:
             return
         if environment.driver.absent and environment.gpus_known and not environment.gpus:
             return  # no machine that trains

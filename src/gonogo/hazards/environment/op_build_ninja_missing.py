@@ -88,8 +88,10 @@ class OpBuildNinjaMissing(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """An operator to be compiled, and neither the program ninja nor its package."""
+        if not environment.ninja.absent or environment.has("ninja") is not False:
+            return
         built = operators(run)
-        if not built or not environment.ninja.absent or environment.has("ninja") is not False:
+        if not built:
             return
         yield self.finding(
             Text(

@@ -101,7 +101,7 @@ class OpBuildNvccArchUnsupported(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """nvcc older than the card that an operator is compiled for."""
         toolkit = parse_version(environment.toolkit.string or "")
-        fused = operator(run, "fused_adam", "cpu_adam")
+        fused = operator(run, "fused_adam", "cpu_adam") if toolkit is not None and environment.gpus else None
         if toolkit is None or fused is None or not variable(environment, run, "TORCH_CUDA_ARCH_LIST").absent:
             return
         if fused.name == "cpu_adam" and environment.within("deepspeed", "<=0.14.2") is not True:

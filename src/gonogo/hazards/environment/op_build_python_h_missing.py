@@ -80,8 +80,8 @@ class OpBuildPythonHMissing(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """An operator to be compiled, on a machine whose Python has no headers."""
-        built = operators(run)
-        if not built or not environment.python_headers.absent:
+        built = operators(run) if environment.python_headers.absent else ()
+        if not built:
             return
         yield self.finding(
             Text(

@@ -99,8 +99,10 @@ class TorchExtensionBuildLock(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """A lock that a build has left on the machine, where the run builds or loads an operator."""
         lock = environment.extension_lock.string
+        if lock is None:
+            return
         built = operators(run)
-        if lock is None or not (built or alone(run)):
+        if not built and not alone(run):
             return
         yield self.finding(
             Text(
