@@ -74,7 +74,12 @@ class LoopLossKeptWithItsGraph(Hazard):
             if value.id not in names or total in names or isinstance(statement.target, ast.Subscript):
                 continue
             run_here = [call for call in backed if value.id in _names_of(call) and _within(script, call.node, loop)]
-            if not run_here or _made_plain(script, loop, value.id) or "no_grad" in str(script.with_contexts(statement)):
+            if (
+                _begins_anew(loop, total)
+                or not run_here
+                or _made_plain(script, loop, value.id)
+                or "no_grad" in str(script.with_contexts(statement))
+            ):
                 continue
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
@@ -113,6 +118,19 @@ def _names_of(call: Call) -> set[str]:
 
 def _within(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(parent is loop for parent in script.ancestors(node))
+
+
+def _begins_anew(loop: ast.For | ast.AsyncFor | ast.While, total: str) -> bool:
+    """Whether the sum is set back within the loop, or is one of a few micro-batches: its history stays short."""
+    text = ast.unparse(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test)
+    if any(word in text for word in ("accum", "micro", "chunk")):
+        return True
+    return any(
+        ast.unparse(target) == total
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    )
 
 
 def _made_plain(script: Script, loop: ast.AST, name: str) -> bool:
