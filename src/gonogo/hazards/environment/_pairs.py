@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.compatibility import KnownBad, Requirement, known_bad, required_by
 from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazards.config._of_run import with_trainer
 from gonogo.hazards.environment._told import (
     fault_finding,
     known_faults,
@@ -44,9 +45,9 @@ def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
 
 
 @cache
-def faults_at_import(package: str, hazard: str) -> tuple[KnownBad, ...]:
-    """The known faults of a package that show when it is imported, of those that a hazard tells."""
-    return tuple(row for row in known_bad(package) if row.hazard == hazard and row.when == "import")
+def faults_at(when: str, package: str, hazard: str) -> tuple[KnownBad, ...]:
+    """The known faults of a package that show then (``import``, ``trainer``), of those that a hazard tells."""
+    return tuple(row for row in known_bad(package) if row.hazard == hazard and row.when == when)
 
 
 def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iterator[Finding]:
@@ -63,11 +64,13 @@ def mismatched_pairs(hazard: Hazard, environment: Environment, run: Run) -> Iter
                 at_import = asking == "transformers" and name in _AT_IMPORT
                 yield pair_finding(hazard, environment, run, asking, name, specifier, at_import)
     for package in _ASKING:
-        for fault in known_faults(environment, faults_at_import(package, hazard.name)):
+        faults = faults_at("import", package, hazard.name)
+        if with_trainer(run) is not False:
+            faults += faults_at("trainer", package, hazard.name)
+        for fault in known_faults(environment, faults):
             names = (fault.package, *fault.beside)
-            cause = Text("{told}: {text}.", "{told}：{text}。").format(
-                told=listing(environment, names), text=fault.text
-            )
+            told_names = listing(environment, names)
+            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=told_names, text=fault.text)
             yield fault_finding(hazard, fault, environment, run, cause)
 
 

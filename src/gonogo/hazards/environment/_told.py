@@ -10,6 +10,7 @@ from gonogo.evidence.package_name import canonical
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards.config._of_run import with_trainer
 
 _PIN = Text("Install {name}{specifier}", "安装 {name}{specifier}")
 
@@ -96,7 +97,7 @@ def fault_finding(hazard: Hazard, row: KnownBad, environment: Environment, run: 
     spans = (span_of(environment, row.package), *(span_of(environment, name) for name in row.beside))
     return hazard.finding(
         cause,
-        certainty=sureness(environment, run, *names),
+        certainty=sureness(environment, run, *names) if row.when == "import" or with_trainer(run) else Certainty.LIKELY,
         cure=(
             Text('pip install "{name}{versions}"', '执行 pip install "{name}{versions}"').format(
                 name=cure_name, versions=cure_versions

@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._pairs import faults_at_import
+from gonogo.hazards.environment._pairs import faults_at
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.environment._told import fault_finding, known_faults, listing
 
@@ -116,7 +116,7 @@ class DeepspeedTorchApiMismatch(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
-        for row in known_faults(environment, faults_at_import("deepspeed", self.name)):
+        for row in known_faults(environment, faults_at("import", "deepspeed", self.name)):
             names = (row.package, *row.beside)
             cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
             yield fault_finding(self, row, environment, run, cause)
