@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.memory._asked_memory import billions_trained
 
 _WRITER = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
@@ -92,6 +96,43 @@ class CheckpointWriteDiskFull(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/5155",
     )
     log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """The machine's disk against one checkpoint of a full fine-tune with DeepSpeed."""
+        free = environment.disk_free.number
+        arguments = run.arguments
+        if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
+            return
+        billions = billions_trained(run)
+        if billions is None:
+            return
+        nodes = whole(run.launch.nodes) or 1
+        bytes_each = 2 if arguments.get("save_only_model").truth else 14
+        needed = billions * 1e9 * bytes_each / nodes
+        if needed <= free:
+            return
+        yield self.finding(
+            Text(
+                en="The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
+                "each) takes {needed:.0f} GB on each of {nodes} node(s).",
+                zh="磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点上"
+                "各占 {needed:.0f} GB。",
+            ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text("Write to a larger volume (--output_dir)", "写到更大的卷（--output_dir）"),
+                Text(
+                    "Or save_only_model: true, which leaves the optimizer out (such a run can't be resumed)",
+                    "或 save_only_model: true，不保存优化器（这样的训练无法恢复）",
+                ),
+            ),
+            spans=(
+                arguments.get("output_dir").span() or run.launch.place.span(),
+                environment.disk_free.span(),
+            ),
+            confirm=(Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),),
+        )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The writers' own words, or no space where a checkpoint is saved; not /dev/shm, a cache or a download."""

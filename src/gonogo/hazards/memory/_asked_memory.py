@@ -103,13 +103,18 @@ def _offloaded_states(run: Run) -> tuple[float, int, int] | None:
 
     None where the optimizer is not offloaded to the CPU, adapters are trained, or the size isn't known.
     """
-    launch = run.launch
-    if launch is None or run.config is None or run.model is None:
+    if run.config is None or run.config.offload("optimizer").get() != "cpu":
         return None
-    if run.config.offload("optimizer").get() != "cpu" or _trains_adapters(launch, run):
+    billions = billions_trained(run)
+    if billions is None or run.launch is None:
+        return None
+    nodes = whole(run.launch.nodes) or 1
+    return billions, int(billions * 1e9 * _ADAM / nodes), nodes
+
+
+def billions_trained(run: Run) -> float | None:
+    """How many billions of parameters a full fine-tune trains, by the model's name; None where that isn't known."""
+    if run.launch is None or run.model is None or _trains_adapters(run.launch, run):
         return None
     named = _BILLIONS.search(run.model.name)
-    if named is None:
-        return None
-    billions, nodes = float(named.group(1)), whole(launch.nodes) or 1
-    return billions, int(billions * 1e9 * _ADAM / nodes), nodes
+    return float(named.group(1)) if named is not None else None
