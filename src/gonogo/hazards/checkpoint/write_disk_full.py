@@ -115,8 +115,8 @@ class CheckpointWriteDiskFull(Hazard):
             Text(
                 en="The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
                 "each) takes {needed:.0f} GB on each of {nodes} node(s).",
-                zh="磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点上"
-                "各占 {needed:.0f} GB。",
+                zh="磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点"
+                "上各占 {needed:.0f} GB。",
             ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
