@@ -30,7 +30,9 @@ class View:
         for _ in script.package.split(".") if script.package else ():
             self.top = os.path.dirname(self.top)
         self._found: dict[str, tuple[Script, str] | None] = {}
+        self._starred: dict[str, Names | None] = {}
         self._asking: set[str] = set()
+        self._named: dict[str, Names | None] = {}
 
     def imported(self) -> tuple[Script, ...]:
         """The project's modules that the script imports, in the order of the file."""
@@ -82,6 +84,15 @@ class View:
 
     def names(self, dotted: str) -> Names | None:
         """The names of what ``dotted`` is in the project, its own first; None where it isn't the project's."""
+        if dotted in self._named:
+            return self._named[dotted]
+        asked = bool(self._asking)
+        found = self._find_names(dotted)
+        if found or not asked:  # within a question that leads back to itself, no answer is not the last word
+            self._named[dotted] = found
+        return found
+
+    def _find_names(self, dotted: str) -> Names | None:
         at = self._at(dotted)
         if at is None or not at[1] or dotted in self._asking or len(self._asking) > _DEEPEST:
             return None
@@ -92,10 +103,7 @@ class View:
             if script.index.module.stars:
                 self._asking.add(dotted)
                 try:
-                    for module in script.index.module.stars:
-                        found = self.project.seen_from(script).names(f"{module}.{inner}")
-                        if found:
-                            return found
+                    return self.project.seen_from(script).starred(inner)
                 finally:
                     self._asking.discard(dotted)
             return None
@@ -111,6 +119,25 @@ class View:
             return bound or None
         finally:
             self._asking.discard(dotted)
+
+    def starred(self, inner: str) -> Names | None:
+        """The names of what ``from module import *`` brings in. Each is looked for once: packages star one another."""
+        if inner not in self._starred:
+            self._starred[inner] = None  # a circle of stars ends here
+            first = inner.partition(".")[0]
+            for module in self.script.index.module.stars:
+                if self.may_give(module, first) and (found := self.names(f"{module}.{inner}")):
+                    self._starred[inner] = found
+                    break
+        return self._starred[inner]
+
+    def may_give(self, module: str, name: str) -> bool:
+        """Whether ``from module import *`` may bring a name: False where the module is at hand and has none such."""
+        at = self._at(module)
+        if at is None or at[1]:
+            return True
+        scope = at[0].index.module
+        return name in scope.names or bool(scope.stars)
 
     def kinds(self, dotted: str) -> Names | None:
         """What made the object that a module of the project holds under that name."""
