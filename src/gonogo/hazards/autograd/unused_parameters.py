@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._parameter_names import group_by_module
 from gonogo.hazards._rehearsed import few
+from gonogo.hazards._training_script import makers, mentions, trained
+from gonogo.hazards.autograd._never_used import never_used
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+# What looks at modules otherwise than by their names, or leaves them out.
+_LOOKED_THROUGH = (
+    *(b"requires_grad", b"getattr(", b".children()", b".modules()", b"named_children", b"named_modules", b"_modules"),
+    *(b"register_forward", b"load_state_dict", b"__getattr__"),
+)
 
 
 class UnusedParameters(Hazard):
@@ -66,6 +79,35 @@ class UnusedParameters(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/777",
         "https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8",
     )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """A layer that a trained module builds and nothing of the project names again; plain DDP has its own hazard."""
+        if b"nn.Module" not in script.source.data or mentions(run, script, *_LOOKED_THROUGH):
+            return
+        for call, node in trained(script):
+            if call.method == "DistributedDataParallel":
+                continue
+            made = makers(script, node)
+            for owner, layer, statement in never_used(script, run, {one.name for one in made}):
+                yield self.finding(
+                    Text(
+                        en="{owner} builds self.{layer} and nothing uses it: it is never trained, and takes memory.",
+                        zh="{owner} 创建了 self.{layer} 却没有任何地方使用：它不会被训练，却占用内存。",
+                    ).format(owner=owner.name, layer=layer),
+                    certainty=Certainty.LIKELY,
+                    severity=Severity.WARNING,
+                    cure=(
+                        Text(
+                            "Do not build what the forward does not use, or use it",
+                            "不要创建 forward 不使用的层，或在 forward 中使用它",
+                        ),
+                    ),
+                    spans=(
+                        owner.script.place(statement).span(),
+                        script.place(call.node.func).span(Text("trained here", "在此处训练")),
+                    ),
+                    parameter=f"{layer}.weight",
+                )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """What the record lists, where a step was completed: before that, nothing has been used yet."""

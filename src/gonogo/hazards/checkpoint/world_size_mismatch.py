@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
@@ -11,6 +12,12 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._said import said, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
 
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
@@ -105,6 +112,40 @@ class WorldSizeMismatch(Hazard):
         "https://www.deepspeed.ai/tutorials/universal-checkpointing/",
     )
 
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A checkpoint folder that is at hand, with the partitions of another number of ranks."""
+        given = run.arguments.get("resume_from_checkpoint")
+        size, stage = run.world_size, run.zero_stage
+        if given.string is None or run.config is None or size is None or not stage:
+            return
+        if run.config.get("checkpoint", "load_universal").truth or run.arguments.has("tensor_parallel_size"):
+            return
+        saved = _ranks_in(launch.cwd / given.string)
+        if saved in (0, size):
+            return
+        yield self.finding(
+            Text(
+                "The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {size}.",
+                "检查点的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
+            ).format(saved=saved, size=size),
+            certainty=Certainty.LIKELY if run.framework else Certainty.CERTAIN,
+            cure=(
+                Text(
+                    "Resume with {saved} data-parallel ranks, or convert it with ds_to_universal and set "
+                    "checkpoint.load_universal",
+                    "用 {saved} 个数据并行 rank 恢复，或用 ds_to_universal 转换并设置 checkpoint.load_universal",
+                ).format(saved=saved),
+                Text(
+                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
+                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
+                ),
+            ),
+            spans=(
+                given.span() or launch.place.span(),
+                launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
+            ),
+        )
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """DeepSpeed's refusal, with both numbers."""
         evidence = said(log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning")
@@ -158,3 +199,18 @@ def _said_by_the_reporter(log: FailureLog) -> Found | None:
         if _RESUMES.search(found.text) and _ZERO.search(found.text):
             return found
     return None
+
+
+def _ranks_in(folder: Path) -> int:
+    """How many ranks have written a part of a ZeRO checkpoint; 0 for a folder that holds none."""
+    try:
+        steps = [one for one in folder.glob("global_step*") if one.is_dir()]
+        latest = folder / "latest"
+        if latest.is_file() and latest.stat().st_size < 200:
+            steps = [folder / latest.read_text(errors="replace").strip()]
+        files = [one.name for one in steps[-1].iterdir()] if steps and steps[-1].is_dir() else []
+    except OSError:
+        return 0
+    return sum(
+        "zero_pp_rank_" in name and "_mp_rank_00_" in name and name.endswith("optim_states.pt") for name in files
+    )

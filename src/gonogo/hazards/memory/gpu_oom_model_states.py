@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -10,8 +11,22 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import mentions, surely_ddp
+from gonogo.hazards.config._of_run import with_trainer
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.model import Model
+    from gonogo.evidence.run import Run
+
+# What trains less than all of the model, holds it in fewer bytes, or spreads it.
+_LESS = (
+    *(b"peft", b"lora", b"LoRA", b"requires_grad", b"device_map", b"load_in_", b"quantization", b"freeze", b"galore"),
+    *(b"fsdp", b"FSDP", b"deepspeed", b"offload", b"Adafactor", b"8bit", b"tensor_parallel", b"tp_plan"),
+)
+_DENSE = ("llama", "qwen2", "qwen3", "mistral")
 
 
 class GpuOomModelStates(Hazard):
@@ -74,6 +89,43 @@ class GpuOomModelStates(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/2302",
         "https://github.com/deepspeedai/DeepSpeed/issues/3132",
     )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
+        sizes = [one.memory for one in environment.gpus if one.memory]
+        if not sizes or run.launch is None or run.model is None or not with_trainer(run) or not run.scripts:
+            return
+        alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
+        if not (surely_ddp(run) or alone) or mentions(run, run.scripts[0], *_LESS):
+            return
+        optimizer = run.arguments.get("optim")
+        if not optimizer.absent and not str(optimizer.value).startswith("adamw_torch"):
+            return
+        parameters = _parameters(run.model)
+        if parameters is None or str(optimizer.value).endswith(("bit", "4bit", "8bit")):
+            return
+        need, have = 8 * parameters, max(sizes)
+        if need <= have:
+            return
+        yield self.finding(
+            Text(
+                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} "
+                "GiB on "
+                "each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP divides "
+                "none.",
+                "{name} 有 {billions:.1f}e9 个参数。权重、梯度与 Adam 的两个动量即使每个只占 2 字节，每张 GPU 也需 "
+                "{need:.0f} GiB（fp32 加倍）；GPU 只有 {have:.0f} GiB，而 DDP 不做切分。",
+            ).format(name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30),
+            cure=(
+                Text(
+                    "Divide the states over the GPUs: DeepSpeed ZeRO-3 (with offload where that is not enough), or "
+                    "FSDP",
+                    "把状态切分到各 GPU：DeepSpeed ZeRO-3（不够时再卸载）或 FSDP",
+                ),
+                Text("Or train adapters: LoRA, QLoRA", "或只训练适配器：LoRA、QLoRA"),
+            ),
+            spans=(run.launch.place.span(),),
+        )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """A shortage in which model states outweigh activations, or are too much alone."""
@@ -141,3 +193,17 @@ def _cures(log: FailureLog) -> Iterator[Text]:
         "用 LoRA/QLoRA 代替全参训练，或使用状态更小的优化器（adamw_8bit）",
     )
     yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
+
+
+def _parameters(model: Model) -> int | None:
+    """The parameters of a dense decoder, by its config.json; None for other architectures."""
+    if model.model_type not in _DENSE:
+        return None
+    names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "num_attention_heads")
+    hidden, layers, inner, words, heads = (model.value(name) for name in names)
+    if not all(isinstance(one, int) and one > 0 for one in (hidden, layers, inner, words, heads)):
+        return None
+    width = model.value("head_dim") or hidden // heads
+    kept = model.value("num_key_value_heads") or heads
+    layer = 2 * hidden * heads * width + 2 * hidden * kept * width + 3 * hidden * inner
+    return int(layers * layer + words * hidden * (1 if model.value("tie_word_embeddings") else 2))

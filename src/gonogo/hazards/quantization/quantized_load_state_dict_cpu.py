@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -10,6 +11,11 @@ from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
 from gonogo.hazards._log_context import outside_training
+from gonogo.hazards._training_script import is_trainer, trained_loads
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
 _LOADS = (
@@ -89,6 +95,39 @@ class QuantizedLoadStateDictCpu(Hazard):
         "https://github.com/haotian-liu/LLaVA/issues/1437",
     )
     log_words = ("Expected a cuda device",)
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all of it."""
+        if b"load_in_8bit" not in script.source.data or run.environment.within("transformers", "<4.31") is not True:
+            return
+        best, resumed = run.arguments.get("load_best_model_at_end"), run.arguments.get("resume_from_checkpoint")
+        asked = best if best.truth else resumed if resumed.string else None
+        if asked is None:
+            return
+        for trainer, load in trained_loads(script):
+            if load.keyword("load_in_8bit").truth is not True or not is_trainer(trainer):
+                continue
+            yield self.finding(
+                Text(
+                    "transformers {version} loads the whole state dict into the 8-bit model, from the CPU, and "
+                    "bitsandbytes rearranges 8-bit weights on a GPU only.",
+                    "transformers {version} 会把整个 state dict 从 CPU 加载进 8-bit 模型，而 bitsandbytes 只能在 "
+                    "GPU 上重排 "
+                    "8-bit 权重。",
+                ).format(version=run.environment.field("transformers").get("< 4.31")),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "load_best_model_at_end=False, and load the best checkpoint's adapter afterwards",
+                        "设 load_best_model_at_end=False，训练后再加载最佳检查点的适配器",
+                    ),
+                    Text(
+                        "Or upgrade transformers (4.31 and later load the adapter only)",
+                        "或升级 transformers（4.31 及以后只加载适配器）",
+                    ),
+                ),
+                spans=(asked.span(), load.place.span(Text("8-bit weights", "8-bit 权重"))),
+            )
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """The refusal of a CPU device, while a state dict is loaded, or where nothing shows that the model ran."""

@@ -1,0 +1,126 @@
+"""all-parameters-frozen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._training_script import is_trainer, makers, mentions, trained
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+# What makes parameters trainable, or adds ones that are.
+_TRAINS = (
+    *(b"requires_grad = True", b"requires_grad=True", b"requires_grad_(True)", b"requires_grad_()", b"peft", b"lora"),
+    *(b"LoRA", b"Adapter", b"adapter", b"unfreeze", b"Parameter(", b"nn.Linear", b"add_module", b"setattr(", b"swift"),
+    *(b"ForSequenceClassification", b"ForTokenClassification", b".requires_grad = ("),
+)
+
+
+class AllParametersFrozen(Hazard):
+    """A script freezes all of a model and trains it.
+
+    ## What happens
+    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn" at the first backward, or
+    "optimizer got an empty parameter list".
+
+    ## Why
+    The loop that freezes was meant for a part of the model, or adapters were to be added afterwards and are not.
+
+    ## Cure
+    Freeze the part: `for p in model.base_model.parameters()`; or add what is to be trained after the loop
+    (`get_peft_model`, a new head), or unfreeze it.
+
+    ## When it is safe
+    Where something trainable is added later.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/notes/autograd.html: what a frozen parameter does to the graph
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/242: the error, of a model whose inputs and weights need
+    no gradient
+    """
+
+    page_zh = """脚本冻结了整个模型，然后进行训练。
+
+    ## 现象
+    第一次反向报 “RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn”，或 “optimizer
+    got an empty parameter list”。
+
+    ## 原因
+    冻结的循环本来只针对模型的一部分，或之后应加入适配器却没有加。
+
+    ## 解决办法
+    只冻结那一部分：`for p in model.base_model.parameters()`；或在循环之后加入要训练的内容（`get_peft_model`、新的输出
+    头），或将其解冻。
+
+    ## 何时安全
+    之后会加入可训练内容时。
+
+    ## 来源
+    - https://docs.pytorch.org/docs/stable/notes/autograd.html：冻结的参数对计算图的影响
+    - https://github.com/LlamaChinese/Llama-Chinese/issues/242：该报错：模型的输入与权重都不需要梯度
+    """
+
+    name = "all-parameters-frozen"
+    title = Text(
+        en="Every parameter is frozen: there is nothing to train",
+        zh="所有参数都被冻结：没有可训练的内容",
+    )
+    sources = (
+        "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+        "https://github.com/LlamaChinese/Llama-Chinese/issues/242",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""
+        if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINS):
+            return
+        for call, node in trained(script):
+            # Engines and DDP are given frozen models too: teachers and references.
+            if not isinstance(node, ast.Name) or not is_trainer(call) or not makers(script, node):
+                continue
+            frozen = _freezing(script, node.id)
+            if frozen is None or frozen.lineno > call.line or script.guarded_by(frozen):
+                continue
+            if script.enclosing_function(frozen) is not script.enclosing_function(call.node):
+                continue
+            yield self.finding(
+                Text(
+                    en="All of {name} is frozen, and nothing is made trainable before {call} trains it.",
+                    zh="{name} 的全部参数都被冻结，而在 {call} 训练它之前没有任何内容可训练。",
+                ).format(name=node.id, call=call.method),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Freeze a part only, or add what is to be trained after it (adapters, a head)",
+                        "只冻结一部分，或在其后加入要训练的内容（适配器、输出头）",
+                    ),
+                ),
+                spans=(
+                    script.headline(frozen).span(),
+                    script.place(call.node.func).span(Text("trained here", "在此处训练")),
+                ),
+            )
+            return
+
+
+def _freezing(script: Script, name: str) -> ast.stmt | None:
+    """``for p in model.parameters(): p.requires_grad = False``, or ``model.requires_grad_(False)``."""
+    for call in script.index.calls:
+        func, statement = call.func, script.statement(call)
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or func.value.id != name:
+            continue
+        alone = isinstance(statement, ast.Expr) and statement.value is call
+        if func.attr == "requires_grad_" and alone and call.args and script.field(call.args[0]).value is False:
+            return statement
+        if func.attr == "parameters" and isinstance(statement, ast.For) and statement.iter is call:
+            texts = [ast.unparse(one) for one in statement.body]
+            target = ast.unparse(statement.target)
+            if texts in ([f"{target}.requires_grad = False"], [f"{target}.requires_grad_(False)"]):
+                return statement
+    return None
