@@ -12,7 +12,12 @@ from gonogo.finding import Span, Text
 
 DIVIDED = Text("ZeRO-3: each parameter is divided among the ranks", "ZeRO-3：每个参数被切分到各个 rank")
 _TOLD_BY_STAGE = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
-_ENGINES = ("deepspeed.initialize", "accelerate.Accelerator.prepare")
+TRAINERS = (
+    *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
+    *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
+    *("*.OnlineDPOTrainer", "*.GKDTrainer"),
+)
+"""Trainers that hand the model to DeepSpeed themselves; a project's classes that derive from them count too."""
 
 
 def stage_span(run: Run, label: Text = DIVIDED) -> Span | None:
@@ -49,8 +54,8 @@ def dotted_words(node: ast.AST) -> str:
 
 
 def gathered(script: Script, node: ast.AST) -> bool:
-    """Whether a node stands inside ``deepspeed.zero.GatheredParameters``."""
-    return any(name.rpartition(".")[2] == "GatheredParameters" for name in script.with_contexts(node))
+    """Whether a node stands inside ``deepspeed.zero.GatheredParameters``, or a context named after it."""
+    return any("gather" in name.rpartition(".")[2].lower() for name in script.with_contexts(node))
 
 
 def engine_calls(run: Run) -> Iterator[Call]:
@@ -79,7 +84,7 @@ def is_trained(script: Script, name: str) -> bool:
     """Whether a variable holds the engine, or the model that DeepSpeed or a Trainer is given."""
     if name in ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine"):
         return True
-    for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", "*Trainer"):
+    for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS):
         given = [*call.node.args, *(one.value for one in call.node.keywords if one.arg in (None, "model"))]
         if any(name_of(one) == name for one in given):
             return True

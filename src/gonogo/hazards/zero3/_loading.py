@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gonogo.evidence.script import Call, Script
 
@@ -11,7 +12,9 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
 # Each of these makes the HfDeepSpeedConfig that from_pretrained looks for, or is handed one that was made.
 _TELLS = (
-    *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.*Config", "*.HfDeepSpeedConfig"),
+    *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "*.HfDeepSpeedConfig"),
+    *("*.SFTConfig", "*.DPOConfig", "*.GRPOConfig", "*.PPOConfig", "*.KTOConfig", "*.ORPOConfig", "*.CPOConfig"),
+    *("*.RLOOConfig", "*.OnlineDPOConfig", "*.GKDConfig", "*.RewardConfig", "*.PRMConfig"),
     *("*.parse_args_into_dataclasses", "*.parse_args_and_config", "*.parse_json_file", "*.parse_yaml_file"),
     *("*.parse_dict", "accelerate.Accelerator", "*.HfTrainerDeepSpeedConfig"),
 )
@@ -28,9 +31,10 @@ def model_loads(script: Script, *methods: str) -> Iterator[Call]:
         yield call
 
 
-def tells_of_zero3(script: Script) -> Iterator[Call]:
+@lru_cache(maxsize=64)
+def tells_of_zero3(script: Script) -> tuple[Call, ...]:
     """Where a script makes the objects by which transformers learns of ZeRO-3."""
-    return script.calls(*_TELLS)
+    return tuple(script.calls(*_TELLS))
 
 
 def knows_zero3(script: Script, node: ast.AST) -> bool | None:
@@ -39,7 +43,9 @@ def knows_zero3(script: Script, node: ast.AST) -> bool | None:
 
 
 def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = list(tells_of_zero3(script))
+    tells = tells_of_zero3(script)
+    if not tells and script.enclosing_function(node) is None:
+        return None
     function = script.enclosing_function(node)
     at = getattr(node, "lineno", 0)
     here = [call for call in tells if script.enclosing_function(call.node) is function]
@@ -49,7 +55,7 @@ def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:
         return False if here else None
     if _given_arguments(function):
         return True
-    if depth:
+    if depth and tells and not function.name.startswith("__"):
         told = [_knows(script, call.node, depth - 1) for call in _calls_of(script, function)]
         if told and all(one is told[0] for one in told) and told[0] is not None:
             return told[0]

@@ -12,7 +12,7 @@ from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._in_files import stage_span, told_apart
+from gonogo.hazards.zero3._in_files import TRAINERS, stage_span, told_apart
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
@@ -103,7 +103,7 @@ class AuxModelLoadedUnderZeroInit(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
-        if run.zero_stage != 3 or next(tells_of_zero3(script), None) is None:
+        if run.zero_stage != 3 or not tells_of_zero3(script):
             return
         for call, what in _loads(script):
             if told_apart(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
@@ -187,7 +187,7 @@ def _is_metric(script: Script, name: str) -> bool:
     """Whether a function is what a Trainer computes its metrics with."""
     if name == "compute_metrics":
         return True
-    for call in script.calls("*Trainer"):
+    for call in script.calls(*TRAINERS):
         node = call.keyword_node("compute_metrics")
         if isinstance(node, ast.Name) and node.id == name:
             return True

@@ -67,7 +67,8 @@ class DsBackwardPastEngine(Hazard):
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """A plain backward in the loop in which an engine steps."""
         older = run.environment.within("deepspeed", "<0.18.3")
-        if older is False or b".backward(" not in script.source.data:
+        data = script.source.data
+        if older is False or b".backward(" not in data or b"deepspeed" not in data:
             return
         steps = [call for call in script.calls("*.step") if is_engine(script, call.receiver)]
         for call in script.calls("*.backward") if steps else ():

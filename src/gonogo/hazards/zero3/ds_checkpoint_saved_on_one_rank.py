@@ -75,7 +75,12 @@ class CheckpointSavedOnOneRank(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""
-        if run.deepspeed_on is False or run.world_size == 1:
+        data = script.source.data
+        if (
+            run.deepspeed_on is False
+            or run.world_size == 1
+            or (b".save_checkpoint(" not in data and b".save_state(" not in data)
+        ):
             return
         for call in script.calls("*.save_checkpoint", "accelerate.Accelerator.save_state"):
             if call.method == "save_checkpoint":

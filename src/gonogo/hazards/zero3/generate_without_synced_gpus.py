@@ -13,6 +13,7 @@ from gonogo.hazard import Hazard
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import GENERATE, cause_of_stall
 from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+from gonogo.hazards.zero3._loading import tells_of_zero3
 
 _CURE = (
     Text(
@@ -23,15 +24,6 @@ _CURE = (
         en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters), or use ZeRO-2",
         zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters），或使用 ZeRO-2",
     ),
-)
-# With one of these alive transformers sees ZeRO-3 and sets synced_gpus itself.
-_SEES = (
-    "*.HfDeepSpeedConfig",
-    "*.HfTrainerDeepSpeedConfig",
-    "*TrainingArguments",
-    "trl.*Config",
-    "*.HfArgumentParser",
-    "accelerate.Accelerator",
 )
 
 
@@ -99,7 +91,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
         if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
             return
-        seen = any(next(one.calls(*_SEES), None) is not None for one in run.scripts)
+        seen = any(tells_of_zero3(one) for one in run.scripts)
         old = run.environment.within("transformers", "<4.28")
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")
@@ -174,7 +166,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
 
 def _is_of_engine(script: Script, call: Call) -> bool:
     receiver = call.receiver
-    if receiver is None:
+    if receiver is None or next(script.calls("deepspeed.initialize"), None) is None:
         return False
     inner = receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "module" else receiver
     return is_engine(script, inner) or is_trained(script, name_of(inner))

@@ -11,7 +11,7 @@ from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._in_files import in_module, name_of, stage_span, told_apart
+from gonogo.hazards.zero3._in_files import TRAINERS, in_module, name_of, stage_span, told_apart
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
 
@@ -28,8 +28,16 @@ _FILE_CURE = (
     ),
 )
 _WRAP = (
-    *("deepspeed.initialize", "*.prepare", "*.prepare_model", "*prepare_deepspeed", "*Trainer", "*.init_inference"),
-    *("*get_peft_model", "*.prepare_model_for_kbit_training", "super.__init__", "*.__init__"),
+    *(
+        "deepspeed.initialize",
+        "*.prepare",
+        "*.prepare_model",
+        "*.prepare_deepspeed",
+        "*._prepare_deepspeed",
+        *TRAINERS,
+        "*.init_inference",
+    ),
+    *("*.get_peft_model", "*.prepare_model_for_kbit_training", "super.__init__", "*.__init__"),
 )
 
 

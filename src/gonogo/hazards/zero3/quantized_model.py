@@ -155,6 +155,8 @@ class QuantizedModel(Hazard):
             return
         for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
             bits = 8 if call.keyword("load_in_8bit").truth else 4 if call.keyword("load_in_4bit").truth else 0
+            if script.guarded_by(call.node):
+                continue  # an option may leave it out
             if not bits or (bits == 4 and (call.has_star or call.has("bnb_4bit_quant_storage"))):
                 continue
             yield self._file_finding(
