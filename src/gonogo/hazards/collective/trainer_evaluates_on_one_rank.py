@@ -69,7 +69,9 @@ class TrainerEvaluatesOnOneRank(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """The Trainer's evaluation under a test for one rank."""
-        if run.world_size == 1 or not any(word in script.source.data for word in (b".evaluate(", b".predict(")):
+        if run.world_size == 1 or run.zero_stage == 3:  # under ZeRO-3 any use of the model on one rank is a hazard
+            return
+        if not any(word in script.source.data for word in (b".evaluate(", b".predict(")):
             return
         for call in script.calls("*.evaluate", "*.predict"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
