@@ -16,9 +16,9 @@ class TrainerAccumulatedLossWrongScale(Hazard):
     """The Trainer of transformers 4.46 and 4.47 scales the loss of accumulated micro-batches wrongly.
 
     ## What happens
-    The reported loss, and grad_norm with it, are several times (up to the number of accumulated micro-batches) what
-    they are without accumulation, or with another release; runs can't be compared, and clipping cuts more than it
-    should.
+    The reported loss is several times (up to the number of accumulated micro-batches) what it is without accumulation
+    or with another release; by release, model and launcher the gradients are off too. Runs can't be compared, and
+    clipping and learning rate act otherwise than meant.
 
     ## Why
     4.46 began to divide the loss by the number of tokens of all accumulated micro-batches. Until 4.48 parts of it
@@ -40,7 +40,8 @@ class TrainerAccumulatedLossWrongScale(Hazard):
     page_zh = """transformers 4.46 与 4.47 的 Trainer 对梯度累积的 loss 缩放有误。
 
     ## 现象
-    报告的 loss 与 grad_norm 是不累积或其他版本的数倍（可达累积步数倍）；不同训练之间无法比较，梯度裁剪也过度。
+    报告的 loss 是不累积或其他版本的数倍（可达累积步数倍）；随版本、模型与启动方式不同，梯度也会有偏差。不同训练之间
+    无法比较，梯度裁剪与学习率的作用也与预期不符。
 
     ## 原因
     4.46 开始用所有累积 micro-batch 的 token 数去除 loss。直到 4.48，这一改动都不完整：不接受该数的模型、DeepSpeed 自
@@ -81,10 +82,9 @@ class TrainerAccumulatedLossWrongScale(Hazard):
             return
         yield self.finding(
             Text(
-                "{transformers} scales the loss of {steps} accumulated micro-batches wrongly: what it reports is up to "
-                "{steps} times too high, and gradients are clipped by a norm that is too large.",
-                "{transformers} 对 {steps} 个累积 micro-batch 的 loss 缩放有误：报告值最多偏高 {steps} 倍，"
-                "梯度按过大的范数裁剪。",
+                "{transformers} scales the loss of {steps} accumulated micro-batches wrongly: what it reports, or the "
+                "gradients, are off by a factor of up to {steps}.",
+                "{transformers} 对 {steps} 个累积 micro-batch 的 loss 缩放有误：报告值或梯度最多相差 {steps} 倍。",
             ).format(transformers=told(environment, "transformers"), steps=int(steps)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

@@ -1,0 +1,114 @@
+"""zero2-accumulated-gradients-overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment import Environment
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards.environment._told import span_of, told, version_fix
+from gonogo.hazards.zero3._in_files import stage_span
+
+
+class Zero2AccumulatedGradientsOverwritten(Hazard):
+    """DeepSpeed 0.17.6 to 0.18.2: under ZeRO-2 only the last accumulated micro-batch counts.
+
+    ## What happens
+    Nothing is raised. grad_norm is a fraction of what an older DeepSpeed shows, the loss falls slower, and results
+    are worse than under ZeRO-1 or ZeRO-3 with all else the same.
+
+    ## Why
+    In `independent_gradient_partition_epilogue` (stage_1_and_2.py) 0.17.6 gathers gradients in `all_grad_tensors`,
+    but asks `averaged_gradients` whether it holds some already. That one is filled at the last micro-batch only, so
+    each micro-batch takes the place of those before it. 0.18.3 asks the right one.
+
+    ## Cure
+    Install DeepSpeed 0.18.3 or newer, or 0.17.5. Repeat runs that were made so.
+
+    ## When it is safe
+    Without gradient accumulation, with the optimizer offloaded to the CPU, under ZeRO-1 or ZeRO-3.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/7718: losses and gradient norms of releases side by side
+    - https://github.com/huggingface/trl/issues/4540: stage 1 against stage 2; 0.18.3 settles it
+    - https://github.com/huggingface/accelerate/issues/3877: worse with gradient accumulation under ZeRO-2
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.2/deepspeed/runtime/zero/stage_1_and_2.py: the condition, in
+      independent_gradient_partition_epilogue
+    """
+
+    page_zh = """DeepSpeed 0.17.6 至 0.18.2：ZeRO-2 下只有最后一个累积的 micro-batch 起作用。
+
+    ## 现象
+    没有任何报错。grad_norm 只有旧版 DeepSpeed 的几分之一，loss 下降更慢，其余设置相同时结果比 ZeRO-1 或 ZeRO-3 差。
+
+    ## 原因
+    0.17.6 在 stage_1_and_2.py 的 `independent_gradient_partition_epilogue` 中用 `all_grad_tensors` 收集梯度，却用
+    `averaged_gradients` 判断是否已有梯度。后者到最后一个 micro-batch 才填入，于是每个 micro-batch 都覆盖之前的。
+    0.18.3 改为检查正确的变量。
+
+    ## 解决办法
+    安装 DeepSpeed 0.18.3 及以上，或 0.17.5。受影响的训练应重新进行。
+
+    ## 何时安全
+    不做梯度累积、优化器卸载到 CPU、ZeRO-1 或 ZeRO-3 时。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/7718：各版本 loss 与梯度范数的对比
+    - https://github.com/huggingface/trl/issues/4540：stage 1 与 stage 2 的对比；0.18.3 解决
+    - https://github.com/huggingface/accelerate/issues/3877：ZeRO-2 下梯度累积使结果变差
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.2/deepspeed/runtime/zero/stage_1_and_2.py：
+      independent_gradient_partition_epilogue 中的条件
+    """
+
+    name = "zero2-accumulated-gradients-overwritten"
+    title = Text(
+        "This DeepSpeed drops accumulated gradients under ZeRO-2", "此版本 DeepSpeed 在 ZeRO-2 下丢弃累积的梯度"
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/7718",
+        "https://github.com/huggingface/trl/issues/4540",
+        "https://github.com/huggingface/accelerate/issues/3877",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.18.2/deepspeed/runtime/zero/stage_1_and_2.py",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Stage 2, more than one accumulated micro-batch, and the optimizer on the device, with those releases."""
+        config = run.config
+        if config is None or config.zero_stage != 2 or not environment.within("deepspeed", ">=0.17.6,<0.18.3"):
+            return
+        if config.offload("optimizer").get("none") not in (None, "none"):
+            return
+        given = config.get("gradient_accumulation_steps")
+        steps = given.number
+        if steps == 1 or given.absent:
+            return
+        several = steps is not None
+        place = given.place or config.raw("gradient_accumulation_steps").place
+        yield self.finding(
+            Text(
+                "Under ZeRO-2 {deepspeed} keeps the gradients of the last accumulated micro-batch only: {lost}. "
+                "Nothing is raised.",
+                "{deepspeed} 在 ZeRO-2 下只保留最后一个累积的 micro-batch 的梯度：{lost}。没有任何报错。",
+            ).format(
+                deepspeed=told(environment, "deepspeed"),
+                lost=Text("{rest} of {steps} are lost in each step", "每步的 {steps} 个中丢失 {rest} 个").format(
+                    rest=int(steps) - 1, steps=int(steps)
+                )
+                if steps is not None
+                else Text("the others are lost", "其余全部丢失"),
+            ),
+            certainty=Certainty.CERTAIN if several else Certainty.POSSIBLE,
+            cure=(
+                Text('pip install "deepspeed>=0.18.3"', '执行 pip install "deepspeed>=0.18.3"'),
+                Text("Or ZeRO-1 or ZeRO-3", "或使用 ZeRO-1 或 ZeRO-3"),
+            ),
+            spans=(
+                span_of(environment, "deepspeed"),
+                place.span(Text("gradients are accumulated", "在此累积梯度")) if place is not None else None,
+                stage_span(run, Text("stage 2", "stage 2：梯度被切分")),
+            ),
+            fixes=version_fix(environment, "deepspeed", ">=0.18.3"),
+            confirm=() if several else (Text("gradient_accumulation_steps is above 1", "梯度累积步数大于 1"),),
+        )
