@@ -40,6 +40,15 @@ def told_apart(script: Script, node: ast.AST) -> bool:
     return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _TOLD_BY_STAGE)
 
 
+_OPTIONS = ("args.", "cfg.", "config.", "opts.", "opt.", "FLAGS.", "config[", "cfg[", "args[")
+
+
+def is_optional(script: Script, node: ast.AST) -> bool:
+    """Whether an option of the run's decides if a node runs, so that it need not."""
+    tests = [ast.unparse(test) for test in script.guarded_by(node)]
+    return any(word in test for test in tests for word in _OPTIONS if "rank" not in test)
+
+
 def dotted_words(node: ast.AST) -> str:
     """All names and texts of an expression, in lower case."""
     words = []

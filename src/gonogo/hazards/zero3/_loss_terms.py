@@ -10,7 +10,7 @@ from gonogo.evidence.script import Script
 from gonogo.evidence.script_parameters import ParameterUse
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import has_peft, in_module, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._in_files import has_peft, in_module, is_optional, stage_span, text_of, told_apart
 
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWN = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
@@ -37,7 +37,7 @@ def _finding(
 ) -> Finding:
     direct = use.zero is not None or where is use.statement
     edits = use.zero.removal(script) if use.zero is not None else ()
-    small = has_peft(run)
+    small = has_peft(run) or is_optional(script, use.node)
     fix = hazard.fix(
         Text("Take the term that is multiplied with zero out of the loss", "从损失中去掉乘以零的项"), *edits, safe=False
     )

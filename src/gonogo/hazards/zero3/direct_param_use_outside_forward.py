@@ -15,6 +15,7 @@ from gonogo.hazards.zero3._in_files import (
     before_initialize,
     in_module,
     is_engine,
+    is_optional,
     is_trained,
     name_of,
     root_of,
@@ -118,7 +119,9 @@ class DirectParamUseOutsideForward(Hazard):
             root = root_of(use.module)
             function = script.enclosing_function(use.node)
             handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
-            sure = handed or is_trained(script, name_of(root)) or is_engine(script, root)
+            sure = not is_optional(script, use.node) and (
+                handed or is_trained(script, name_of(root)) or is_engine(script, root)
+            )
             yield self.finding(
                 Text(
                     en="`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 "

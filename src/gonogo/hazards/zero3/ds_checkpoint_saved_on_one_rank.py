@@ -8,7 +8,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import is_engine, text_of
+from gonogo.hazards.zero3._in_files import is_engine, is_optional, text_of
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _ON_ALL = Text(
@@ -101,7 +101,9 @@ class CheckpointSavedOnOneRank(Hazard):
                     zh="`{code}` 只由一个 rank 调用，它会等待所有 rank 保存各自的分片：运行会在第一个 checkpoint "
                     "处挂起。",
                 ).format(code=text_of(script, call.node.func) + "(…)"),
-                certainty=Certainty.CERTAIN if run.zero_stage or run.zero_stage is None else Certainty.LIKELY,
+                certainty=Certainty.LIKELY
+                if run.zero_stage == 0 or is_optional(script, call.node)
+                else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=(_ON_ALL,),
                 spans=(

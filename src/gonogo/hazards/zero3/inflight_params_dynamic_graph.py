@@ -178,7 +178,7 @@ def _runs_a_module(script: Script, node: ast.Call) -> bool:
     func = node.func
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
         info = script.enclosing_class(node)
-        return info is not None and func.attr not in info.methods and func.attr not in ("training", "dropout")
+        return info is not None and func.attr not in info.methods and not func.attr.startswith("_")
     if isinstance(func, ast.Name):
         loop = script.enclosing_loop(node)
         while isinstance(loop, ast.For):

@@ -11,7 +11,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import gathered, is_engine, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._in_files import gathered, is_engine, is_optional, stage_span, text_of, told_apart
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
@@ -118,7 +118,7 @@ class LoadIntoPartitionedModel(Hazard):
                     "会对每个完整张量报 size "
                     "mismatch。",
                 ).format(model=text_of(script, receiver)),
-                certainty=certainty,
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else certainty,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )

@@ -13,7 +13,7 @@ from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
-from gonogo.hazards.zero3._in_files import stage_span, told_apart
+from gonogo.hazards.zero3._in_files import is_optional, stage_span, told_apart
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
 from gonogo.hazards.zero3._partitioned import told_by, written
 
@@ -110,14 +110,14 @@ class LowCpuMemDeviceMap(Hazard):
             known = knows_zero3(script, call.node)
             if known is False or told_apart(script, call.node):
                 continue
-            yield from self._in_call(call, run, known is True)
+            yield from self._in_call(call, run, known is True and not is_optional(script, call.node))
 
     def _in_call(self, call: Call, run: Run, known: bool) -> Iterator[Finding]:
         names = []
         place = call.keyword("device_map")
         if call.has("device_map") and not (place.known and place.value is None):
             node = call.keyword_node("device_map")
-            if place.unknown and isinstance(node, (ast.IfExp, ast.Name)) and not _surely_set(node):
+            if place.unknown and not _surely_set(node):
                 return
             names.append("device_map")
         refused = run.environment.within("transformers", "<4.51")
@@ -141,7 +141,14 @@ class LowCpuMemDeviceMap(Hazard):
             fixes=(self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known),)
             if len(edits) == len(names)
             else (),
-            confirm=() if known else (Text("TrainingArguments exist by then", "此时 TrainingArguments 已经创建"),),
+            confirm=()
+            if known
+            else (
+                Text(
+                    "TrainingArguments exist by then, and this call is made",
+                    "此时 TrainingArguments 已经创建，且会执行此调用",
+                ),
+            ),
         )
 
     log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
@@ -185,8 +192,9 @@ class LowCpuMemDeviceMap(Hazard):
             )
 
 
-def _surely_set(node: ast.expr) -> bool:
-    """Whether a choice gives a map either way."""
-    return isinstance(node, ast.IfExp) and not any(
-        isinstance(one, ast.Constant) and one.value is None for one in (node.body, node.orelse)
+def _surely_set(node: ast.expr | None) -> bool:
+    """Whether an expression whose value can't be told is a map all the same."""
+    return isinstance(node, ast.Dict) or (
+        isinstance(node, ast.IfExp)
+        and not any(isinstance(one, ast.Constant) and one.value is None for one in (node.body, node.orelse))
     )

@@ -9,7 +9,16 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, text_of, told_apart
+from gonogo.hazards.zero3._in_files import (
+    gathered,
+    is_engine,
+    is_optional,
+    is_trained,
+    name_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
 from gonogo.hazards.zero3._rank_zero import on_one_rank
 
 
@@ -83,7 +92,7 @@ class Zero3ModelRunOnOneRank(Hazard):
                     "运行会在"
                     "此挂起。",
                 ).format(code=text_of(script, node.func) + "(…)"),
-                certainty=Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=(
                     Text(

@@ -18,6 +18,7 @@ from gonogo.hazards.zero3._in_files import (
     before_initialize,
     gathered,
     is_engine,
+    is_optional,
     is_trained,
     name_of,
     stage_span,
@@ -185,7 +186,7 @@ class SavedEmptyWeights(Hazard):
                     "are saved instead of weights.",
                     zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
                 ).format(code=text_of(script, call.node)),
-                certainty=Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )

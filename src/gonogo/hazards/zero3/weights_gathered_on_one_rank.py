@@ -9,7 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import is_engine, stage_span, text_of
+from gonogo.hazards.zero3._in_files import is_engine, is_optional, stage_span, text_of
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _GATHERS = (
@@ -94,7 +94,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
                     "run hangs here.",
                     zh="`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
                 ).format(code=text_of(script, call.node.func) + "(…)"),
-                certainty=Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=(_ON_ALL,),
                 spans=(
