@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gonogo.evidence.deepspeed_auto import AccelerateSettings, Arguments, AutoValues
-from gonogo.evidence.deepspeed_keys import children
+from gonogo.evidence.deepspeed_keys import children, other_names
 from gonogo.evidence.field import Field
 from gonogo.evidence.json_edit import JsonEditor
 from gonogo.evidence.json_file import read_json
@@ -96,13 +96,22 @@ class DeepSpeedConfig:
         if not self.readable:
             return Field.not_known(reason=_UNREADABLE.format(name=self.name))
         node = self.root
-        for key in keys:
+        for key in self._written(keys):
             if node.members is None:
                 return node.field if node.field.unknown else Field.missing()
             if key not in node.members:
                 return Field.missing()
             node = node.members[key].node
         return node.field
+
+    def _written(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys as this config writes them: some settings of zero_optimization have a second name."""
+        if len(keys) != 2 or keys[0] != "zero_optimization":
+            return keys
+        zero = self.root.find(keys[:1])
+        if zero is None or zero.members is None or keys[1] in zero.members:
+            return keys
+        return next(((keys[0], name) for name in other_names(keys) if name in zero.members), keys)
 
     def get(self, *keys: str) -> Field:
         """The value under nested keys, with ``"auto"`` resolved from the run's arguments where they are known."""
@@ -122,7 +131,7 @@ class DeepSpeedConfig:
 
     def key_place(self, *keys: str) -> Place | None:
         """Where the key itself stands."""
-        member = self.root.member(keys)
+        member = self.root.member(self._written(keys))
         return member.key_place if member is not None else None
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
@@ -168,18 +177,18 @@ class DeepSpeedConfig:
 
     def replacing(self, *keys: str, value: Any) -> Edit:
         """The value becomes another. Raises KeyError where it isn't there, or stands in no file that can be changed."""
-        return self._edits(keys).replacing(keys, value)
+        return self._edits(keys).replacing(self._written(keys), value)
 
     def removing(self, *keys: str) -> Edit:
         """The key and its value go, with comma and line. Raises KeyError where they aren't there."""
-        return self._edits(keys).removing(keys)
+        return self._edits(keys).removing(self._written(keys))
 
     def inserting(self, *keys: str, value: Any) -> Edit:
         """The key gets a value, indented as its neighbours; objects on the way are made; an older value is replaced.
 
         Raises KeyError where something on the way is no object.
         """
-        return self._edits(keys).inserting(keys, value)
+        return self._edits(keys).inserting(self._written(keys), value)
 
     def _edits(self, keys: tuple[str, ...]) -> Editor:
         if self._editor is None:

@@ -103,6 +103,19 @@ def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
     return info.children if info is not None else {}
 
 
+@cache
+def other_names(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Names under which DeepSpeed takes the same value: without ``stage3_``, or from before it was renamed."""
+    info = known(keys)
+    if info is None or info.free:
+        return ()
+    return tuple(
+        name
+        for name, other in children(keys[:-1]).items()
+        if other.same_as == keys[-1] or (other.replacement == keys[-1] and other.type == info.type)
+    )
+
+
 def releases() -> tuple[str, ...]:
     """The releases that the table was read from, the oldest first."""
     return _table().releases

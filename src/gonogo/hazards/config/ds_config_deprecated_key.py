@@ -94,7 +94,7 @@ class DsConfigDeprecatedKey(Hazard):
             field = config.raw(ZERO, old)
             if not field.known:
                 continue
-            both = not config.raw(ZERO, new).absent
+            both = config.raw(ZERO, new).place not in (None, field.place)  # it is read under both names
             lost = bool(field.truth) and not both and bool(read_by_json(run))
             makers: list[Callable[[], Edit]] = [partial(config.removing, ZERO, old)]
             if not both and field.truth:
