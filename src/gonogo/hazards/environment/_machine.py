@@ -62,6 +62,16 @@ def _asks(field: Field, name: str) -> Span | None:
     return field.span(_BUILT.format(name=name))
 
 
+def cpu_adam_takes_cuda(environment: Environment) -> bool | None:
+    """Whether DeepSpeed compiles the CPU's Adam against CUDA (its toolkit, its version, curand); None: not known.
+
+    Up to 0.18.3 its builder is one for CUDA; 0.19.8 compiles it for the CPU alone. Between them it was not looked at.
+    """
+    if environment.within("deepspeed", "<=0.18.3"):
+        return True
+    return False if environment.within("deepspeed", ">=0.19.8") else None
+
+
 def variable(environment: Environment, run: Run, name: str) -> Field:
     """An environment variable as the run gets it: as the launch sets it, else as the machine has it."""
     if run.launch is not None:

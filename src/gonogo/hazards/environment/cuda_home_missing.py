@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._machine import operator
+from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 
 _DEEPSPEED = Pattern(
@@ -99,17 +99,17 @@ class CudaHomeMissing(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
-        fused = operator(run, "fused_adam") if environment.toolkit.absent else None
-        if fused is None:
+        built = operator(run, "fused_adam", "cpu_adam") if environment.toolkit.absent else None
+        if built is None or (built.name == "cpu_adam" and not cpu_adam_takes_cuda(environment)):
             return
         if environment.driver.absent and environment.gpus_known and not environment.gpus:
             return  # no machine that trains
         yield self.finding(
             Text(
-                "The config's optimizer is DeepSpeed's fused Adam, which is compiled with nvcc at the first start, and "
-                "there is no CUDA toolkit here.",
-                "配置中的优化器是 DeepSpeed 的 fused Adam，首次启动时要用 nvcc 编译，而这里没有 CUDA 工具包。",
-            ),
+                "DeepSpeed compiles {name} for this config at the first start, which takes nvcc, and there is no CUDA "
+                "toolkit here.",
+                "该配置需要 {name}，DeepSpeed 首次启动时要用 nvcc 编译它，而这里没有 CUDA 工具包。",
+            ).format(name=built.name),
             certainty=Certainty.LIKELY,
             cure=(
                 *_CURE,
@@ -118,11 +118,11 @@ class CudaHomeMissing(Hazard):
                     '或使用无需编译的 torch Adam：在 optimizer 的 params 中设 "torch_adam": true',
                 ),
             ),
-            spans=(fused.span, environment.toolkit.span(), _base_image(environment)),
+            spans=(built.span, environment.toolkit.span(), _base_image(environment)),
             confirm=(
                 Text(
-                    "ds_report shows fused_adam as not installed: DeepSpeed was installed without DS_BUILD_FUSED_ADAM",
-                    "ds_report 显示 fused_adam 未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_FUSED_ADAM）",
+                    "ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS",
+                    "ds_report 显示它未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_OPS）",
                 ),
             ),
         )

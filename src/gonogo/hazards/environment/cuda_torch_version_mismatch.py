@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._machine import operator, variable
+from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.environment._told import span_of
@@ -107,9 +107,9 @@ class CudaTorchVersionMismatch(Hazard):
         built = operator(run, "cpu_adam", "fused_adam")
         if built is None or str(variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
             return
-        # From 0.15 on the CPU's Adam is compiled without CUDA, and the check is made for operators of the card only.
-        newer = environment.within("deepspeed", ">=0.15")
-        if newer and built.name == "cpu_adam":
+        # The check is made for the CPU's Adam as it is compiled; for others only where they are built beforehand.
+        checked = cpu_adam_takes_cuda(environment) if built.name == "cpu_adam" else None
+        if checked is False:
             return
         yield self.finding(
             Text(
@@ -117,7 +117,7 @@ class CudaTorchVersionMismatch(Hazard):
                 "another major version.",
                 "nvcc 属于 CUDA {toolkit}，而 torch 使用 {cuda}：DeepSpeed 拒绝用不同的大版本编译 {name}。",
             ).format(toolkit=toolkit, cuda=cuda, name=built.name),
-            certainty=Certainty.LIKELY if newer is False else Certainty.POSSIBLE,
+            certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
             confirm=(

@@ -21,7 +21,7 @@ class DeepspeedWithoutDistutils(Hazard):
 
     ## Why
     Python 3.12 removed distutils. setuptools brings a copy, but virtual environments of Python 3.12 no longer begin
-    with setuptools, nor do uv's. DeepSpeed up to 0.14.2 imports distutils when it is itself imported, and does not
+    with setuptools, nor do uv's. DeepSpeed up to 0.18.3 imports distutils when it is itself imported, and does not
     ask for setuptools.
 
     ## Cure
@@ -33,7 +33,7 @@ class DeepspeedWithoutDistutils(Hazard):
     ## Sources
     - https://docs.python.org/3/whatsnew/3.12.html#distutils: distutils is removed; setuptools is no longer
       preinstalled
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py: the imports at the top of the file
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.3/op_builder/builder.py: the imports at the top of the file
     - https://github.com/pypa/setuptools/issues/4002: Python 3.12 does not have distutils
     """
 
@@ -44,7 +44,7 @@ class DeepspeedWithoutDistutils(Hazard):
     出。
 
     ## 原因
-    Python 3.12 移除了 distutils。setuptools 带有一份副本，但 Python 3.12 及 uv 的虚拟环境不再预装 setuptools。0.14.2
+    Python 3.12 移除了 distutils。setuptools 带有一份副本，但 Python 3.12 及 uv 的虚拟环境不再预装 setuptools。0.18.3
     及以前的 DeepSpeed 在 import 时就导入 distutils，却没有声明依赖 setuptools。
 
     ## 解决办法
@@ -55,7 +55,7 @@ class DeepspeedWithoutDistutils(Hazard):
 
     ## 来源
     - https://docs.python.org/3/whatsnew/3.12.html#distutils：distutils 被移除；setuptools 不再预装
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py：文件开头的 import
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.3/op_builder/builder.py：文件开头的 import
     - https://github.com/pypa/setuptools/issues/4002：Python 3.12 没有 distutils
     """
 
@@ -65,16 +65,16 @@ class DeepspeedWithoutDistutils(Hazard):
     )
     sources = (
         "https://docs.python.org/3/whatsnew/3.12.html#distutils",
-        "https://github.com/deepspeedai/DeepSpeed/blob/v0.14.2/op_builder/builder.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.18.3/op_builder/builder.py",
         "https://github.com/pypa/setuptools/issues/4002",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
-        """Python 3.12, DeepSpeed up to 0.14.2, and a complete listing without setuptools."""
+        """Python 3.12, DeepSpeed up to 0.18.3, and a complete listing without setuptools."""
         python = parse_version(environment.python.string or "")
         if python is None or python.release[:2] < (3, 12) or not listed(environment):
             return
-        if environment.has("setuptools") or not environment.within("deepspeed", "<=0.14.2"):
+        if environment.has("setuptools") or not environment.within("deepspeed", "<=0.18.3"):
             return
         sure = from_file(environment, "deepspeed")
         yield self.finding(

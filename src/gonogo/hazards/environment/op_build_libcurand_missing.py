@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.environment._machine import operator
+from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.environment._told import span_of
@@ -108,7 +108,8 @@ class OpBuildLibcurandMissing(Hazard):
         if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _WITH_CURAND):
             return
         adam = operator(run, "cpu_adam")
-        if adam is None or environment.within("deepspeed", ">=0.15"):
+        links = cpu_adam_takes_cuda(environment)
+        if adam is None or links is False:
             return
         yield self.finding(
             Text(
@@ -116,7 +117,7 @@ class OpBuildLibcurandMissing(Hazard):
                 "optimizer needs, with libcurand.",
                 "conda 只安装了 nvcc（cuda-nvcc）而没有库：卸载的优化器需要 cpu_adam，它要与 libcurand 链接。",
             ),
-            certainty=Certainty.LIKELY if environment.within("deepspeed", "<=0.14.2") else Certainty.POSSIBLE,
+            certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
             spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
             confirm=(FIND_THE_ERROR,),
