@@ -325,7 +325,7 @@ def test_a_program_that_never_trains_times_out_and_says_where_it_was(tmp_path: P
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
 def test_start_up_is_quick(arguments: list[str]) -> None:
-    """Under 0.2 s on an idle machine (`benchmarks/check.py` says how long); processor time, with room for a busy one."""
+    """Under 0.2 s on an idle machine, as `benchmarks/check.py` measures; processor time, with room for a busy one."""
     seconds = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
