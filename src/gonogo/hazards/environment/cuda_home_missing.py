@@ -8,6 +8,7 @@ from gonogo.evidence.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
@@ -104,6 +105,8 @@ class CudaHomeMissing(Hazard):
             return
         if environment.driver.absent and environment.gpus_known and not environment.gpus:
             return  # no machine that trains
+        if any(word in source.data for source in _files(environment) for word in _BROUGHT):
+            return
         yield self.finding(
             Text(
                 "DeepSpeed compiles {name} for this config at the first start, which takes nvcc, and there is no CUDA "
@@ -158,3 +161,13 @@ def _base_image(environment: Environment) -> Span | None:
     if place is None or "runtime" not in place.text:
         return None
     return place.span(Text("an image without nvcc", "不含 nvcc 的镜像"))
+
+
+_BROUGHT = (b"cuda-nvcc", b"cuda-toolkit", b"cuda-compiler", b"cuda_12", b"DS_BUILD_")
+"""What a Dockerfile installs beside its base image: the compiler, or a DeepSpeed whose operators are built already."""
+
+
+def _files(environment: Environment) -> tuple[SourceFile, ...]:
+    """The files that tell of the packages."""
+    places = (package.place for package in environment.packages.values())
+    return tuple({place.source.path: place.source for place in places if place is not None}.values())
