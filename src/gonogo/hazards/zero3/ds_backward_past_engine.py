@@ -71,8 +71,12 @@ class DsBackwardPastEngine(Hazard):
         if older is False or b".backward(" not in data or b"deepspeed" not in data:
             return
         steps = [call for call in script.calls("*.step") if is_engine(script, call.receiver)]
-        for call in script.calls("*.backward") if steps else ():
+        calls = list(script.calls("*.backward")) if steps else []
+        kept = {id(script.enclosing_loop(call.node)) for call in calls if is_engine(script, call.receiver)}
+        for call in calls:
             loop = script.enclosing_loop(call.node)
+            if id(loop) in kept:
+                continue  # the engine has its own backward there, and this is another model's
             step = next((one for one in steps if script.enclosing_loop(one.node) is loop), None)
             receiver = call.receiver
             if loop is None or step is None or receiver is None or is_engine(script, receiver):
