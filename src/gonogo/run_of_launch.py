@@ -13,7 +13,7 @@ from gonogo.evidence.files import Files
 from gonogo.evidence.model import Model, read_model
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import SourceFile
-from gonogo.evidence.training_arguments import Arguments, read_arguments
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.script import Script
 
-_ARGUMENT_CLASSES = ("*TrainingArguments", "trl.*Config")
 _MODEL_ARGUMENTS = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir", "llm_path")
 # A file of a project is worth reading as a training script where it names one of these.
 _WORDS = (
@@ -235,11 +234,11 @@ def _given_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
     given: dict[str, Field] = {}
     complete = True
     for script in scripts:
-        for call in script.calls(*_ARGUMENT_CLASSES):
+        for call in script.calls(*ARGUMENT_CLASSES):
             complete = complete and not call.has_star
             for name in call.keywords:
                 given.setdefault(name, call.keyword(name))
-        for one in script.subclasses(*_ARGUMENT_CLASSES):
+        for one in script.subclasses(*ARGUMENT_CLASSES):
             for name in one.defaults:
                 default = one.default(name)
                 if not (default.known and default.value is None):

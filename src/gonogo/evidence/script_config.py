@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.script import Script
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 from gonogo.evidence.tree import Member, Node
 
 _DEEPEST = 20
@@ -16,8 +17,7 @@ _TAKERS = (
     ("deepspeed.initialize", "config_params", 9),
     ("*.HfDeepSpeedConfig", "config_file_or_dict", 0),
     ("*.HfTrainerDeepSpeedConfig", "config_file_or_dict", 0),
-    ("*TrainingArguments", "deepspeed", None),
-    ("trl.*Config", "deepspeed", None),
+    *((name, "deepspeed", None) for name in ARGUMENT_CLASSES),
     ("*.DeepSpeedPlugin", "hf_ds_config", 0),
 )
 

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 _NO_LAUNCH = Text("the files do not show how the run is launched", "文件中看不出如何启动这次运行")
 _HIDDEN = Text("a part of the options can't be told", "有一部分选项无法确定")
 _OPTION = "option"
+_OF_TRL = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
+# Named whole: a glob in a call's last part would have every call of a script looked at.
+ARGUMENT_CLASSES = (
+    *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"),
+    *(f"trl.{name}Config" for name in _OF_TRL),
+)
+"""Classes of training arguments; what derives from them counts as them."""
+TRAINER_CLASSES = (
+    *("transformers.Trainer", "transformers.Seq2SeqTrainer"),
+    *(f"trl.{name}Trainer" for name in _OF_TRL),
+)
+"""Trainers that take such arguments."""
 
 
 class Arguments:
@@ -127,4 +139,4 @@ def _from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     return fields, config.readable
 
 
-__all__ = ["Arguments", "option_fields", "read_arguments"]
+__all__ = ["ARGUMENT_CLASSES", "TRAINER_CLASSES", "Arguments", "option_fields", "read_arguments"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._cut import cut_in
@@ -110,7 +111,7 @@ class DataParallelPlainPython(Hazard):
             if any(word in script.source.data for word in _SPLITS):
                 return
         for script in run.scripts:
-            call = next(script.calls("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer"), None)
+            call = next(script.calls(*TRAINER_CLASSES), None)
             if call is None:
                 continue
             quantized = any(

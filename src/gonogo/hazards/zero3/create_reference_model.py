@@ -72,7 +72,7 @@ class Zero3CreateReferenceModel(Hazard):
         """Calls of it, once transformers knows of ZeRO-3."""
         if run.zero_stage != 3 or b"create_reference_model" not in script.source.data:
             return
-        for call in script.calls("trl.create_reference_model", "trl.models.*create_reference_model"):
+        for call in script.calls("trl.create_reference_model"):
             known = knows_zero3(script, call.node)
             if known is False or told_apart(script, call.node):
                 continue

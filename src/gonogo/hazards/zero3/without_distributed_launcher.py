@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards.launcher._facts import gpus_shown, whole
@@ -118,7 +119,7 @@ class WithoutDistributedLauncher(Hazard):
                 return
             if any(b"LOCAL_RANK" in one.source.data or b"deepspeed.init" in one.source.data for one in run.scripts):
                 return
-            if not any(next(one.calls("transformers.*Trainer", "trl.*Trainer"), None) for one in run.scripts):
+            if not any(next(one.calls(*TRAINER_CLASSES), None) for one in run.scripts):
                 return
         elif launch.launcher == "llamafactory" or shown is None or len(shown) != 1:
             return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
