@@ -1,0 +1,26 @@
+#!/bin/bash
+deepspeed --include localhost:0,1,2,3 train_lora.py \
+    --deepspeed ./zero2.json \
+    --model_name_or_path lmsys/vicuna-7b-v1.5 \
+    --lora_enable True \
+    --data_path ./data/mix.json \
+    --bf16 True \
+    --output_dir ./checkpoints/vicuna-lora \
+    --num_train_epochs 1 \
+    --per_device_train_batch_size 16 \
+    --per_device_eval_batch_size 4 \
+    --gradient_accumulation_steps 1 \
+    --evaluation_strategy "no" \
+    --save_strategy "steps" \
+    --save_steps 50000 \
+    --save_total_limit 1 \
+    --learning_rate 2e-4 \
+    --weight_decay 0. \
+    --warmup_ratio 0.03 \
+    --lr_scheduler_type "cosine" \
+    --logging_steps 1 \
+    --tf32 True \
+    --model_max_length 2048 \
+    --gradient_checkpointing True \
+    --dataloader_num_workers 4 \
+    --report_to wandb
