@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gonogo.errors import UserError
-from gonogo.evidence.environment import read_environment
 from gonogo.evidence.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import SourceFile
@@ -153,6 +152,8 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
 
 
 def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    from gonogo.evidence.environment import read_environment
+
     environment = read_environment(SourceFile(str(path), text.encode()))
     if not environment.packages and environment.unread:
         raise UserError(environment.unread[0].reason)

@@ -6,19 +6,20 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.log.facts import setup_of_log
 from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
-from gonogo.evidence.log.sieve import Sieve
-from gonogo.evidence.log.source import Source, chunks
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
 from gonogo.evidence.patterns import Match, Pattern, compiled_when_used
-from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
+
+if TYPE_CHECKING:  # what opens and sieves logs is loaded where there is one
+    from gonogo.evidence.log.source import Source
+    from gonogo.evidence.setup import Setup
 
 ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""
@@ -122,6 +123,8 @@ class FailureLog:
     @cached_property
     def setup(self) -> Setup:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
+        from gonogo.evidence.log.facts import setup_of_log
+
         told = setup_of_log(self.lines, self._candidates, self._given)
         if told.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
             return replace(told, launch=f"{told.launch}\nzero_stage: 3".strip())
@@ -231,6 +234,8 @@ def read_logs(
 ) -> FailureLog:
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
     from gonogo.evidence.log.error_file import lines_of_error_file
+    from gonogo.evidence.log.sieve import Sieve
+    from gonogo.evidence.log.source import chunks
 
     sieve = Sieve(GENERIC_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)

@@ -6,11 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.patterns import compiled_when_used
+
+if TYPE_CHECKING:
+    from gonogo.evidence.log.sieve import Part
 
 LONGEST = 8192
 """Characters of a line that are looked at; of a progress bar's line, of its last state."""
