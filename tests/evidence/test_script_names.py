@@ -192,3 +192,8 @@ def test_what_stands_around_a_node() -> None:
     assert script.enclosing_class(saved) is None
     printed = script.guarded_by(only_call(script, "print").node)
     assert [ast.unparse(test) for test in printed] == ["a and b", "not rank != 0"]
+
+
+def test_a_function_that_calls_itself_ends() -> None:
+    text = "def f(n):\n    if n:\n        return f(n - 1)\n    return f(0)\n\n\na, b = f(3)\na.train()\n"
+    assert only_call(script_of(text), "*.train").receiver_kind in (None, "f[0]")

@@ -194,6 +194,16 @@ class NameResolver(BaseResolver):
         return None
 
     def _returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+        key = (function, path)
+        if key in self._returning:  # a function that calls itself
+            return ()
+        self._returning.add(key)
+        try:
+            return self._returned_by(function, path)
+        finally:
+            self._returning.discard(key)
+
+    def _returned_by(self, function: ast.AST, path: tuple[int, ...]) -> Names:
         returns = [each for each in self.index.by_type.get(ast.Return, ()) if each.value is not None]
         own = [each for each in returns if self.index.scope_at(each).node is function]
         found = [self._kinds_at(each.value, path) for each in own]

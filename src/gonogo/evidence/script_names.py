@@ -53,6 +53,8 @@ class BaseResolver:
         self._ancestors: dict[ast.ClassDef, Names] = {}
         self._attributes: dict[ast.ClassDef, dict[str, list[Binding]]] = {}
         self._depth = 0
+        self._returning: set[tuple[ast.AST, tuple[int, ...]]] = set()
+        """The functions whose results are being worked out."""
 
     def names(self, node: ast.AST) -> Names:
         """The qualified names of a class, function, module or method; empty where they can't be told."""
