@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,7 +167,6 @@ class _Gatherer:
 
     def _read_environment(self, path: Path | None) -> Environment:
         from gonogo.evidence.environment import Environment, read_environment
-        from gonogo.evidence.this_machine import this_machine
 
         told = Environment.unknown()
         if path is not None:
@@ -178,7 +178,13 @@ class _Gatherer:
                 told = read_environment(source)
             if asked_for:
                 return told  # another machine's: this one says nothing of it
-        return told.over(this_machine()) if self.use_installed else told
+        return told.over(self._machine) if self.use_installed else told
+
+    @cached_property
+    def _machine(self) -> Environment:
+        from gonogo.evidence.this_machine import this_machine
+
+        return this_machine()
 
 
 def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:

@@ -64,7 +64,7 @@ class DsPipelineWithZero2(Hazard):
         if config.zero_stage not in (2, 3):
             return
         calls = (
-            call for script in run.scripts for call in script.calls("deepspeed.*PipelineModule", "deepspeed.*LayerSpec")
+            call for script in run.scripts for call in script.calls("*.PipelineModule", "*.LayerSpec")
         )
         call = next(calls, None)
         if call is None:

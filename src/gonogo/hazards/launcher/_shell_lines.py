@@ -34,6 +34,8 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def comment(self) -> int | None:
         """Where, in characters of ``text``, a comment begins."""
+        if "#" not in self.text:
+            return None
         quote = ""
         skip = False
         for index, character in enumerate(self.text):
