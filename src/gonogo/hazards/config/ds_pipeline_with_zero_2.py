@@ -63,9 +63,7 @@ class DsPipelineWithZero2(Hazard):
         """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""
         if config.zero_stage not in (2, 3):
             return
-        calls = (
-            call for script in run.scripts for call in script.calls("*.PipelineModule", "*.LayerSpec")
-        )
+        calls = (call for script in run.scripts for call in script.calls("*.PipelineModule", "*.LayerSpec"))
         call = next(calls, None)
         if call is None:
             return
