@@ -130,8 +130,8 @@ class ResizeEmbeddings(Hazard):
                     zh="`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
                     "resize_token_embeddings 给出的值。",
                 ).format(code=ast.unparse(statement)[:70]),
-                severity=Severity.WARNING,
-                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
+                certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
                 cure=(_GATHER_CURE,),
                 spans=(
                     script.place(statement).span(),
@@ -231,6 +231,20 @@ class ResizeEmbeddings(Hazard):
         if on and not log.errors and (line := written(log, _FAILS)):
             return line
         return resizes if on and not log.errors and log.has("torch.Size([0])") else None
+
+
+def _surely_called(script: Script, statement: ast.stmt) -> bool:
+    """False where the function that the statement is in is called in some cases only.
+
+    That a tokenizer has no pad token is the usual case.
+    """
+    function = script.enclosing_function(statement)
+    calls = [
+        node
+        for node in script.nodes(ast.Call)
+        if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
+    ]
+    return not calls or any(all("pad_token" in ast.unparse(test) for test in script.guarded_by(node)) for node in calls)
 
 
 def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
