@@ -244,7 +244,10 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
         for node in script.nodes(ast.Call)
         if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
     ]
-    return not calls or any(all("pad_token" in ast.unparse(test) for test in script.guarded_by(node)) for node in calls)
+    usual = ("pad_token", "__name__")
+    return not calls or any(
+        all(any(word in ast.unparse(test) for word in usual) for test in script.guarded_by(node)) for node in calls
+    )
 
 
 def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
