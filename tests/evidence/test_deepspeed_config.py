@@ -271,7 +271,8 @@ def test_other_sources_make_a_config_too() -> None:
         ('{"fp16": {"enabled": true}, "optimizer": {"type": "Adam"}, "train_batch_size": 8}', True),
         ('{"fp16": true, "optimizer": "adamw"}', False),
         (
-            '{"bf16": true, "fp16": false, "gradient_accumulation_steps": 4, "output_dir": "out", "optim": "adamw_torch", '
+            '{"bf16": true, "fp16": false, "gradient_accumulation_steps": 4, "output_dir": "out", '
+            '"optim": "adamw_torch", '
             '"learning_rate": 1e-5, "max_steps": 10}',
             False,
         ),
