@@ -6,6 +6,7 @@ Where it was read from is no matter here: a JSON file, a preset, an object in YA
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 from gonogo.evidence.deepspeed_auto import AccelerateSettings, Arguments, AutoValues
@@ -138,7 +139,7 @@ class DeepSpeedConfig:
         """Every value as written with the keys that lead to it, objects before what is in them."""
         return self.root.entries()
 
-    @property
+    @cached_property
     def zero_stage(self) -> int | None:
         """ZeRO's stage; 0 where ZeRO is off or not configured, None where it can't be told."""
         zero = self.raw("zero_optimization")

@@ -42,6 +42,7 @@ class Script(Surroundings, Changes, Defaults):
         self.module = module
         self.project = project
         self._calls: dict[ast.Call, Call] = {}
+        self._called: dict[tuple[str, ...], tuple[Call, ...]] = {}
         self.passed_cache: dict[ast.Call, tuple[dict[str, Passed], str | None]] = {}
 
     def __repr__(self) -> str:
@@ -175,13 +176,16 @@ class Script(Surroundings, Changes, Defaults):
         if not patterns:
             yield from map(self.call_at, self.index.calls)
             return
-        found: dict[ast.Call, Call] = {}
-        for pattern in patterns:
-            for node in self._candidates(pattern):
-                call = self.call_at(node)
-                if any(matches(pattern, name) for name in call.names):
-                    found[node] = call
-        yield from sorted(found.values(), key=lambda call: position(call.node))
+        known = self._called.get(patterns)
+        if known is None:
+            found: dict[ast.Call, Call] = {}
+            for pattern in patterns:
+                for node in self._candidates(pattern):
+                    call = self.call_at(node)
+                    if any(matches(pattern, name) for name in call.names):
+                        found[node] = call
+            known = self._called[patterns] = tuple(sorted(found.values(), key=lambda call: position(call.node)))
+        yield from known
 
     def nodes(self, *types: type[_Node]) -> Iterator[_Node]:
         """The nodes of these types, in the order of the file."""
