@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -146,7 +146,8 @@ class _TransformersTable(msgspec.Struct, frozen=True):
 
 @cache
 def _table(name: str, kind: type[_Table]) -> _Table:
-    return msgspec.json.decode((files("gonogo.data") / "compatibility" / f"{name}.json").read_bytes(), type=kind)
+    path = Path(__file__).parents[1] / "data" / "compatibility" / f"{name}.json"
+    return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
 def torch_release(version: str | Version) -> TorchRelease | None:

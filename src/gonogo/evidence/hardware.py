@@ -6,7 +6,7 @@ import json
 import re
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -50,7 +50,8 @@ _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 @cache
 def all_accelerators() -> tuple[Accelerator, ...]:
     """The table ``data/accelerators.json``, in its order."""
-    rows = json.loads((files("gonogo.data") / "accelerators.json").read_text(encoding="utf-8"))["accelerators"]
+    path = Path(__file__).parents[1] / "data" / "accelerators.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["accelerators"]
     return tuple(
         Accelerator(
             name=row["name"],

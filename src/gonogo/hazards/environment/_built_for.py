@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +36,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _rows() -> tuple[BuiltFor, ...]:
-    data = (files("gonogo.data") / "compatibility" / "built_for.json").read_bytes()
+    data = (Path(__file__).parents[2] / "data" / "compatibility" / "built_for.json").read_bytes()
     return msgspec.json.decode(data, type=_Table).built_for
 
 

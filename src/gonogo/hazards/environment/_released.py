@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +31,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _rows() -> tuple[Released, ...]:
-    data = (files("gonogo.data") / "compatibility" / "released.json").read_bytes()
+    data = (Path(__file__).parents[2] / "data" / "compatibility" / "released.json").read_bytes()
     return msgspec.json.decode(data, type=_Table).released
 
 
