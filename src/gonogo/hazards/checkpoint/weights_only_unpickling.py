@@ -254,6 +254,9 @@ def _assigns(node: ast.Assign, name: str) -> bool:
 
 
 def _is_module(script: Script, call: Call) -> bool:
-    if call.name.startswith(("torch.nn.", "torchvision.models.")) and call.name != "torch.nn.Parameter":
+    if call.name.startswith("torchvision.models."):
+        return True
+    made = call.name.rpartition(".")[2]  # torch.nn.functional.normalize makes none
+    if call.name.startswith("torch.nn.") and made[:1].isupper() and made != "Parameter":
         return True
     return any(one.name == call.name and one.is_subclass("torch.nn.Module") for one in script.classes)
