@@ -332,3 +332,13 @@ def test_any_damage_has_an_answer(name: str, text: str, draw: st.DataObject) -> 
         environment.within(package, ">=1")
         environment.field(package).span()
         environment.replacing_version(package, ">=1,<2")
+
+
+def test_extras_that_ask_differently_tell_nothing() -> None:
+    text = (
+        '[project]\nname = "x"\ndependencies = ["torch>=2.4"]\n[project.optional-dependencies]\n'
+        'old = ["xformers==0.0.22", "deepspeed==0.16.4"]\nnew = ["xFormers==0.0.28", "deepspeed==0.16.4"]\n'
+    )
+    environment = environment_of("pyproject.toml", text)
+    assert "xformers" not in environment.packages
+    assert str(environment.version("deepspeed")) == "0.16.4"

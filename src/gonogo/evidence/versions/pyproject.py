@@ -38,14 +38,30 @@ def read_pyproject(listing: Listing) -> None:
 
 def _standard(content: Mapping[str, Any]) -> Iterator[str]:
     project = _mapping(content.get("project"))
-    lists = [project.get("dependencies"), *_mapping(project.get("optional-dependencies")).values()]
-    lists += _mapping(content.get("dependency-groups")).values()
+    lists = [project.get("dependencies")]
+    lists += _agreed(_mapping(project.get("optional-dependencies")))
+    lists += _agreed(_mapping(content.get("dependency-groups")))
     tool = _mapping(content.get("tool"))
     lists += _mapping(_mapping(tool.get("pdm")).get("dev-dependencies")).values()
     lists += [_mapping(tool.get("uv")).get("dev-dependencies"), _mapping(tool.get("uv")).get("override-dependencies")]
     for one in lists:
         if isinstance(one, list):
             yield from (entry for entry in one if isinstance(entry, str))
+
+
+def _agreed(extras: Mapping[str, Any]) -> list[list[str]]:
+    """What extras ask for, without what they ask for differently: which of them is installed is not told."""
+    lists = [[entry for entry in one if isinstance(entry, str)] for one in extras.values() if isinstance(one, list)]
+    asked: dict[str, set[str]] = {}
+    for one in lists:
+        for entry in one:
+            asked.setdefault(_name_of(entry), set()).add(entry)
+    return [[entry for entry in one if len(asked[_name_of(entry)]) == 1] for one in lists]
+
+
+def _name_of(requirement: str) -> str:
+    match = re.match(NAME, requirement.strip())
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
 
 
 def _tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
