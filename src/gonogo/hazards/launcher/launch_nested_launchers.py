@@ -21,7 +21,7 @@ class LaunchNestedLaunchers(Hazard):
     """A launcher is told to launch a launcher.
 
     ## What happens
-    "can't open file '/project/accelerate': No such file or directory" (or 'python', 'deepspeed') from every rank. With
+    "can't open file '/job/accelerate': No such file or directory" (or 'python', 'deepspeed') from every rank. With
     --no_python the inner launcher does start, once a rank: eight times eight processes, and ports in use.
 
     ## Why
@@ -42,7 +42,7 @@ class LaunchNestedLaunchers(Hazard):
     page_zh = """让一个启动器去启动另一个启动器。
 
     ## 现象
-    每个 rank 都报 “can't open file '/project/accelerate': No such file or directory”（或 'python'、'deepspeed'）。若用了
+    每个 rank 都报 “can't open file '/job/accelerate': No such file or directory”（或 'python'、'deepspeed'）。若用了
     --no_python，内层启动器会在每个 rank 上各启动一次：八乘八个进程，端口被占用。
 
     ## 原因

@@ -18,7 +18,7 @@ class LaunchProgramNotFound(Hazard):
     """The program that the command starts is not there.
 
     ## What happens
-    "can't open file '/project/train.py': [Errno 2] No such file or directory" from every rank.
+    "can't open file '/job/train.py': [Errno 2] No such file or directory" from every rank.
 
     ## Why
     The path counts from the folder in which the script is called, not from the script's own; or the file has another
@@ -37,7 +37,7 @@ class LaunchProgramNotFound(Hazard):
     page_zh = """命令要启动的程序不存在。
 
     ## 现象
-    每个 rank 都报 “can't open file '/project/train.py': [Errno 2] No such file or directory”。
+    每个 rank 都报 “can't open file '/job/train.py': [Errno 2] No such file or directory”。
 
     ## 原因
     路径从调用脚本时所在的目录算起，而不是脚本所在目录；或文件名不同。
