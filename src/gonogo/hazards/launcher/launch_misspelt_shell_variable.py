@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.patterns import Pattern
@@ -20,6 +21,8 @@ _SET = Pattern(
     r"|(?:^|[\s;])for ([A-Za-z_]\w*) in|\bread (?:-\w+ )*([A-Za-z_]\w*)|\bmapfile (?:-t )?([A-Za-z_]\w*)"
     r"|\$\{([A-Za-z_]\w*):?="
 )
+_PARTING = str.maketrans(dict.fromkeys(";&|(){}`", "\n"))
+_BEFORE = frozenset(("export", "local", "readonly", "declare", "typeset", "env", "then", "do", "else", "!"))
 
 
 class LaunchMisspeltShellVariable(Hazard):
@@ -83,7 +86,7 @@ class LaunchMisspeltShellVariable(Hazard):
                     known = {group for found in _SET.finditer(source.text) for group in found.groups() if group}
                 if name in known or launch.variable(name).known:
                     continue
-                meant = next((one for one in sorted(known) if _is_near(name, one)), None)
+                meant = next((one for one in _assigned(source.text) if _is_near(name, one)), None)
                 if meant is None:
                     continue
                 word = line.place(match.start(1), match.end(1))
@@ -109,6 +112,22 @@ class LaunchMisspeltShellVariable(Hazard):
                 )
             if not line.continues and line.end >= launch.place.end:
                 return
+
+
+@lru_cache(maxsize=8)
+def _assigned(text: str) -> tuple[str, ...]:
+    """The variables that a script surely sets: a word such as ``lr=$LR`` behind a command is its argument."""
+    found = {
+        group for match in _SET.finditer(text) for group in match.groups()[1:] if group
+    }  # for, read, mapfile, ${NAME:=...}
+    for command in text.replace("\\\n", " ").translate(_PARTING).splitlines():
+        for word in command.split():
+            name, equals, _ = word.partition("=")
+            if equals and name.removesuffix("+").isidentifier():
+                found.add(name.removesuffix("+"))
+            elif word not in _BEFORE and not word.startswith("-"):
+                break
+    return tuple(sorted(found))
 
 
 def _is_near(name: str, other: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Certainty, Finding, Text
@@ -66,6 +67,8 @@ class LaunchProgramNotFound(Hazard):
         whole = launch.cwd / path
         if whole.exists() or str(whole) in launch.written_files or not launch.cwd.is_dir():
             return
+        if not launch.cwd_known and (Path(launch.source.path).parent / path).exists():
+            return  # it is started from its own folder
         near = _like(whole.name, launch.cwd)
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
