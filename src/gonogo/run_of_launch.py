@@ -149,6 +149,8 @@ class RunMaker:
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
             return field, self._named_config(field, launch, run)
+        if field.unknown and launch.launcher == "python" and b"deepspeed" not in launch.source.data:
+            return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
             why = field.reason or Text("the value is not in the files", "文件中没有它的值")
