@@ -38,12 +38,12 @@ def made_in_forward(script: Script, run: Run) -> Iterator[Made]:
             continue
         layers = _layers(script, owner)
         inputs = _inputs(forward)
-        beside = next((name for name in inputs if _is_tensor(forward, name)), "")
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
             if script.enclosing_function(call) is not forward or factory(script, call) is not call:
                 continue
             found = _met(script, forward, call, layers, inputs)
             if found is not None:
+                beside = next((name for name in inputs if _is_tensor(forward, name)), "")
                 yield Made(owner.name, call, found[0], found[1], beside)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -82,9 +83,15 @@ def line_at(source: SourceFile, number: int) -> Line | None:
 
 def lines_from(source: SourceFile, number: int) -> Iterator[Line]:
     """The lines from that one on."""
-    while (line := line_at(source, number)) is not None:
-        yield line
-        number += 1
+    yield from _lines(source)[max(number - 1, 0) :]
+
+
+@lru_cache(maxsize=4)  # one script is looked at by many hazards in a row
+def _lines(source: SourceFile) -> tuple[Line, ...]:
+    found: list[Line] = []
+    while (line := line_at(source, len(found) + 1)) is not None:
+        found.append(line)
+    return tuple(found)
 
 
 class Assignments(msgspec.Struct, frozen=True):
