@@ -58,8 +58,8 @@ def test_a_healthy_launch_script_by_itself(script: Path, monkeypatch: pytest.Mon
 
 def test_there_are_enough_of_them() -> None:
     files = [path for path in HEALTHY.rglob("*") if path.is_file() and kind_of(path) is not None]
-    assert len(files) >= 70
-    assert len(PROJECTS) >= 20
+    assert len(files) >= 100
+    assert len(PROJECTS) >= 25
 
 
 def published(package: str) -> list[Path]:
