@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gonogo.evidence.script_imports import Project
 
 _DEEPEST = 8
+_MOST_STARS = 50
+"""A module that stars more than this is a library's index: to follow it is to read the whole library."""
 
 
 class View:
@@ -125,7 +127,8 @@ class View:
         if inner not in self._starred:
             self._starred[inner] = None  # a circle of stars ends here
             first = inner.partition(".")[0]
-            for module in self.script.index.module.stars:
+            stars = self.script.index.module.stars
+            for module in stars if len(stars) <= _MOST_STARS else ():
                 if self.may_give(module, first) and (found := self.names(f"{module}.{inner}")):
                     self._starred[inner] = found
                     break
