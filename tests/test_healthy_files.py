@@ -19,7 +19,7 @@ DATA = (".json", ".yaml", ".yml", ".sh")
 SCRIPTS = (
     *("accelerate/test_utils/scripts/**/*.py", "accelerate/commands/*.py", "accelerate/utils/deepspeed.py"),
     *("deepspeed/autotuning/*.py", "deepspeed/launcher/*.py", "deepspeed/comm/config.py"),
-    *("peft/helpers.py", "peft/utils/integrations.py", "transformers/integrations/deepspeed.py"),
+    *("peft/helpers.py", "peft/utils/*.py", "transformers/integrations/deepspeed.py", "transformers/train*.py"),
 )
 
 
