@@ -74,6 +74,9 @@ def _row(keys: list[Key | None], versions: list[str], path: tuple[str, ...], kno
         row["since"] = have[0][1]
     if have and have[-1][1] != versions[-1]:
         row["until"] = have[-1][1]
+    known_in = [index for index, key in enumerate(keys) if key is not None and not key.refused]
+    if known_in and (gap := [versions[i] for i in range(known_in[0], known_in[-1]) if i not in known_in]):
+        row["absent"] = gap
     refused = [version for key, version in zip(keys, versions, strict=True) if key is not None and key.refused]
     if refused:
         row["refused"] = refused[0]

@@ -29,6 +29,8 @@ class KeyInfo(msgspec.Struct, frozen=True):
     """The first sampled release that knows it; empty where the oldest already does."""
     until: str = ""
     """The last sampled release that knows it; empty where the newest does."""
+    absent: tuple[str, ...] = ()
+    """Sampled releases between those that don't know it: it went, and came back."""
     refused: str = ""
     """The first sampled release that refuses to start with it; empty where none does."""
     default: Any = None

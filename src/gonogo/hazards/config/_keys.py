@@ -57,6 +57,13 @@ def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
     """Whether the run's DeepSpeed refuses unknown keys in this object; None where that depends on its release."""
     if info is None or not info.closed:
         return False
+    if info.absent:  # it went, and came back
+        within = run.environment.within
+        if within("deepspeed", f">={info.absent[0]},<={info.absent[-1]}"):
+            return False
+        back = _neighbour(info.absent[-1], 1)
+        if not (back and within("deepspeed", f">={back}")):
+            return None
     if info.closed in _EVERYBODYS or run.environment.within("deepspeed", f">={info.closed}"):
         return True
     before = _neighbour(info.closed, -1)
