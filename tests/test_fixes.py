@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(here: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     plan = planned([finding(edit("a.json", "1", "2"))], unsafe=False)
-    monkeypatch.setattr("gonogo.atomic.tempfile.mkstemp", full)
+    monkeypatch.setattr("tempfile.mkstemp", full)
     with pytest.raises(UserError, match=r"can't write a\.json: No space left on device"):
         apply(plan, [here])
     assert b'"a": 1' in Path("a.json").read_bytes()

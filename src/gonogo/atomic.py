@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -13,6 +12,8 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
 
     ``mode``: its permissions; by default those of a new file. Raises OSError, and then the old file stands.
     """
+    import tempfile  # most commands write nothing
+
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

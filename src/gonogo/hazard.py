@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -177,15 +177,16 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
     return () if rank is None else (rank,)
 
 
-def _modules(path: Iterable[str], prefix: str) -> Iterator[str]:
+def _modules(folders: Iterable[str], prefix: str) -> Iterator[str]:
     """The names of the modules below a package: all but the helpers that hazards share, which begin with ``_``."""
-    for module_info in pkgutil.iter_modules(path, prefix):
-        if not module_info.name.startswith(f"{prefix}_"):
-            if module_info.ispkg:
-                folders = [f"{folder}/{module_info.name.removeprefix(prefix)}" for folder in path]
-                yield from _modules(folders, f"{module_info.name}.")
-            else:
-                yield module_info.name
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            if name.startswith(("_", ".")):
+                continue
+            if name.endswith(".py"):
+                yield f"{prefix}{name[:-3]}"
+            elif os.path.isfile(os.path.join(folder, name, "__init__.py")):
+                yield from _modules([os.path.join(folder, name)], f"{prefix}{name}.")
 
 
 @cache

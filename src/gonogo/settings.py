@@ -79,7 +79,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         raise UserError(
             Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=error.strerror or error)
         ) from None
-    if path.name == "pyproject.toml" and b"gonogo" not in data:
+    if path.name == "pyproject.toml" and b"tool.gonogo" not in data:
         return None
     try:
         document = load_toml(data)
