@@ -22,7 +22,10 @@ def check_writable(output: Path | None) -> None:
     if output is None:
         return
     why = None
-    if output.is_dir():
+    if _is_device(output):
+        if not os.access(output, os.W_OK):
+            why = Text("it is not writable", "不可写")
+    elif output.is_dir():
         why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
     elif not output.parent.is_dir():
         why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=output.parent)
@@ -62,8 +65,18 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _is_device(path: Path) -> bool:
+    """Whether the path is something that takes what is written to it, as a terminal or a pipe, and is no file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def _write_atomically(path: Path, text: str) -> None:
+    data = text.encode("utf-8", "replace")
     try:
-        write_atomically(path, text.encode("utf-8", "replace"))
+        if _is_device(path):
+            # /dev/null, /dev/stdout, a pipe: it must not be replaced by a file of its name.
+            path.write_bytes(data)
+        else:
+            write_atomically(Path(os.path.realpath(path)), data)
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from error
