@@ -140,6 +140,7 @@ class TestWhatIsRead:
         ("words", "said"),
         [
             (["missing.json"], "missing.json: no such file or folder"),
+            (["--", "bash", "missing.sh"], "missing.sh: no such file"),
             (["--", "ls", "-l"], "ls -l: starts nothing that gonogo knows"),
             (["--select", "nothing-like-it"], "no hazard has such a name"),
             (["--fail-on", "never"], "--fail-on 'never'"),
@@ -163,6 +164,23 @@ class TestWhatIsRead:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]"
+
+    def test_a_pipe_is_written_to_and_never_replaced_by_a_file(self, here: Path) -> None:
+        Path("ds.json").write_text(HEALTHY)
+        os.mkfifo("pipe")
+        command = [sys.executable, "-m", "gonogo", "check", "ds.json", "--format", "json", "--output", "pipe"]
+        with subprocess.Popen(command) as process:
+            assert json.loads(Path("pipe").read_text())["command"] == "check"
+        assert process.returncode == 0
+        assert Path("pipe").is_fifo()
+
+    def test_a_link_stays_a_link_to_the_report(self, here: Path) -> None:
+        Path("ds.json").write_text(HEALTHY)
+        Path("real.txt").write_text("old")
+        Path("link.txt").symlink_to("real.txt")
+        assert gonogo("ds.json", "--output", "link.txt").returncode == 0
+        assert Path("link.txt").is_symlink()
+        assert "gonogo check" in Path("real.txt").read_text()
 
 
 class TestSilencing:

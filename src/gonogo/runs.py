@@ -14,6 +14,7 @@ from gonogo.errors import UserError
 from gonogo.evidence.files import Files, Kind, kind_of, nearest_environment_file, walk
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.words import SHELLS
 from gonogo.finding import Skipped, Text
 from gonogo.run_of_launch import RunMaker
 from gonogo.settings import Settings, matches_path
@@ -68,6 +69,10 @@ class _Gatherer:
         from gonogo.evidence.launch import launches_of_command
 
         launches = launches_of_command(command, self.files.base)
+        if not launches and Path(command[0]).name in SHELLS:
+            script = next((word for word in command[1:] if not word.startswith("-")), None)
+            if script is not None and "-c" not in command and not (self.files.base / script).exists():
+                raise UserError(_NO_SUCH.format(path=script))
         if not launches:
             raise UserError(
                 Text(
