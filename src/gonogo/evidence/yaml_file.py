@@ -200,7 +200,6 @@ class _Reading:
         self._root: Node | None = None
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._size = 0
-        self._skipping = 0
         self._documents = 0
 
     def take(self, event: Any) -> bool:

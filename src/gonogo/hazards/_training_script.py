@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.script_flow import reaching, scope_binding
 from gonogo.evidence.script_index import FUNCTIONS, Binding
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field
     from gonogo.evidence.run import Run
     from gonogo.evidence.script import Call, Script
 
-TRAINERS = (
-    *("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer", "trl.DPOTrainer", "trl.RewardTrainer"),
-    *("trl.KTOTrainer", "trl.ORPOTrainer", "trl.CPOTrainer", "trl.GRPOTrainer"),
-)
-TRAINING_ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.*Config")
 DDP = "torch.nn.parallel.DistributedDataParallel"
 _SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
@@ -118,7 +114,7 @@ def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
 
     The call is a Trainer's, ``accelerator.prepare``, ``deepspeed.initialize`` or DDP's.
     """
-    for call in script.calls(*TRAINERS, "deepspeed.initialize", DDP, "*.DistributedDataParallel"):
+    for call in script.calls(*TRAINER_CLASSES, "deepspeed.initialize", DDP, "*.DistributedDataParallel"):
         at = 1 if call.name == "deepspeed.initialize" else 0
         node = first_argument(call, "model", "module", index=at)
         if node is not None:
@@ -141,7 +137,7 @@ def trained_loads(script: Script) -> Iterator[tuple[Call, Call]]:
 
 def is_trainer(call: Call) -> bool:
     """Whether a call builds one of transformers' or trl's trainers, or a class of the script's own like them."""
-    return any(name in TRAINERS for name in call.names)
+    return any(name in TRAINER_CLASSES for name in call.names)
 
 
 def several_a_node(run: Run) -> bool:

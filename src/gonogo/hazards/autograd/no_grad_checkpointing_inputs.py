@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._said import said
-from gonogo.hazards._training_script import TRAINERS, first_argument, gradient_checkpointing, mentions, reentrant
+from gonogo.hazards._training_script import first_argument, gradient_checkpointing, mentions, reentrant
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -145,7 +146,7 @@ class NoGradCheckpointingInputs(Hazard):
             return
         if mentions(run, script, *_HELPED) or not mentions(run, script, b"LoraConfig"):
             return
-        trainers = [call for call in script.calls(*TRAINERS) if call.names[-1] in _PLAIN or call.name in _PLAIN]
+        trainers = [call for call in script.calls(*TRAINER_CLASSES) if call.names[-1] in _PLAIN or call.name in _PLAIN]
         wraps = list(script.calls("peft.get_peft_model"))
         if not trainers or len(wraps) != 1:
             return

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._ranks import one_rank_guard
-from gonogo.hazards._training_script import TRAINERS
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -75,7 +75,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
             return
         for call in script.calls("*.evaluate", "*.predict"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
-            guard = one_rank_guard(script, call.node) if any(kind in TRAINERS for kind in kinds) else None
+            guard = one_rank_guard(script, call.node) if any(kind in TRAINER_CLASSES for kind in kinds) else None
             if guard is None:
                 continue
             yield self.finding(

@@ -9,13 +9,10 @@ from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Call
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Edit, Fix, Text
 from gonogo.hazard import Hazard
 
-_TRAINERS = (
-    *("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer", "trl.DPOTrainer", "trl.GRPOTrainer"),
-    *("trl.RewardTrainer", "trl.KTOTrainer", "trl.ORPOTrainer", "trl.CPOTrainer", "trl.PPOTrainer", "trl.RLOOTrainer"),
-)
 _PARSERS = ("*.HfArgumentParser", "*.TrlParser", "*.H4ArgumentParser")
 _ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 
@@ -23,13 +20,7 @@ _ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArg
 def trainer_calls(run: Run) -> Iterator[Call]:
     """Where the run's scripts build a Trainer, or a class of theirs that derives from one."""
     for script in run.scripts:
-        yield from script.calls(*_TRAINERS)
-
-
-def training_arguments_calls(run: Run) -> Iterator[Call]:
-    """Where the run's scripts build TrainingArguments, or a class of theirs that derives from it."""
-    for script in run.scripts:
-        yield from script.calls(*_ARGUMENTS)
+        yield from script.calls(*TRAINER_CLASSES)
 
 
 @lru_cache(maxsize=16)
@@ -39,7 +30,7 @@ def with_trainer(run: Run) -> bool | None:
         return True
     if not run.scripts:
         return None
-    calls = (next(script.calls(*_TRAINERS, *_ARGUMENTS, *_PARSERS), None) for script in run.scripts)
+    calls = (next(script.calls(*TRAINER_CLASSES, *_ARGUMENTS, *_PARSERS), None) for script in run.scripts)
     return any(call is not None for call in calls)
 
 

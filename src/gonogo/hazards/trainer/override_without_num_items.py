@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import TRAINERS
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -81,7 +81,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
         if run.environment.within("transformers", ">=4.46") is not True:
             return
         version = run.environment.field("transformers")
-        for owner in script.subclasses(*TRAINERS):
+        for owner in script.subclasses(*TRAINER_CLASSES):
             for name, positional in (("compute_loss", False), ("training_step", True)):
                 method = owner.methods.get(name)
                 if method is None or _takes(method, positional) or method.decorator_list:
