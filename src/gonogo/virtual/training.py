@@ -142,9 +142,9 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
         return _SingleProcessDataLoaderIter(loader)
 
     @functools.wraps(train)
-    def followed_train(module: Any, how: bool = True) -> Any:
-        life.model_in_eval_mode = not how
-        return train(module, how)
+    def followed_train(module: Any, mode: bool = True) -> Any:
+        life.model_in_eval_mode = not mode
+        return train(module, mode)
 
     patches.set(DataLoader, "__iter__", iterate)
     patches.set(DataLoader, "_get_iterator", in_this_process)
