@@ -1,0 +1,72 @@
+"""The search for the release at which a program breaks, or is mended: which to try next, and what is known by now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from packaging.version import Version
+
+
+class Judgement(str, Enum):
+    """What a release turned out to be. ``SKIPPED``: it can't be told, or fails in another way."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIPPED = "skipped"
+
+
+class Bisection:
+    """Narrows down where good turns into bad, on the way from a good release to a bad one, whichever is the older.
+
+    Releases that can't be judged are stepped around, as ``git bisect skip`` does. Where several changes lie between
+    the two ends, one of them is found.
+    """
+
+    def __init__(self, releases: Sequence[Version], good: Version, bad: Version) -> None:
+        first, last = sorted((good, bad))
+        between = sorted({release for release in releases if first < release < last})
+        way = [first, *between, last]
+        self._way = way if good < bad else way[::-1]
+        self._good = 0
+        self._bad = len(way) - 1
+        self._skipped: set[int] = set()
+
+    @property
+    def good(self) -> Version:
+        """The good release nearest to the change that is known by now."""
+        return self._way[self._good]
+
+    @property
+    def bad(self) -> Version:
+        """The bad release nearest to the change that is known by now."""
+        return self._way[self._bad]
+
+    @property
+    def suspects(self) -> list[Version]:
+        """Releases any of which may be the first bad one on the way: one where it is found."""
+        return self._way[self._good + 1 : self._bad + 1]
+
+    @property
+    def most_left(self) -> int:
+        """How many releases are still to be tried at most, if none of them has to be skipped."""
+        return len(self._untried()).bit_length()
+
+    def next(self) -> Version | None:
+        """The release to try next: of the untried ones the nearest to the middle. None where none is left."""
+        middle = (self._good + self._bad) / 2
+        nearest = min(self._untried(), key=lambda index: abs(index - middle), default=None)
+        return None if nearest is None else self._way[nearest]
+
+    def tell(self, release: Version, judgement: Judgement) -> None:
+        """Take down what a release that :meth:`next` named turned out to be."""
+        index = self._way.index(release)
+        if judgement is Judgement.GOOD:
+            self._good = index
+        elif judgement is Judgement.BAD:
+            self._bad = index
+        else:
+            self._skipped.add(index)
+
+    def _untried(self) -> list[int]:
+        return [index for index in range(self._good + 1, self._bad) if index not in self._skipped]
