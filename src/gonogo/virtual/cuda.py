@@ -32,7 +32,19 @@ def _not_rehearsed(what: str, why: str) -> BaseException:
 
 
 class VirtualCuda:
-    """The state behind the facade. ``current_device`` and ``current_stream_id`` are a thread's, as in CUDA."""
+    """The state behind the facade. ``current_device`` and ``current_stream_id`` are a thread's, as in CUDA.
+
+    Ascend's facade (``npu/``) is a subclass, since ``torch.npu`` is made after ``torch.cuda``.
+    """
+
+    kind = "cuda"
+    """The devices' type."""
+    c10_type = 1
+    """c10::DeviceType."""
+    visible_variable = "CUDA_VISIBLE_DEVICES"
+    """The environment variable that says which devices of the node the process sees."""
+    api: Any = torch.cuda
+    """The module that the program finds the facade in."""
 
     def __init__(
         self,
@@ -85,7 +97,7 @@ class VirtualCuda:
         """What ``torch.cuda._lazy_init`` does to the program's eyes. Raises RuntimeError where no device is visible."""
         if not self.initialized:
             if self.device_count() == 0:
-                raise RuntimeError("No CUDA GPUs are available")
+                raise RuntimeError(self.none_visible())
             self.initialized = True
 
     def index_of(self, device: Any = None) -> int:
@@ -95,29 +107,39 @@ class VirtualCuda:
         if isinstance(device, int):
             return device if device >= 0 else self.current_device
         device = torch.device(device)
-        if device.type != "cuda":
-            raise ValueError(f"Expected a cuda device, but got: {device}")
+        if device.type != self.kind:
+            raise ValueError(f"Expected a {self.kind} device, but got: {device}")
         return self.current_device if device.index is None else int(device.index)
+
+    def index_to_set(self, device: Any) -> int:
+        """As :meth:`index_of`, for ``set_device``, which wants a device named in full."""
+        return int(torch.cuda._utils._get_device_index(device))
 
     def check_ordinal(self, index: int) -> None:
         """Raise what CUDA raises for a device that is not there."""
         self.initialise()
         if not 0 <= index < self.count:
-            raise RuntimeError(
-                "CUDA error: invalid device ordinal\n"
-                f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
-            )
+            raise RuntimeError(self.not_there(index))
+
+    def none_visible(self) -> str:
+        """What is said where no device is visible."""
+        return "No CUDA GPUs are available"
+
+    def not_there(self, index: int) -> str:
+        """What is said of a device that is not there."""
+        seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
+        return f"CUDA error: invalid device ordinal\n{seen}"
 
     def with_index(self, device: Any) -> Any:
         """``device`` as ``cuda:N`` where it names a CUDA device (``"cuda"``, ``1``), else as it is. Checks N."""
         if isinstance(device, bool) or not isinstance(device, str | int | torch.device):
             return device
-        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-        if found.type != "cuda":
+        found = torch.device(self.kind, device) if isinstance(device, int) else torch.device(device)
+        if found.type != self.kind:
             return device
         index = self.index_of(found)
         self.check_ordinal(index)
-        return torch.device("cuda", index)
+        return torch.device(self.kind, index)
 
     def undo(self) -> None:
         """Take the facade down: ``torch`` is as it was."""
@@ -145,8 +167,8 @@ def install(
     from gonogo.virtual import cuda_devices, cuda_memory, cuda_random, cuda_streams, cuda_tensors
 
     cuda = VirtualCuda(accelerator, count, allocator_of, unsupported)
-    _keep_off_real_devices(cuda.patches)
-    _set_visible_devices(cuda, visible_devices)
+    keep_off_real_devices(cuda.patches)
+    set_visible_devices(cuda, visible_devices)
     replaced: list[tuple[Any, Any]] = []
     for part in (cuda_devices, cuda_streams, cuda_memory, cuda_random):
         for module, name, value in part.replacements(cuda):
@@ -178,7 +200,7 @@ def visible_count(count: int, visible_devices: str | None) -> int:
     return min(len(seen), count)
 
 
-def _keep_off_real_devices(patches: Patches) -> None:
+def keep_off_real_devices(patches: Patches) -> None:
     """Have a CUDA build start its driver without devices, now; and let no other entry into it be called."""
     count_devices = getattr(torch._C, "_cuda_getDeviceCount", None)
     if count_devices is None:
@@ -201,9 +223,11 @@ def _forbidden(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _set_visible_devices(cuda: VirtualCuda, visible_devices: str | None) -> None:
-    cuda.patches.item(os.environ, "CUDA_VISIBLE_DEVICES", visible_devices or "")
+def set_visible_devices(cuda: VirtualCuda, visible_devices: str | None) -> None:
+    """Have the program find this value of the variable (None: unset), and the facade count by it."""
+    variable = cuda.visible_variable
+    cuda.patches.item(os.environ, variable, visible_devices or "")
     if visible_devices is None:
-        del os.environ["CUDA_VISIBLE_DEVICES"]
+        del os.environ[variable]
     total = cuda.count
-    cuda.visible = lambda: visible_count(total, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    cuda.visible = lambda: visible_count(total, os.environ.get(variable))

@@ -93,7 +93,7 @@ def _functions(cuda: VirtualCuda) -> dict[str, Any]:
     capability = cuda.accelerator.compute_capability
 
     def set_device(device: Any) -> None:
-        index = torch.cuda._utils._get_device_index(device)
+        index = cuda.index_to_set(device)
         if index >= 0:
             cuda.current_device = index
 
@@ -238,7 +238,7 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
     """What ``torch.accelerator`` is made of."""
     from gonogo.virtual.cuda_memory import free_and_total, nested_stats
 
-    accelerator = torch.device("cuda")
+    accelerator = torch.device(cuda.kind)
 
     def set_device(index: int) -> None:
         cuda.current_device = index
@@ -256,11 +256,11 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_accelerator_exchangeDevice": exchange,
         "_accelerator_maybeExchangeDevice": exchange,
         "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set(_dtypes())},
-        "_accelerator_getStream": lambda index: torch.cuda.current_stream(index),
-        "_accelerator_setStream": lambda stream: torch.cuda.set_stream(stream),
+        "_accelerator_getStream": lambda index: cuda.api.current_stream(index),
+        "_accelerator_setStream": lambda stream: cuda.api.set_stream(stream),
         "_accelerator_synchronizeDevice": lambda index: cuda.check_ordinal(index),
         "_accelerator_isAllocatorInitialized": lambda: cuda.initialized,
-        "_accelerator_emptyCache": lambda: torch.cuda.empty_cache(),
+        "_accelerator_emptyCache": lambda: cuda.api.empty_cache(),
         "_accelerator_emptyHostCache": lambda: None,
         "_accelerator_getDeviceStats": lambda index: nested_stats(cuda.allocator_of(index)),
         "_accelerator_resetAccumulatedStats": lambda index: None,

@@ -107,7 +107,7 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
 
     def unsupported(what: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise cuda.unsupported(f"torch.cuda.{what}", "only PyTorch's own caching allocator is replayed")
+            raise cuda.unsupported(f"torch.{cuda.kind}.{what}", "only PyTorch's own caching allocator is replayed")
 
         return refuse
 

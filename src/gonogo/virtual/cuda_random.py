@@ -27,20 +27,20 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield torch.cuda.random, name, function
         yield torch.cuda, name, function
     yield torch.cuda, "_get_generator", lambda device: generators[cuda.index_of(device)]
-    yield torch.cuda, "_get_rng_state_offset", lambda device="cuda": generators[cuda.index_of(device)].offset
+    yield torch.cuda, "_get_rng_state_offset", lambda device=None: generators[cuda.index_of(device)].offset
     yield (
         torch.cuda,
         "_set_rng_state_offset",
-        lambda offset, device="cuda": generators[cuda.index_of(device)].set_offset(offset),
+        lambda offset, device=None: generators[cuda.index_of(device)].set_offset(offset),
     )
 
 
 def _functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]:
-    def get_rng_state(device: Any = "cuda") -> torch.Tensor:
+    def get_rng_state(device: Any = None) -> torch.Tensor:
         state: torch.Tensor = generators[cuda.index_of(device)].get_state()
         return state
 
-    def set_rng_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
+    def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
         generators[cuda.index_of(device)].set_state(new_state)
 
     def get_rng_state_all() -> list[torch.Tensor]:
@@ -87,7 +87,7 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
 
         @property
         def device(self) -> torch.device:
-            return torch.device("cuda", self._index)
+            return torch.device(cuda.kind, self._index)
 
         def manual_seed(self, seed: int) -> Any:
             self._seed, self.offset = int(seed) & 0xFFFF_FFFF_FFFF_FFFF, 0
@@ -132,7 +132,7 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
             return CudaGenerator(self._index).graphsafe_set_state(self)
 
         def __reduce__(self) -> Any:
-            return _rebuild, (self._index, self._seed, self.offset)
+            return _rebuild, (cuda.kind, self._index, self._seed, self.offset)
 
     class _AnyGenerator(type(real)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
@@ -142,8 +142,8 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
         """``torch.Generator(device="cpu")``."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
-            where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-            if where.type == "cuda":
+            where = torch.device(cuda.kind, device) if isinstance(device, int) else torch.device(device)
+            if where.type == cuda.kind:
                 cuda.check_ordinal(cuda.index_of(where))
                 return CudaGenerator(cuda.index_of(where))
             return real(device)
@@ -151,8 +151,8 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
     return CudaGenerator, Generator
 
 
-def _rebuild(index: int, seed: int, offset: int) -> Any:
-    generator: Any = torch.Generator(torch.device("cuda", index))
+def _rebuild(kind: str, index: int, seed: int, offset: int) -> Any:
+    generator: Any = torch.Generator(torch.device(kind, index))
     generator.manual_seed(seed)
     generator.offset = offset
     return generator

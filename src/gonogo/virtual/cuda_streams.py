@@ -14,9 +14,6 @@ from gonogo.virtual.cuda_devices import Replacement
 if TYPE_CHECKING:
     from gonogo.virtual.cuda import VirtualCuda
 
-_CUDA = 1
-"""c10::DeviceType::CUDA"""
-
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for every name this file answers for."""
@@ -25,7 +22,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield module, "Stream", stream_class
         yield module, "ExternalStream", external_class
         yield module, "Event", event_class
-    generic_stream, generic_event = _generic(stream_class, event_class)
+    generic_stream, generic_event = _generic(cuda, stream_class, event_class)
     yield torch, "Stream", generic_stream
     yield torch, "Event", generic_event
 
@@ -53,7 +50,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     yield (
         torch.cuda,
         "_set_stream_by_id",
-        lambda stream_id, device_index, device_type=_CUDA: set_stream(
+        lambda stream_id, device_index, device_type=cuda.c10_type: set_stream(
             stream_class(stream_id=stream_id, device_index=device_index)
         ),
     )
@@ -98,7 +95,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             cuda.check_ordinal(index)
             number = kwargs.get("stream_id", kwargs.get("stream_ptr"))
             number = next(numbers) if number is None else number
-            stream = super().__new__(cls, stream_id=number, device_index=index, device_type=_CUDA)
+            stream = super().__new__(cls, stream_id=number, device_index=index, device_type=cuda.c10_type)
             stream._priority = priority
             return stream
 
@@ -145,16 +142,16 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return event
 
         def __enter__(self) -> Any:
-            self._before = (torch.cuda.current_stream(self.device_index), torch.cuda.current_stream())
-            torch.cuda.set_stream(self)  # type: ignore[arg-type]
+            self._before = (cuda.api.current_stream(self.device_index), cuda.api.current_stream())
+            cuda.api.set_stream(self)
             return self
 
         def __exit__(self, *error: object) -> None:
             for stream in self._before:
-                torch.cuda.set_stream(stream)
+                cuda.api.set_stream(stream)
 
         def __repr__(self) -> str:
-            return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+            return f"<torch.{cuda.kind}.Stream device={self.device} {cuda.kind}_stream={self.cuda_stream:#x}>"
 
     class ExternalStream(Stream):
         """Stands for ``torch.cuda.ExternalStream``."""
@@ -187,7 +184,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             raise cuda.unsupported("torch.cuda.Event.from_ipc_handle", "no other process has the event")
 
         def record(self, stream: Any = None) -> None:
-            stream = torch.cuda.current_stream() if stream is None else stream
+            stream = cuda.api.current_stream() if stream is None else stream
             self.device = stream.device
             self._recorded = time.perf_counter()
 
@@ -211,12 +208,12 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             raise cuda.unsupported("torch.cuda.Event.ipc_handle", "no other process could open the event")
 
         def __repr__(self) -> str:
-            return "<torch.cuda.Event uninitialized>" if self._recorded is None else f"<torch.cuda.Event {id(self):#x}>"
+            return f"<torch.{cuda.kind}.Event {'uninitialized' if self._recorded is None else hex(id(self))}>"
 
     return Stream, ExternalStream, Event
 
 
-def _generic(stream_class: Any, event_class: Any) -> tuple[type, type]:
+def _generic(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> tuple[type, type]:
     """``torch.Stream`` and ``torch.Event``: of CUDA where that is asked for (or nothing is), else torch's own."""
     real_stream, real_event = torch._C.Stream, torch._C.Event
 
@@ -232,7 +229,7 @@ def _generic(stream_class: Any, event_class: Any) -> tuple[type, type]:
         """``torch.Stream(device, priority=0)``."""
 
         def __new__(cls, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
-            if kwargs.get("device_type", _CUDA) == _CUDA and (device is None or _is_cuda(device)):
+            if kwargs.get("device_type", cuda.c10_type) == cuda.c10_type and (device is None or ours(device)):
                 return stream_class(device, priority, **kwargs)
             return real_stream(device, priority=priority, **kwargs)
 
@@ -240,12 +237,11 @@ def _generic(stream_class: Any, event_class: Any) -> tuple[type, type]:
         """``torch.Event(device, enable_timing=False, …)``."""
 
         def __new__(cls, device: Any = None, **kwargs: Any) -> Any:
-            if device is None or _is_cuda(device):
+            if device is None or ours(device):
                 return event_class(**kwargs)
             return real_event(device, **kwargs)
 
+    def ours(device: Any) -> bool:
+        return isinstance(device, int) or torch.device(device).type == cuda.kind
+
     return Stream, Event
-
-
-def _is_cuda(device: Any) -> bool:
-    return isinstance(device, int) or torch.device(device).type == "cuda"

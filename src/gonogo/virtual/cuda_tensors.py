@@ -47,19 +47,19 @@ def _replace_moves(cuda: VirtualCuda) -> None:
     def move(
         self: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
     ) -> Any:
-        where = torch.device("cuda", cuda.index_of(device))
+        where = torch.device(cuda.kind, cuda.index_of(device))
         return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
 
     def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         name = (
             dtype if isinstance(dtype, str) else f"{getattr(dtype, '__module__', '')}.{getattr(dtype, '__name__', '')}"
         )
-        if dtype is not None and name.startswith("torch.cuda."):
-            return self.to("cuda", private.dtype_of_legacy_type(name), non_blocking=non_blocking)
+        if dtype is not None and name.startswith(f"torch.{cuda.kind}."):
+            return self.to(cuda.kind, private.dtype_of_legacy_type(name), non_blocking=non_blocking)
         return real_type(self, dtype, non_blocking, **kwargs)
 
     cuda.patches.set(torch.Tensor, "to", to)
-    cuda.patches.set(torch.Tensor, "cuda", move)
+    cuda.patches.set(torch.Tensor, cuda.kind, move)
     cuda.patches.set(torch.Tensor, "type", type_)
 
 
@@ -93,7 +93,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
         if device is None:
             device = _default_device()
         where = cuda.with_index(device)
-        return where if isinstance(where, torch.device) and where.type == "cuda" else None
+        return where if isinstance(where, torch.device) and where.type == cuda.kind else None
 
     def tensor(
         data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
@@ -131,7 +131,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
         return real_asarray(obj, dtype=dtype, device="cpu").to(where).requires_grad_(requires_grad)
 
     def new_tensor(self: torch.Tensor, data: Any, **kwargs: Any) -> Any:
-        if kwargs.get("device") is None and self.device.type != "cuda":
+        if kwargs.get("device") is None and self.device.type != cuda.kind:
             return real_new_tensor(self, data, **kwargs)
         kwargs["device"] = kwargs.get("device") or self.device
         kwargs["dtype"] = kwargs.get("dtype") or self.dtype
@@ -177,16 +177,16 @@ def _freeze_device_constructors() -> None:
 
 def _replace_legacy_types(cuda: VirtualCuda) -> None:
     for name in _LEGACY_TYPES:
-        dtype = private.dtype_of_legacy_type(f"torch.cuda.{name}Tensor")
-        cuda.patches.set(torch.cuda, f"{name}Tensor", _legacy_type(cuda, f"{name}Tensor", dtype))
+        dtype = private.dtype_of_legacy_type(f"torch.{cuda.kind}.{name}Tensor")
+        cuda.patches.set(cuda.api, f"{name}Tensor", _legacy_type(cuda, f"{name}Tensor", dtype))
 
     real = torch.set_default_tensor_type
 
     def set_default_tensor_type(t: Any) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-        if name.startswith("torch.cuda."):
+        if name.startswith(f"torch.{cuda.kind}."):
             torch.set_default_dtype(private.dtype_of_legacy_type(name))
-            torch.set_default_device("cuda")
+            torch.set_default_device(cuda.kind)
         else:
             real(t)
 
@@ -196,13 +196,13 @@ def _replace_legacy_types(cuda: VirtualCuda) -> None:
 def _legacy_type(cuda: VirtualCuda, name: str, dtype: torch.dtype) -> type:
     class Legacy(type):
         def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, torch.Tensor) and instance.device.type == "cuda" and instance.dtype == dtype
+            return isinstance(instance, torch.Tensor) and instance.device.type == cuda.kind and instance.dtype == dtype
 
         def __call__(cls, *args: Any, device: Any = None) -> Any:
-            where = torch.device("cuda", cuda.index_of(device))
+            where = torch.device(cuda.kind, cuda.index_of(device))
             if not args or all(isinstance(size, int) for size in args) or isinstance(args[0], torch.Size):
                 shape = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)
                 return torch.empty(shape, dtype=dtype, device=where)
             return torch.tensor(args[0], dtype=dtype, device=where)
 
-    return Legacy(name, (), {"__module__": "torch.cuda", "dtype": dtype})
+    return Legacy(name, (), {"__module__": f"torch.{cuda.kind}", "dtype": dtype})
