@@ -10,10 +10,12 @@ Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo
 
 from gonogo import __version__
 from gonogo.check_command import check
@@ -259,4 +261,15 @@ def hazards(
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
-        app(prog_name="gonogo")
+        every = app.registered_commands
+        called = [command for command in every if _name(command) in sys.argv[1:2]]
+        # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
+        app.registered_commands = called or every
+        try:
+            app(prog_name="gonogo")
+        finally:
+            app.registered_commands = every
+
+
+def _name(command: CommandInfo) -> str | None:
+    return command.name or getattr(command.callback, "__name__", None)

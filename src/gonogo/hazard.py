@@ -12,6 +12,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.hazard_code import imported_at_once
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.deepspeed_config import DeepSpeedConfig
@@ -193,9 +194,10 @@ def _modules(folders: Iterable[str], prefix: str) -> Iterator[str]:
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
     package = importlib.import_module("gonogo.hazards")
+    with imported_at_once(package):
+        modules = [importlib.import_module(name) for name in _modules(package.__path__, "gonogo.hazards.")]
     found: dict[str, Hazard] = {}
-    for name in _modules(package.__path__, "gonogo.hazards."):
-        module = importlib.import_module(name)
+    for module in modules:
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
                 if value.name in found:
