@@ -246,6 +246,17 @@ main()
     assert ended.returncode == 0
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")
+def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gonogo", "hazards"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == f"gonogo: the report can't be written to stdout: {os.strerror(errno.ENOSPC)}\n"
+
+
 def test_sigint_while_parsing_or_rendering_leaves_no_traceback(tmp_path: Path) -> None:
     program = f"""
 import sys, os, signal, time

@@ -61,8 +61,19 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
         write(sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python flushes stdout once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_the_rest_go_nowhere()  # the reader (`| head`) has seen enough
+    except OSError as error:
+        _let_the_rest_go_nowhere()
+        raise UserError(
+            Text(en="the report can't be written to stdout: {why}", zh="无法把报告写到标准输出：{why}").format(
+                why=error.strerror or error
+            )
+        ) from error
+
+
+def _let_the_rest_go_nowhere() -> None:
+    """Python flushes stdout once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_device(path: Path) -> bool:
