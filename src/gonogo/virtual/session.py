@@ -60,6 +60,7 @@ class Session:
 
     def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
+        private.name_accelerator(plan.accelerator.device_type)
         self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))

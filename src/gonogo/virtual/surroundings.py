@@ -45,14 +45,32 @@ def install(session: Session) -> list[Callable[[], None]]:
         assert allocator is not None
         return allocator
 
-    facade = cuda.install(
-        plan.accelerator,
-        plan.devices or plan.local_world_size,
-        allocator_of,
-        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        unsupported=UnsupportedOperator,
-        pin=lambda tensor: session.mode.pinned_copy(session.mode.virtualise(tensor)),
-    )
+    count = plan.devices or plan.local_world_size
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        return session.mode.pinned_copy(session.mode.virtualise(tensor))
+
+    if plan.accelerator.device_type == "npu":
+        from gonogo.virtual.npu import facade as ascend
+
+        facade: cuda.VirtualCuda = ascend.install(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get(ascend.VISIBLE),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+            assume=session.ledger.assume,
+        )
+    else:
+        facade = cuda.install(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+        )
     undo.append(facade.undo)
     VirtualTensor.accelerator_index = staticmethod(lambda: facade.current_device)
     VirtualTensor.check_ordinal = staticmethod(facade.check_ordinal)
