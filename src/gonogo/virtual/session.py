@@ -44,8 +44,10 @@ from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.modules import ModuleTracker
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.plan import WorkerPlan
+from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
 from gonogo.virtual.program import run_program
 from gonogo.virtual.stack import frames_of_call
+from gonogo.virtual.protocol import End, Reply
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
@@ -53,6 +55,8 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 """Packages whose versions the record names."""
 
 __all__ = ["Session", "data_dependent", "writes"]
+_END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
+
 
 
 class Session:
@@ -67,7 +71,9 @@ class Session:
         self.mode = VirtualMode(self.memory, self.ledger)
         self.modules = ModuleTracker(self.memory)
         self.life = Lifecycle(plan.steps, self.memory, self.ledger)
-        self.collectives = collectives.CollectiveRecord()
+        self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
+        """The ranks that are rehearsed with this one, or None."""
+        self.collectives = collectives.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
@@ -76,6 +82,7 @@ class Session:
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
         self._undo: list[Callable[[], None]] = []
+        self._parted: Reply | None = None
 
     def _device_record(self, name: str) -> DeviceRecord:
         accelerator = self.plan.accelerator
@@ -133,6 +140,8 @@ class Session:
         self.mode.on_failure = functools.partial(_note, self.modules)
         torch.manual_seed(0)
         return self
+        if self.peers is not None:
+            self.peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
 
     def __exit__(self, *exception: object) -> None:
         while self._undo:
@@ -146,12 +155,17 @@ class Session:
         user_error = None
         try:
             with self.mode, self._watching_autograd():
+        ended: End = "completed"
                 run_program(self.plan)
             self.life.enter("exit")
-        except RehearsalComplete:
+        except (RehearsalComplete, EnoughRehearsed):
             self.events.append("stopped: the program went on after the steps that were asked for")
         except KeyboardInterrupt:
             outcome = "interrupted"
+            ended = "enough"
+        except RanksParted as parted:
+            outcome, ended = "diverged", "stopped"
+            self._parted = parted.reply
         except BaseException as error:
             self.raw_traceback = traceback.format_exc()
             found = _in_chain(error, UnsupportedOperator)
@@ -171,9 +185,14 @@ class Session:
                 failure = failure_of(error, self.life, self.modules, self._origin)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
+        if self.peers is not None:
+            self.peers.ended(ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed"))
         record.user_error = user_error
         return record
 
+        if self._parted is not None:
+            record.stopped_by = self._parted.stopped_by
+            record.parameter_names = self.modules.names_of(self._parted.parameters)
     @contextlib.contextmanager
     def _watching_autograd(self) -> Iterator[None]:
         """In a run that repeats a failed one, have autograd say where each node comes from."""
