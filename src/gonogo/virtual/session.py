@@ -43,20 +43,20 @@ from gonogo.virtual.memory import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.modules import ModuleTracker
 from gonogo.virtual.patching import Patches
-from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.program import run_program
-from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.protocol import End, Reply
+from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
          "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
 """Packages whose versions the record names."""
 
-__all__ = ["Session", "data_dependent", "writes"]
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
+__all__ = ["Session", "data_dependent", "writes"]
 
 
 class Session:
@@ -81,8 +81,8 @@ class Session:
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
-        self._undo: list[Callable[[], None]] = []
         self._parted: Reply | None = None
+        self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
         accelerator = self.plan.accelerator
@@ -138,10 +138,10 @@ class Session:
         undo.append(loading.install(self.life, self.modules, self.facts, self.events))
         undo.append(_mode_in_threads(self.mode))
         self.mode.on_failure = functools.partial(_note, self.modules)
-        torch.manual_seed(0)
-        return self
         if self.peers is not None:
             self.peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+        torch.manual_seed(0)
+        return self
 
     def __exit__(self, *exception: object) -> None:
         while self._undo:
@@ -153,19 +153,19 @@ class Session:
         failure: Failure | None = None
         unsupported: list[Unsupported] = []
         user_error = None
+        ended: End = "completed"
         try:
             with self.mode, self._watching_autograd():
-        ended: End = "completed"
                 run_program(self.plan)
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
             self.events.append("stopped: the program went on after the steps that were asked for")
-        except KeyboardInterrupt:
-            outcome = "interrupted"
             ended = "enough"
         except RanksParted as parted:
             outcome, ended = "diverged", "stopped"
             self._parted = parted.reply
+        except KeyboardInterrupt:
+            outcome = "interrupted"
         except BaseException as error:
             self.raw_traceback = traceback.format_exc()
             found = _in_chain(error, UnsupportedOperator)
@@ -183,16 +183,16 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
-        record = self.record(outcome, failure)
-        record.unsupported = unsupported
         if self.peers is not None:
             self.peers.ended(ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed"))
+        record = self.record(outcome, failure)
+        record.unsupported = unsupported
         record.user_error = user_error
-        return record
-
         if self._parted is not None:
             record.stopped_by = self._parted.stopped_by
             record.parameter_names = self.modules.names_of(self._parted.parameters)
+        return record
+
     @contextlib.contextmanager
     def _watching_autograd(self) -> Iterator[None]:
         """In a run that repeats a failed one, have autograd say where each node comes from."""
