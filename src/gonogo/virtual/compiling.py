@@ -1,7 +1,8 @@
 """``torch.compile`` of a function: begun when the function is first called.
 
 Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
-imports all of the compiler, which takes more than a second.
+imports all of the compiler, which takes more than a second. Importing it runs operators, which are none of the
+program's: virtual ones would in turn import the compiler, half imported as it is (seen with torch 2.8).
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual import private
+from gonogo.virtual.after_import import import_within
 from gonogo.virtual.patching import Patches
 
 
 def install() -> Callable[[], None]:
     """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo."""
     patches = Patches()
+    patches.on_undo(import_within(private.COMPILER, private.modes_off))
     real = torch.compile
 
     @functools.wraps(real)

@@ -16,6 +16,9 @@ import torch
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context: operators go straight to their kernels, past every Python mode and subclass."""
 
+COMPILER = "torch._dynamo"
+"""The module that holds ``torch.compile``; imported when it is first needed."""
+
 _data: Any = torch.Tensor.data
 _storage: Any = torch.Tensor.untyped_storage
 _to = torch.ops.aten._to_copy.default
