@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import os
 import shutil
 import signal
@@ -30,25 +29,13 @@ from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
+from gonogo.rehearse.torch_installed import check_torch
 from gonogo.rehearse.workers import Assignment, run_workers
 from gonogo.rehearse.world import machine_for, ranks_to_run
 from gonogo.virtual.plan import WorkerPlan
 
 # What a launch script does before it launches takes seconds; one that takes longer waits for something.
 _LONGEST_SCRIPT = 60.0
-
-
-def _check_torch() -> None:
-    """Raise UserError where the program's Python has no torch: there is nothing to rehearse with."""
-    if importlib.util.find_spec("torch") is None:
-        raise UserError(
-            Text(
-                en="torch is not installed for {python}, which would run the program: "
-                "pip install 'gonogo[rehearse]', or install gonogo where your training's packages are",
-                zh="运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，"
-                "或把 gonogo 安装到您训练所用的环境中",
-            ).format(python=sys.executable)
-        )
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
@@ -61,7 +48,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     deadline = started + request.timeout
     show = _Shown(on_progress, started)
     check_keep(request.keep)
-    _check_torch()
+    check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         overlay = lay_over(request.environment, request.with_packages, say=show)
