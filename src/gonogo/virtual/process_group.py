@@ -30,12 +30,14 @@ Assume = Callable[[str], object]
 
 _SAME = "every rank sends the objects that this rank sends"
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
+_OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
 
-def install(assume: Assume, peers: Peers | None = None) -> Callable[[], None]:
+def install(assume: Assume, peers: Peers | None = None, device_type: str = "cuda") -> Callable[[], None]:
     """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
 
-    ``peers`` are the ranks that are rehearsed with this one.
+    ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is the accelerators': an Ascend machine
+    has HCCL and a torch without NCCL.
     """
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
@@ -49,11 +51,16 @@ def install(assume: Assume, peers: Peers | None = None) -> Callable[[], None]:
                 replaced.append((original, value))
             patches.set(module, name, value)
 
-    for name, function in {**_groups(patches, peers), **_object_collectives(assume, peers)}.items():
+    on_npu = device_type == "npu"
+    for name, function in {**_groups(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
         replace(name, function)
-    for backend in ("nccl", "gloo"):
-        replace(f"is_{backend}_available", lambda: True)
-    replace("is_backend_available", _is_backend_available)
+    replace("is_gloo_available", lambda: True)
+    replace("is_nccl_available", lambda: not on_npu)
+    if on_npu:
+        replace("is_hccl_available", lambda: True)
+        patches.set(dist.Backend, "HCCL", "hccl")
+        patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
+    replace("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace("ProcessGroupNCCL", _ProcessGroupNCCL)
     patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
@@ -92,11 +99,12 @@ def _destroy() -> None:
         dist.destroy_process_group()
 
 
-def _is_backend_available(backend: str) -> bool:
-    return backend.lower() in _KNOWN_BACKENDS or backend.upper() in dist.Backend._plugins
+def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
+    known = _OF_NPU if on_npu else _KNOWN_BACKENDS
+    return backend.lower() in known or backend.upper() in dist.Backend._plugins
 
 
-def _checked(backend: Any) -> str:
+def _checked(backend: Any, on_npu: bool) -> str:
     """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
     name = "undefined" if backend is None else str(backend).lower()
     for part in name.split(","):
@@ -106,21 +114,24 @@ def _checked(backend: Any) -> str:
                 "Distributed package doesn't have MPI built in. MPI is only included if you build PyTorch from source "
                 "on a host that has MPI installed."
             )
-        if not _is_backend_available(single):
+        if single == "nccl" and on_npu:
+            raise RuntimeError("Distributed package doesn't have NCCL built in")
+        if not _is_backend_available(single, on_npu):
             raise AssertionError(f"Unknown c10d backend type {single.upper()}")
     return name
 
 
-def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
+def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
     """What makes groups, and what asks for more than the fake backend has."""
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
+    whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
 
     def name_group(group: Any, backend: str) -> Any:
         """Have torch's own tables say which backend was asked for."""
         if isinstance(group, dist.ProcessGroup):
             store = c10d._world.pg_map[group][1]
             c10d._world.pg_map[group] = (dist.Backend(backend), store)
-            config = {"undefined": "cpu:gloo,cuda:nccl", "hccl": "npu:hccl"}.get(backend, backend)
+            config = {"undefined": whole, "hccl": "npu:hccl"}.get(backend, backend)
             c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(dist.Backend(config)))
         return group
 
@@ -137,8 +148,8 @@ def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
         **kwargs: Any,
     ) -> None:
         if backend is None and device_id is not None:
-            backend = "nccl"
-        requested = _checked(backend)
+            backend = "hccl" if on_npu else "nccl"
+        requested = _checked(backend, on_npu)
         if store is None:
             method = init_method or "env://"
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
@@ -149,7 +160,7 @@ def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
     def new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        requested = _checked(backend) if backend is not None else str(c10d.get_backend())
+        requested = _checked(backend, on_npu) if backend is not None else str(c10d.get_backend())
         kwargs.pop("device_id", None)
         local = args[0] if args else kwargs.get("use_local_synchronization", False)
         if peers is not None and not local:

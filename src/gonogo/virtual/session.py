@@ -89,7 +89,7 @@ class Session:
         if name == "cpu":
             record = DeviceRecord(name, self.plan.host_bytes or 0, 0, None)
         else:
-            settings = AllocatorSettings.from_environment(os.environ)
+            settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
             capacity = accelerator.total_bytes - accelerator.allowance_bytes
             allocator = CachingAllocator(capacity, settings)
             record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)

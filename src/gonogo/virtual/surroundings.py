@@ -77,7 +77,7 @@ def install(session: Session) -> list[Callable[[], None]]:
     for device, record in session.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(facade.current_stream_id, device.index)
-    undo.append(process_group.install(session.ledger.assume, session.peers))
+    undo.append(process_group.install(session.ledger.assume, session.peers, plan.accelerator.device_type))
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
     undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)
