@@ -2,12 +2,15 @@
 
 Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
 imports all of the compiler, which takes more than a second. Importing it runs operators, which are none of the
-program's: virtual ones would in turn import the compiler, half imported as it is (seen with torch 2.8).
+program's: virtual ones would in turn import the compiler, half imported as it is (seen with torch 2.8). It also holds
+its own stand-ins against ``Tensor.__new__``, which DeepSpeed replaces within ``zero.Init``; virtual operators need the
+compiler there first, where a real run does not need it at all. So it is imported before.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +18,17 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.after_import import import_within
+from gonogo.virtual.after_import import after_import, import_within
 from gonogo.virtual.patching import Patches
+
+_HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
 
 def install() -> Callable[[], None]:
     """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo."""
     patches = Patches()
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
+    patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
     real = torch.compile
 
     @functools.wraps(real)
