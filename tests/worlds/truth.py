@@ -33,10 +33,11 @@ def preload() -> None:
     """Import what the programs import, and have every process group give up soon."""
     os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
     import accelerate  # noqa: F401
-    import deepspeed  # noqa: F401
+    import deepspeed.runtime.zero.muon.muon_optimizer  # the longest: it imports torch.s compiler
+    import deepspeed.runtime.zero.stage3
+    import deepspeed.runtime.zero.stage_1_and_2  # noqa: F401
     import torch.distributed.distributed_c10d as c10d
     import transformers  # noqa: F401
-    from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: F401
     from transformers import LlamaForCausalLM, Trainer  # noqa: F401
 
     original = c10d.init_process_group
