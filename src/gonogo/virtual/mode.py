@@ -140,6 +140,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif kind is list or kind is tuple:
                 key.append(len(value))
                 plain = self._collect(value, key, tensors) or plain
+            elif isinstance(value, VirtualTensor):  # of a library's class (see subclasses.py)
+                tensors.append(value)
+                key.append(value._spec or value.spec)
             elif isinstance(value, torch.Tensor):
                 plain = True
             else:
@@ -160,11 +163,11 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Operator, args: Any, kwargs: dict[str, Any], tensors: list[VirtualTensor], signature: Any
     ) -> Any:
         func = operator.func
-        if operator.data_dependent:
-            return self._data_dependent(operator, args, kwargs, tensors)
         if operator.composite:
             with self:
                 return func.decompose(*args, **kwargs)
+        if operator.data_dependent:
+            return self._data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
         device = resolve(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program wants a meta tensor of its own

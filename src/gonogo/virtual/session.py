@@ -30,6 +30,7 @@ from gonogo.virtual import (
     loading,
     private,
     storages,
+    subclasses,
     trainer,
     training,
     writes,
@@ -132,6 +133,7 @@ class Session:
         undo.append(dropout.install())
         undo.append(compiling.install())
         undo.append(storages.install())
+        undo.append(subclasses.install(self.memory))
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(engine.install(self.life, self.modules, self.facts))

@@ -22,7 +22,8 @@ from gonogo.virtual import (
     values,
     weights,
 )
-from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.kernels import libraries
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
@@ -81,6 +82,8 @@ def install(session: Session) -> list[Callable[[], None]]:
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
     undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)
+    capability = plan.accelerator.compute_capability
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, session.ledger.assume, capability))
     undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})

@@ -112,6 +112,8 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         collect_as_usual()
         if type(data) is torch.Tensor and data.device.type == "cpu" and not Apart.now:
             data = mode.virtualise(data)
+        if cls is not nn.Parameter and isinstance(data, VirtualTensor):
+            return torch.Tensor._make_subclass(cls, data, requires_grad)
         parameter = original(cls, data, requires_grad)
         if isinstance(parameter, VirtualTensor):
             parameter.cell.values = None

@@ -1,0 +1,36 @@
+"""Stand-ins for the compiled kernels of other libraries than DeepSpeed: bitsandbytes, flash-attn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gonogo.virtual.kernels import bitsandbytes, flash_attention
+from gonogo.virtual.patching import Patches
+
+_PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
+"""Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
+
+
+def install(
+    namespaces: dict[str, Any],
+    written: Callable[[torch.Tensor], object],
+    assume: Callable[[str], object],
+    compute_capability: tuple[int, int],
+) -> Callable[[], None]:
+    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers."""
+    patches = Patches()
+    bitsandbytes.install(patches, namespaces, written, assume)
+    installed = find_spec("flash_attn") is not None
+    assumed = "flash-attn's compiled kernels load on the machine" if installed else flash_attention.ASSUMED
+    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
+    patches.item(sys.modules, "flash_attn_2_cuda", kernels)
+    if not installed:
+        sys.path.append(_PACKAGES)
+        patches.on_undo(lambda: sys.path.remove(_PACKAGES))
+    return patches.undo
