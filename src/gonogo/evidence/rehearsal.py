@@ -200,7 +200,7 @@ class RankRecord(msgspec.Struct):
     batches: int = 0
     """How many batches were read."""
     parameter_names: dict[int, str] = {}
-    """Names of the parameters, by DeepSpeed's number, that the collective at which the ranks parted was for."""
+    """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
     stopped_by: tuple[int, str] | None = None
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
 

@@ -42,6 +42,7 @@ class _Rank:
     end: End | None = None
     made: int = 0
     context: Context = _NOTHING_READ
+    steps: int = 0
 
 
 @dataclass
@@ -61,8 +62,6 @@ class Comparison:
     def __init__(self, ranks: Iterable[int], send: Send) -> None:
         self.ranks = {rank: _Rank() for rank in ranks}
         self.divergence: Divergence | None = None
-        self.parameters: dict[int, tuple[int, ...]] = {}
-        """For ranks on a side of the divergence, DeepSpeed's numbers of the parameters of its call."""
         self.calls = 0
         self._send = send
         self._groups: dict[str, _Group] = {}
@@ -84,6 +83,7 @@ class Comparison:
                     message.members, {member: deque() for member in rehearsed}, dict.fromkeys(rehearsed, 0)
                 )
         elif isinstance(message, Ended):
+            state.steps = message.steps
             self.gone(rank, message.how)
         else:
             assert isinstance(message, Hello)
@@ -199,12 +199,11 @@ class Comparison:
             self._call_of_any(group.agreed) if group.agreed is not None else None,
             self._sides(places.values(), group.apart or {}),
         )
-        self.parameters = {rank: made.collective.parameters for rank, made in heads.items()}
         self._over = True
         for rank, state in self.ranks.items():
             if state.end is None:
                 state.waiting = None
-                self._send(rank, Reply("stop", parameters=self.parameters.get(rank, ())))
+                self._send(rank, Reply("stop"))
 
     def _sides(self, ranks: Iterable[list[int]], heads: dict[int, _Made]) -> tuple[Side, ...]:
         listed = [self._side(some, heads.get(some[0])) for some in ranks]
@@ -220,7 +219,7 @@ class Comparison:
             before=tuple(_call(first, one) for one in before),
             batch=first.context.batch,
             batches=first.context.batches,
-            steps=first.context.steps,
+            steps=made.collective.step if made is not None else max(first.steps, first.context.steps),
             functions=site.functions if site is not None else (),
         )
 
@@ -251,7 +250,8 @@ def _call(rank: _Rank, made: _Made) -> Call:
 def _kind_of(heads: dict[int, _Made]) -> Parting:
     """Whether the calls are different ones, or the same with other sizes or types."""
     calls = {(made.collective.operator, made.collective.root, made.collective.parameters) for made in heads.values()}
-    return "other-call" if len(calls) > 1 else "other-size"
+    groups_made = any(operator == "new_group" for operator, _, _ in calls)
+    return "other-call" if len(calls) > 1 or groups_made else "other-size"
 
 
 def _values(group: _Group, heads: dict[int, _Made]) -> Reply:

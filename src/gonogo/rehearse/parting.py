@@ -72,7 +72,7 @@ def _walk(node: ast.AST, path: str, line: int, source: str) -> Iterator[Guard]:
             if inside or beside:
                 is_elif = beside and isinstance(child, ast.If) and _is_elif(child)
                 kind = "while" if isinstance(child, ast.While) else "if" if inside else "else"
-                if not is_elif:
+                if not is_elif and not _is_main(child.test):
                     yield Guard(path, child.test.lineno, _text(source, child.test), kind)  # type: ignore[arg-type]
         elif isinstance(child, ast.For | ast.AsyncFor) and _holds(child.body, line):
             yield Guard(path, child.lineno, _text(source, child.iter), "for")
@@ -82,6 +82,11 @@ def _walk(node: ast.AST, path: str, line: int, source: str) -> Iterator[Guard]:
 def _within(function: ast.AST, line: int) -> bool:
     body = getattr(function, "body", [])
     return bool(_holds(body, line)) if isinstance(body, list) else True
+
+
+def _is_main(test: ast.expr) -> bool:
+    """``if __name__ == "__main__"``."""
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
 def _is_elif(node: ast.If) -> bool:

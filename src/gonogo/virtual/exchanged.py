@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -144,13 +146,23 @@ def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bo
         sizes=operation.sizes,
         dtype=operation.dtype,
         root=pair[0],
-        waits=Waits.NO if sending else Waits.IF_NEED_BE,
+        waits=Waits.NO if sending else Waits.YES if _is_called("recv") else Waits.IF_NEED_BE,
         payload=_payload(operation) if sending else None,
         payload_of_root=True,
     )
     if not sending:
         _give(operation, received, mode)
     return True
+
+
+def _is_called(function: str) -> bool:
+    """Whether this function of torch.distributed is on the stack: ``recv`` waits where ``irecv`` does not."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == function and frame.f_code.co_filename == c10d.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Waits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +59,8 @@ class Lifecycle:
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
+        self.on_batch: Callable[[Any], None] | None = None
+        """Told of each batch that the program reads."""
         self._empty_passes = 0
         self._after_save = False
 

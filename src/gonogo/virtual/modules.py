@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -110,15 +110,12 @@ class ModuleTracker:
             for name, buffer in root.named_buffers():
                 yield name.removeprefix("module."), "buffer", buffer
 
-    def names_of(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Names of the parameters that DeepSpeed knows by these numbers."""
-        wanted = set(numbers)
-        if not wanted:
-            return {}
+    def numbered_parameters(self) -> dict[int, str]:
+        """Names of the parameters by the numbers that DeepSpeed has given them."""
         return {
             number: name
             for name, kind, tensor in self.named_tensors()
-            if kind == "parameter" and (number := getattr(tensor, "ds_id", None)) in wanted
+            if kind == "parameter" and isinstance(number := getattr(tensor, "ds_id", None), int)
         }
 
     def name_of(self, tensor: torch.Tensor) -> tuple[str | None, str]:

@@ -114,7 +114,12 @@ class Peers:
             )
         )
         if waits is Waits.NO:
-            if len(self._waiting_to_go) >= _BATCH or time.monotonic() - self._sent_at > _BATCH_SECONDS:
+            # What is sent to one rank, that rank may be waiting for.
+            if (
+                operator.startswith("send")
+                or len(self._waiting_to_go) >= _BATCH
+                or time.monotonic() - self._sent_at > _BATCH_SECONDS
+            ):
                 self._flush()
                 if self._connection.poll():
                     self._take()
@@ -129,10 +134,10 @@ class Peers:
         if not self.over:
             self._waiting_to_go.append(Context(batch, batches, steps))
 
-    def ended(self, how: End) -> None:
-        """The program has ended."""
+    def ended(self, how: End, steps: int) -> None:
+        """The program has ended, after so many optimizer steps."""
         try:
-            self._waiting_to_go.append(Ended(how))
+            self._waiting_to_go.append(Ended(how, steps))
             self._flush()
             self._connection.close()
         except OSError:  # the exchange has gone, with whoever would be told

@@ -22,6 +22,7 @@ from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Short
 from gonogo.virtual import (
     attention,
     autocast,
+    batches,
     collectives,
     compiling,
     data_dependent,
@@ -83,6 +84,8 @@ class Session:
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
         self._parted: Reply | None = None
+        self.batch: tuple[tuple[str, str], ...] = ()
+        self.batches = 0
         self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -141,13 +144,18 @@ class Session:
         undo.append(_mode_in_threads(self.mode))
         self.mode.on_failure = functools.partial(_note, self.modules)
         if self.peers is not None:
-            self.peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+            self.meet(self.peers)
         torch.manual_seed(0)
         return self
 
     def __exit__(self, *exception: object) -> None:
         while self._undo:
             self._undo.pop()()
+
+    def meet(self, peers: Peers) -> None:
+        """Tell the other ranks what this one does, and the batches it reads."""
+        peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+        self.life.on_batch = functools.partial(_read_batch, self, peers)
 
     def run(self) -> RankRecord:
         """Run the program to its end; never raises for what the program does."""
@@ -186,13 +194,15 @@ class Session:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
         if self.peers is not None:
-            self.peers.ended(ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed"))
+            how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")
+            self.peers.ended(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
         record.user_error = user_error
         if self._parted is not None:
             record.stopped_by = self._parted.stopped_by
-            record.parameter_names = self.modules.names_of(self._parted.parameters)
+        if self.peers is not None:
+            record.parameter_names = self.modules.numbered_parameters()
         return record
 
     @contextlib.contextmanager
@@ -260,6 +270,8 @@ class Session:
             versions=versions(),
             saved_bytes=self.saved_bytes,
             events=self.events,
+            batch=list(self.batch),
+            batches=self.batches,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 
@@ -267,6 +279,12 @@ class Session:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
+    session.batch = batches.described(batch)
+    session.batches += 1
+    peers.context(session.batch, session.batches, session.life.step)
 
 
 def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:

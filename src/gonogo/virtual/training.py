@@ -189,7 +189,10 @@ class Batches:
         finally:
             life.activity = before
         self._given += 1
-        return virtual_batch(batch, self._mode)
+        given = virtual_batch(batch, self._mode)
+        if life.on_batch is not None:
+            life.on_batch(given)
+        return given
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards._training_script import DDP, mentions
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import UNEVEN, cause_of_stall
@@ -43,6 +45,12 @@ _EVENED = (
     b"ReduceOp.MIN",
     b"accelerate",
     b"Trainer",
+)
+
+
+_REHEARSED = Text(
+    en="They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
+    zh="它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
 )
 
 
@@ -104,6 +112,20 @@ class UnevenDataPerRankHang(Hazard):
     )
     log_words = STALL_WORDS
     consequence = True
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted after different numbers of batches or steps."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""

@@ -1,0 +1,333 @@
+"""What the hazards of hanging need to read where the ranks of a rehearsal parted: who did what, and which hazard it is.
+
+One hazard alone speaks of a divergence: the one that :attr:`Parted.cause` names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+
+from gonogo.evidence.divergence import Call, Divergence, Guard, Side
+from gonogo.evidence.frame import Frame
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Certainty, Span, Text
+from gonogo.hazards._rehearsed import PHASES, few, places, setting
+from gonogo.hazards.collective._stall_causes import EXPERTS, GENERATE, MODALITIES, UNEVEN
+
+GENERAL = "ranks-part-at-collective"
+SIZES = "collective-sizes-differ"
+IN_BRANCH = "collective-in-branch-of-one-rank"
+CHECKPOINT = "ds-checkpoint-saved-on-one-rank"
+WEIGHTS = "zero3-weights-gathered-on-one-rank"
+MODEL = "zero3-model-run-on-one-rank"
+TRAINER = "trainer-evaluates-on-one-rank"
+
+_ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
+_EXPERT = Pattern(r"(?i)expert|\bmoe\b")
+_TOWER = Pattern(
+    r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
+)
+_GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
+_SAVES_WEIGHTS = frozenset(
+    {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
+)
+_EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
+_OPERATORS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "allgather_base": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+}
+
+
+class Parted:
+    """The divergence of a record, read."""
+
+    def __init__(self, record: RehearsalRecord, divergence: Divergence) -> None:
+        self.record = record
+        self.divergence = divergence
+        self.sides = divergence.apart or divergence.sides
+        """Where they part in the program: earlier than where they stop, if calls of different lines were matched."""
+
+    # -- facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that this ended."""
+        named = {rank for side in self.divergence.sides for rank in side.ranks}
+        return tuple(sorted(named | {rank.rank for rank in self.record.ranks if rank.outcome == "diverged"}))
+
+    @cached_property
+    def zero_stage(self) -> object:
+        """ZeRO's stage, or None."""
+        configs = (rank.deepspeed_config for rank in self.record.ranks)
+        return next((stage for c in configs if (stage := setting(c, "zero_optimization", "stage")) is not None), None)
+
+    @property
+    def calls(self) -> list[tuple[Side, Call]]:
+        """The sides that call something."""
+        return [(side, side.call) for side in self.sides if side.call is not None]
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether a side gathers weights that ZeRO-3 has divided."""
+        return any(call.parameters and "gather" in call.operator for _, call in self.calls)
+
+    def own_guards(self, side: Side) -> list[Guard]:
+        """The conditions that a side's call stands in and no other side's does, innermost first."""
+        others = {(g.path, g.line, g.kind) for other in self.sides if other is not side for g in other.guards}
+        return [
+            guard
+            for guard in reversed(side.guards)
+            if guard.kind in ("if", "else") and (guard.path, guard.line, guard.kind) not in others
+        ]
+
+    @cached_property
+    def alone(self) -> tuple[Side, Guard] | None:
+        """The side that comes to its call by a condition on the rank, and that condition."""
+        for side, _ in self.calls:
+            for guard in self.own_guards(side):
+                if _ASKS_FOR_RANK.search(guard.text):
+                    return side, guard
+        return None
+
+    @cached_property
+    def focus(self) -> Side:
+        """The side whose call tells most: one in a condition of its own, else that of the fewest ranks."""
+        if self.alone is not None:
+            return self.alone[0]
+        sides = [side for side, _ in self.calls] or list(self.sides)
+        for pattern in (_EXPERT, _TOWER):
+            marked = [side for side in sides if pattern.search(_named(side))]
+            if len(marked) == 1:
+                return marked[0]
+        return next((side for side in sides if self.own_guards(side)), sides[-1])
+
+    @property
+    def certainty(self) -> Certainty:
+        """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
+        assumed = {assumption.where for rank in self.record.ranks for assumption in rank.assumptions}
+        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
+        return Certainty.LIKELY if assumed & guards else Certainty.CERTAIN
+
+    # -- which hazard ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def cause(self) -> str:
+        """The name of the hazard that explains it."""
+        if self.divergence.parting == "other-size":
+            return SIZES
+        functions = {name for side in self.sides for name in side.functions}
+        if self.zero_stage == 3 and functions & _GENERATES:
+            return GENERATE
+        if self.alone is not None:
+            return self._cause_of_one_rank(self.alone[0], self.alone[1])
+        if self.gathers:
+            if any(_EXPERT.search(_named(side)) for side in self.sides):
+                return EXPERTS
+            if self._tower_on_one_side() or self._different_batches():
+                return MODALITIES
+        if len({(side.batches, side.steps) for side in self.divergence.sides}) > 1:
+            return UNEVEN
+        return GENERAL
+
+    def _cause_of_one_rank(self, side: Side, guard: Guard) -> str:
+        functions = set(side.functions)
+        if "save_checkpoint" in functions:
+            return CHECKPOINT
+        if self.zero_stage == 3 and self._gathers_to_read(side):
+            return WEIGHTS
+        if _EVALUATES & functions and any("transformers" in frame.path for frame in _frames(side)):
+            return TRAINER
+        call = side.call
+        if self.zero_stage == 3 and call is not None and call.parameters and not _in_forward(side, guard):
+            return MODEL
+        return GENERAL if call is not None and call.parameters else IN_BRANCH
+
+    @staticmethod
+    def _gathers_to_read(side: Side) -> bool:
+        by_hand = any(
+            frame.function == "__enter__" and frame.path.endswith("partition_parameters.py") for frame in _frames(side)
+        )
+        return by_hand or bool(_SAVES_WEIGHTS & set(side.functions))
+
+    def _tower_on_one_side(self) -> bool:
+        marked = [bool(_TOWER.search(_named(side))) for side in self.sides]
+        return any(marked) and not all(marked)
+
+    def _different_batches(self) -> bool:
+        """Whether one side's batch has tensors that another's has not."""
+        return len({frozenset(name for name, _ in side.batch) for side in self.sides}) > 1
+
+    # -- in words ----------------------------------------------------------------------------------------------------
+
+    def said(self) -> Text:
+        """What each side does, a sentence each."""
+        told = [_said(side) for side in self.sides]
+        return Text(en=" ".join(one.en for one in told), zh="".join(one.zh for one in told))
+
+    def outcome(self) -> Text:
+        """What comes of it."""
+        if self.divergence.parting == "other-size":
+            return Text(
+                en="NCCL does not compare them: the run hangs, or goes on with wrong numbers.",
+                zh="NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
+            )
+        if self.divergence.apart:
+            return Text(
+                en="These are taken for one another, from then on every call meets another one, until ranks wait for "
+                "ever: {where}",
+                zh="它们被错误地配对，此后每次调用都与另一处配对，直到有 rank 永远等待：{where}",
+            ).format(where=Text(*_joined(_said(side) for side in self.divergence.sides)))
+        return Text(
+            en="They wait for each other until the time-out (NCCL: 10 minutes).",
+            zh="它们互相等待，直到超时（NCCL 为 10 分钟）。",
+        )
+
+    def why(self) -> Text | None:
+        """The condition by which the ranks went different ways, or None where none is seen."""
+        for side in (self.focus, *self.sides):
+            for guard in self.own_guards(side)[:1]:
+                return Text(
+                    en="Only {ranks} came there: `{test}` at {place} is {what} on no other.",
+                    zh="只有 {ranks} 到达那里：{place} 处的 `{test}` 只在此{what}。",
+                ).format(
+                    ranks=ranks_text(side.ranks),
+                    test=guard.text,
+                    place=_place(guard),
+                    what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
+                )
+        return None
+
+    def cause_text(self, reason: Text | None = None) -> Text:
+        """The whole cause: what each side does, why, and what comes of it."""
+        parts = [self.said(), reason, self.why(), self.outcome()]
+        told = [part for part in parts if part is not None]
+        return Text(en=" ".join(part.en for part in told), zh="".join(part.zh for part in told))
+
+    def spans(self) -> tuple[Span, ...]:
+        """The line of each side, then the conditions, then the libraries' lines below."""
+        first = [self.focus, *(side for side in self.sides if side is not self.focus)]
+        at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, Call]]]] = {}
+        for side in first:
+            frame = (side.call.innermost("user") or side.call.innermost("library")) if side.call else None
+            if side.call is not None and frame is not None:
+                at.setdefault((frame.path, frame.line), (frame, []))[1].append((side, side.call))
+        marked: list[tuple[Frame | None, Text | None]] = []
+        for frame, calls in at.values():
+            calls.sort(key=lambda pair: pair[0].ranks)
+            labels = [
+                Text("{ranks}: {operator}", "{ranks} 调用 {operator}").format(
+                    ranks=ranks_text(side.ranks), operator=operator_of(call)
+                )
+                for side, call in calls
+            ]
+            marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
+        for side in first:
+            for guard in self.own_guards(side)[:1]:
+                frame = Frame(guard.path, guard.line, "", guard.text, "user")
+                marked.append((frame, Text("not alike on all ranks", "各 rank 的结果不同")))
+        return places(*marked)
+
+    @property
+    def module(self) -> str | None:
+        """The module of the call that tells most."""
+        return self.focus.call.module if self.focus.call is not None else None
+
+    @property
+    def parameter(self) -> str | None:
+        """The first parameter of the call that tells most."""
+        call = self.focus.call
+        return next((name for name in call.parameters if not name.startswith("#")), None) if call else None
+
+
+def parted(record: RehearsalRecord, name: str) -> Parted | None:
+    """Where the ranks parted, if that is for the hazard of this name to tell."""
+    if record.divergence is None:
+        return None
+    found = Parted(record, record.divergence)
+    return found if found.cause == name else None
+
+
+def operator_of(call: Call) -> str:
+    """The operator as torch.distributed spells it."""
+    return _OPERATORS.get(call.operator, call.operator)
+
+
+def ranks_text(ranks: Iterable[int]) -> Text:
+    """``rank 3``, ``ranks 0-2, 5``."""
+    ordered = sorted(ranks)
+    runs: list[list[int]] = []
+    for rank in ordered:
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    joined = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return Text(f"rank {joined}" if len(ordered) == 1 else f"ranks {joined}", f"rank {joined}")
+
+
+def _said(side: Side) -> Text:
+    call = side.call
+    if call is None:
+        return Text(
+            en="{ranks} had ended after {steps} optimizer steps.", zh="{ranks} 在 {steps} 次参数更新后已经结束。"
+        ).format(ranks=_capital(ranks_text(side.ranks)), steps=side.steps)
+    frame = call.innermost("user") or call.innermost("library")
+    what = few(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
+    if call.operator == "new_group":
+        what = str(list(call.sizes))
+    size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
+    return Text(
+        en="{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.",
+        zh="{ranks} 在{phase}（{step}）调用 {operator}{what}{size}{module}{place}。",
+    ).format(
+        ranks=_capital(ranks_text(side.ranks)),
+        s="s" if len(side.ranks) == 1 else "",
+        operator=operator_of(call),
+        what=Text(f" for {what}", f"，对象为 {what}") if what else "",
+        size=Text(size, size),
+        module=Text(f" in module {call.module}", f"，模块 {call.module}") if call.module else "",
+        place=Text(f" at {_place(frame)}", f"，位于 {_place(frame)}") if frame else "",
+        phase=PHASES.get(call.phase, Text(call.phase, call.phase)),  # type: ignore[call-overload]
+        step=Text("step {n}", "第 {n} 步").format(n=call.step + 1)
+        if call.phase in ("forward", "backward", "step")
+        else Text("after {n} steps", "已完成 {n} 步").format(n=call.step),
+    )
+
+
+def _place(at: Frame | Guard) -> str:
+    return f"{os.path.basename(at.path)}:{at.line}"
+
+
+def _capital(text: Text) -> Text:
+    return Text(text.en[:1].upper() + text.en[1:], text.zh)
+
+
+def _joined(texts: Iterable[Text]) -> tuple[str, str]:
+    told = list(texts)
+    return " ".join(text.en for text in told), "".join(text.zh for text in told)
+
+
+def _named(side: Side) -> str:
+    return " ".join([side.call.module or "", *side.call.parameters]) if side.call is not None else ""
+
+
+def _frames(side: Side) -> tuple[Frame, ...]:
+    return side.call.frames if side.call is not None else ()
+
+
+def _in_forward(side: Side, guard: Guard) -> bool:
+    """Whether the condition stands in a module's forward: one of the model's layers, not the whole model."""
+    return any(
+        frame.function == "forward" and frame.path == guard.path and frame.line >= guard.line for frame in _frames(side)
+    )
