@@ -25,7 +25,17 @@ from gonogo.errors import UserError
 from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language, language_of_locale
-from gonogo.options import Format, Lang, Output, PageFormat
+from gonogo.options import (
+    Format,
+    GradientCheckpointing,
+    Lang,
+    MicroBatch,
+    Output,
+    PageFormat,
+    SeqLen,
+    SyntheticBatch,
+    SyntheticDeepSpeed,
+)
 
 app = typer.Typer(
     name="gonogo",
@@ -92,6 +102,11 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    synthetic_batch: SyntheticBatch = None,
+    deepspeed: SyntheticDeepSpeed = None,
+    seq_len: SeqLen = None,
+    micro_batch: MicroBatch = None,
+    gradient_checkpointing: GradientCheckpointing = False,
     format_: Format = "text",
     output: Output = None,
     lang: Lang = None,
@@ -101,6 +116,7 @@ def rehearse(
     For instance: gonogo rehearse --gpus 8xH100-80G --host-memory 1T -- bash launch.sh
 
     COMMAND is deepspeed …, torchrun …, accelerate launch …, python train.py …, or a shell script that ends in one.
+    Without a script and data: gonogo rehearse --synthetic-batch model/ --deepspeed ds.json --gpus 8xH100-80G
 
     不用 GPU、不用权重，把训练程序原样排练一遍。
     """
@@ -111,6 +127,10 @@ def rehearse(
 
         known_format(format_)
         check_writable(output)
+        from gonogo.rehearse.synthetic.command import Synthetic
+
+        synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
+        command = synthetic.command(command, gpus, nodes, steps)
         if not command:
             raise UserError(
                 Text(

@@ -17,3 +17,23 @@ Lang = Annotated[
     str | None,
     typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
 ]
+
+SyntheticBatch = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Instead of COMMAND: train the model of a folder or config.json on a batch made for it.",
+    ),
+]
+SyntheticDeepSpeed = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --synthetic-batch: DeepSpeed's JSON. Without it: DDP.")
+]
+SeqLen = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: tokens a sample. Default: 512.")
+]
+MicroBatch = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: samples a GPU. Default: 1.")
+]
+GradientCheckpointing = Annotated[
+    bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: recompute activations.")
+]
