@@ -10,7 +10,10 @@ from gonogo.virtual import private
 
 aten = torch.ops.aten
 
-_VIEWS_IN_FACT = {aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default}
+_VIEWS_IN_FACT = {
+    aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default,
+    aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default, aten.unsafe_chunk.default,
+}  # fmt: skip
 """Their schema does not say that they share their input's storage."""
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"}
 _STATIC_WITHOUT_MASKS = {aten.index.Tensor, aten._unsafe_index.Tensor}
