@@ -101,6 +101,18 @@ class Parted:
         return None
 
     @cached_property
+    def left_loop(self) -> tuple[Side, Side, Guard] | None:
+        """A loop of the program (no module's) that one side's call stands in and another side has left behind."""
+        for side, call in self.calls:
+            for guard in side.guards:
+                if guard.kind in ("if", "else") or guard.function == "forward":
+                    continue
+                for other in self.sides:
+                    if other is not side and _has_left(other, guard, call):
+                        return side, other, guard
+        return None
+
+    @cached_property
     def focus(self) -> Side:
         """The side whose call tells most: one in a condition of its own, else that of the fewest ranks."""
         if self.alone is not None:
@@ -136,6 +148,8 @@ class Parted:
                 return EXPERTS
             if self._tower_on_one_side() or self._different_batches():
                 return MODALITIES
+        if self.left_loop is not None and self.left_loop[2].kind == "for":
+            return UNEVEN
         if len({(side.batches, side.steps) for side in self.divergence.sides}) > 1:
             return UNEVEN
         return GENERAL
@@ -149,7 +163,8 @@ class Parted:
         if _EVALUATES & functions and any("transformers" in frame.path for frame in _frames(side)):
             return TRAINER
         call = side.call
-        if self.zero_stage == 3 and call is not None and call.parameters and not _in_forward(side, guard):
+        runs_model = call is not None and (call.parameters or call.module)
+        if self.zero_stage == 3 and runs_model and not _in_forward(side, guard):
             return MODEL
         return GENERAL if call is not None and call.parameters else IN_BRANCH
 
@@ -195,13 +210,26 @@ class Parted:
 
     def why(self) -> Text | None:
         """The condition by which the ranks went different ways, or None where none is seen."""
+        if self.alone is None and self.left_loop is not None:
+            side, other, loop = self.left_loop
+            return Text(
+                en="{ranks} stand{s} in the loop at {place} (`{test}`), which {others} {have} left.",
+                zh="{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
+            ).format(
+                ranks=_capital(ranks_text(side.ranks)),
+                s="s" if len(side.ranks) == 1 else "",
+                place=_place(loop),
+                test=loop.text,
+                others=ranks_text(other.ranks),
+                have="has" if len(other.ranks) == 1 else "have",
+            )
         for side in (self.focus, *self.sides):
             for guard in self.own_guards(side)[:1]:
                 return Text(
-                    en="Only {ranks} came there: `{test}` at {place} is {what} on no other.",
-                    zh="只有 {ranks} 到达那里：{place} 处的 `{test}` 只在此{what}。",
+                    en="{ranks} came there because `{test}` at {place} is {what} there; the others did not.",
+                    zh="{ranks} 走到那里，是因为 {place} 处的 `{test}` 在其上{what}；其他 rank 没有。",
                 ).format(
-                    ranks=ranks_text(side.ranks),
+                    ranks=_capital(ranks_text(side.ranks)),
                     test=guard.text,
                     place=_place(guard),
                     what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
@@ -232,7 +260,11 @@ class Parted:
                 for side, call in calls
             ]
             marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
-        for side in first:
+        left = self.left_loop if self.alone is None else None
+        if left is not None:
+            loop = left[2]
+            marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), Text("the loop", "循环")))
+        for side in first if left is None else ():
             for guard in self.own_guards(side)[:1]:
                 frame = Frame(guard.path, guard.line, "", guard.text, "user")
                 marked.append((frame, Text("not alike on all ranks", "各 rank 的结果不同")))
@@ -303,6 +335,17 @@ def _said(side: Side) -> Text:
         if call.phase in ("forward", "backward", "step")
         else Text("after {n} steps", "已完成 {n} 步").format(n=call.step),
     )
+
+
+def _has_left(side: Side, loop: Guard, inside: Call) -> bool:
+    """Whether a side has ended, or calls something below the loop in the function that holds it."""
+    if side.call is None:
+        return True
+    own = [frame for frame in side.call.frames if frame.path == loop.path and frame.function == loop.function]
+    inner = [f.line for f in inside.frames if f.path == loop.path and f.function == loop.function]
+    last = max(inner, default=loop.line)
+    within = any((guard.path, guard.line) == (loop.path, loop.line) for guard in side.guards)
+    return bool(own) and not within and own[0].line > last
 
 
 def _place(at: Frame | Guard) -> str:
