@@ -26,6 +26,7 @@ from gonogo.virtual import (
     collectives,
     compiling,
     data_dependent,
+    deepcompile,
     dropout,
     engine,
     loading,
@@ -139,6 +140,7 @@ class Session:
         undo.append(subclasses.install(self.memory))
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
+        undo.append(deepcompile.install())
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts, self.events))
         undo.append(_mode_in_threads(self.mode))

@@ -134,7 +134,7 @@ def _drop_abandoned(cache: Path) -> None:
 
 
 def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None:
-    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--no-compile", "--target", str(target)]
+    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PIP_USER")}
     if name == "deepspeed":
         # Its setup imports torch, which is here already, and compiles operators only where it is told to. What it takes
