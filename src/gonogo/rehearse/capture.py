@@ -114,7 +114,7 @@ def answered(question: Question) -> Answer:
     except Refused as refusal:
         return Answer(refusal=str(refusal))
     except ModuleNotFoundError as error:
-        return Answer(missing=error.name or str(error))
+        return _not_imported(error)
     except ValueError as error:
         return Answer(refusal=str(error))
     except SystemExit as ended:
@@ -122,6 +122,16 @@ def answered(question: Question) -> Answer:
         if ended.code in (0, None):
             return Answer(refusal="it only prints its help")
         return Answer(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
+
+
+def _not_imported(error: BaseException) -> Answer:
+    """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
+    while True:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return Answer(missing=error.name)
+        if error.__cause__ is None:
+            return Answer(refusal=f"{type(error).__name__}: {error}")
+        error = error.__cause__
 
 
 def main() -> None:
