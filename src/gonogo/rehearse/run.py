@@ -25,18 +25,26 @@ from gonogo.rehearse.keep import check_keep, keep_records
 from gonogo.rehearse.launch import UNSTATED, Surroundings
 from gonogo.rehearse.packages import Overlay, lay_over
 from gonogo.rehearse.parting import settle, with_names
+from gonogo.rehearse.pool import NodeLost, Pool, pool_for
 from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
 from gonogo.rehearse.torch_installed import check_torch
-from gonogo.rehearse.workers import Assignment, run_workers
+from gonogo.rehearse.workers import Assignment
 from gonogo.rehearse.world import machine_for, ranks_to_run
 from gonogo.virtual.plan import WorkerPlan
 
+<<<<<<< ours
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
 _LONGEST_SCRIPT = 150.0
+=======
+# What a launch script does before it launches takes seconds; one that takes longer waits for something.
+_LONGEST_SCRIPT = 60.0
+# How often ranks that are in touch with each other are run again after a node was lost.
+_TIMES_AGAIN = 2
+>>>>>>> theirs
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
@@ -69,7 +77,8 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
             assignments = [
                 _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
             ]
-            records, divergence = _run(assignments, deadline, show)
+            with pool_for(request.ray) as pool:
+                records, divergence = _run(pool, assignments, deadline, show)
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
@@ -82,18 +91,30 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 
 def _run(
-    assignments: Sequence[Assignment], deadline: float, show: _Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
 ) -> tuple[list[RankRecord], Divergence | None]:
-    """Run the ranks, several of them in touch with each other."""
+    """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
-        return run_workers(assignments, deadline, show.ranks), None
-    with Exchange([assignment.plan.rank for assignment in assignments]) as exchange:
+        return pool.run(assignments, deadline, show.ranks), None
+    for _ in range(_TIMES_AGAIN):
+        with contextlib.suppress(NodeLost):
+            return _run_in_touch(pool, assignments, deadline, show)
+    try:
+        return _run_in_touch(pool, assignments, deadline, show)
+    except NodeLost as lost:
+        return lost.records, None
+
+
+def _run_in_touch(
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
+) -> tuple[list[RankRecord], Divergence | None]:
+    with Exchange([assignment.plan.rank for assignment in assignments], pool.host) as exchange:
 
         def watch(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
             show.ranks(statuses)
 
-        records = run_workers([one.meeting(exchange.address) for one in assignments], deadline, watch)
+        records = pool.run([one.meeting(exchange.address) for one in assignments], deadline, watch)
     divergence = exchange.divergence
     if divergence is not None:
         divergence = with_names(divergence, records)

@@ -45,7 +45,9 @@ class Assignment:
         return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where))
 
 
-class _Worker:
+class Worker:
+    """One rank's process on this machine."""
+
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         plan_path = assignment.folder / "plan.json"
@@ -130,13 +132,13 @@ def run_workers(
     if any(assignment.plan.exchange is not None for assignment in assignments):
         at_once = len(assignments)
     waiting = list(assignments)
-    running: list[_Worker] = []
+    running: list[Worker] = []
     records: dict[int, RankRecord] = {}
     ending: Outcome = "interrupted"
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(_Worker(waiting.pop(0)))
+                running.append(Worker(waiting.pop(0)))
             for worker in [worker for worker in running if worker.process.poll() is not None]:
                 running.remove(worker)
                 worker.end()
@@ -152,20 +154,20 @@ def run_workers(
     except KeyboardInterrupt:
         ending = "interrupted"
     finally:
-        _end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
+        end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
     for worker in running:
         records[worker.assignment.plan.rank] = worker.record(ending)
     for assignment in waiting:
-        records[assignment.plan.rank] = _not_started(assignment.plan, ending)
+        records[assignment.plan.rank] = not_started(assignment.plan, ending)
     return [records[assignment.plan.rank] for assignment in assignments]
 
 
-def _wait(worker: _Worker) -> None:
+def _wait(worker: Worker) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         worker.process.wait(_POLL)
 
 
-def _end_all(workers: Sequence[_Worker], number: signal.Signals) -> None:
+def end_all(workers: Sequence[Worker], number: signal.Signals) -> None:
     """Let workers write what they know, then end them; a second Ctrl-C ends them at once."""
     try:
         for worker in workers:
@@ -181,7 +183,8 @@ def _end_all(workers: Sequence[_Worker], number: signal.Signals) -> None:
             worker.end()
 
 
-def _not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+    """The record of a rank whose worker never ran."""
     return RankRecord(
         rank=plan.rank,
         local_rank=plan.local_rank,
@@ -192,7 +195,7 @@ def _not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
 
 
 def _status(
-    assignments: Sequence[Assignment], running: Sequence[_Worker], records: dict[int, RankRecord]
+    assignments: Sequence[Assignment], running: Sequence[Worker], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
     progress = {worker.assignment.plan.rank: worker.progress for worker in running}
     statuses = []
