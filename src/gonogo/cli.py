@@ -102,17 +102,14 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
-<<<<<<< ours
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
     seq_len: SeqLen = None,
     micro_batch: MicroBatch = None,
     gradient_checkpointing: GradientCheckpointing = False,
-=======
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS|auto", help="Run the ranks on that Ray cluster. Default: here.")
     ] = None,
->>>>>>> theirs
     format_: Format = "text",
     output: Output = None,
     lang: Lang = None,

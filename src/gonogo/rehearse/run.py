@@ -35,16 +35,11 @@ from gonogo.rehearse.workers import Assignment
 from gonogo.rehearse.world import machine_for, ranks_to_run
 from gonogo.virtual.plan import WorkerPlan
 
-<<<<<<< ours
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
 _LONGEST_SCRIPT = 150.0
-=======
-# What a launch script does before it launches takes seconds; one that takes longer waits for something.
-_LONGEST_SCRIPT = 60.0
 # How often ranks that are in touch with each other are run again after a node was lost.
 _TIMES_AGAIN = 2
->>>>>>> theirs
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
