@@ -31,6 +31,7 @@ from gonogo.virtual import (
     engine,
     loading,
     private,
+    scripting,
     storages,
     subclasses,
     trainer,
@@ -136,6 +137,7 @@ class Session:
         undo.append(autocast.install())
         undo.append(dropout.install())
         undo.append(compiling.install())
+        undo.append(scripting.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
         undo.append(training.install(self.mode, self.life, self.modules))
