@@ -193,6 +193,43 @@ def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
     return -1 if dim is None else int(dim)
 
 
+@_handles(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
+def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
+    """cuDNN takes 32-bit targets on the CPU, one after another, alone: PyTorch's own kernel takes any."""
+    return False
+
+
+@_handles(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """The loss of each sample, and the table of its alignments, as wide as the longest target; unknown: as may be."""
+    probabilities, targets, _, lengths = args[:4]
+    operands = [t for t in args[:4] if isinstance(t, torch.Tensor)]
+    if not any(isinstance(t, VirtualTensor) for t in operands):
+        return func(*args, **kwargs)
+    if isinstance(lengths, torch.Tensor):
+        known = values.read(mode.virtualise(lengths))
+        if known is None:
+            mode.ledger.assume("targets of unknown length are as long as they may be")
+            longest = targets.shape[-1]
+        else:
+            longest = int(known.max())
+    else:
+        longest = max(lengths)
+    steps, rows, _ = probabilities.shape if probabilities.dim() == 3 else (probabilities.shape[0], 1, 0)
+    device = mode.virtualise(probabilities)._device
+    with mode:
+        losses = torch.empty((rows,), dtype=probabilities.dtype, device=device)
+        return losses, torch.empty((rows, steps, 2 * longest + 1), dtype=probabilities.dtype, device=device)
+
+
+@_handles(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
+def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if not any(isinstance(t, VirtualTensor) for t in args):
+        return func(*args, **kwargs)
+    with mode:
+        return torch.empty_like(args[1])
+
+
 @_handles(aten.equal.default)
 def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):

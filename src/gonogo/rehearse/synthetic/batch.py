@@ -33,6 +33,8 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
             continue
         if tokens.placeholder(found.config, kind.name) is None:
             batch.update(inputs)
+            if kind.name == "audio" and "input_ids" in names and not tokens.decodes_apart(found):
+                seq_len = _in_step(found, kind, inputs, micro_batch) or seq_len
             continue
         count = probe.features_of(found, kind, inputs)
         if count is None or count % micro_batch:
@@ -45,6 +47,12 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
     return batch
+
+
+def _in_step(found: Found, kind: media.Kind, inputs: dict[str, Any], micro_batch: int) -> int | None:
+    """The length of a sound in tokens: a model without a token for sounds adds them to the text, step by step."""
+    count = probe.features_of(found, kind, inputs)
+    return count // micro_batch if count else None
 
 
 def _add_labels(batch: dict[str, Any], found: Found, seq_len: int, micro_batch: int) -> None:
