@@ -42,7 +42,8 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
             continue
         counts[kind.name] = count // micro_batch
         batch.update(inputs)
-    if "input_ids" in names:
+    hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.decodes_apart(found)
+    if "input_ids" in names and (counts or not hears_alone):
         batch.update(tokens.text(found, counts, seq_len, micro_batch))
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)

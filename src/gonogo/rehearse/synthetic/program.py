@@ -80,6 +80,7 @@ def training_arguments(options: Options) -> Any:
         "gradient_checkpointing": options.gradient_checkpointing,
         "fp16": _enabled(config, "fp16"),
         "bf16": not _enabled(config, "fp16") and (_enabled(config, "bf16") or _leaves_open(config)),
+        "use_cpu": not _has_accelerator(),
         "report_to": [],
         "save_strategy": "no",
         "remove_unused_columns": False,
@@ -102,6 +103,11 @@ def training_arguments(options: Options) -> Any:
         settings["learning_rate"] = scheduler["warmup_max_lr"]
     _agree(settings, "max_steps", scheduler.get("total_num_steps"))
     return TrainingArguments(**settings)
+
+
+def _has_accelerator() -> bool:
+    npu = getattr(torch, "npu", None)
+    return torch.cuda.is_available() or (npu is not None and bool(npu.is_available()))
 
 
 def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
