@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import shutil
@@ -13,6 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+
+import msgspec
 
 from gonogo.errors import UserError
 from gonogo.evidence.divergence import Divergence
@@ -109,12 +112,20 @@ def _run_in_touch(
             exchange.watch(statuses)
             show.ranks(statuses)
 
-        records = pool.run([one.meeting(exchange.address) for one in assignments], deadline, watch)
+        together = [one.meeting(exchange.address) for one in assignments]
+        if pool.host is None:
+            together = [_writing_to(together[0].plan.scratch, one) for one in together]
+        records = pool.run(together, deadline, watch)
     divergence = exchange.divergence
     if divergence is not None:
         divergence = with_names(divergence, records)
         settle(records, divergence)
     return records, divergence
+
+
+def _writing_to(scratch: str, assignment: Assignment) -> Assignment:
+    """The ranks of a rehearsal see each other's files, as they do on one node, or on a shared file system."""
+    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, scratch=scratch))
 
 
 class _Shown:

@@ -25,6 +25,7 @@ from gonogo.virtual import (
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def install(session: Session) -> list[Callable[[], None]]:
     undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
+    if plan.exchange is not None:
+        shared_with_others()
     overlay = Overlay(plan.scratch, passed=ours)
     undo.append(filesystem.install(overlay).undo)
     undo.append(weights.install(overlay, session.note).undo)
