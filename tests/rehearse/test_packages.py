@@ -131,6 +131,20 @@ def test_an_installed_package_that_asks_for_another_version_is_told(index: Path)
     assert any(what.en.startswith(f"transformers {metadata.version('transformers')}") for what, _ in overlay.skipped)
 
 
+def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid_over(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gonogo.rehearse.packages.laying.STACK", ("datasets",))
+    wheel(index, "huggingface-hub", "0.1.0")
+    for version, wanted in {"2.1": "<0.2", "4.0": ">=0.1", "4.1": "<0.2,>=0.1", "4.2": ">=0.2", "5.1": ">=1"}.items():
+        wheel(index, "datasets", version, (f"huggingface-hub{wanted}",))
+    first = lay_over(None, ("huggingface-hub==0.1.0",))
+    assert str(first.versions["datasets"]) == "4.1"
+    assert not any(what.en.startswith("datasets") for what, _ in first.skipped)
+    monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
+    assert lay_over(None, ("huggingface-hub==0.1.0",)).versions == first.versions
+
+
 def test_a_file_lays_over_only_the_stack(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(
