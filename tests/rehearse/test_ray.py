@@ -129,7 +129,8 @@ def test_the_deadline_and_ctrl_c_end_the_tasks(cluster: Any, folder: Path, outco
     record = run(ray=cluster.address, ranks="0", on_status=interrupt, timeout=timeout)
     assert record.ranks[0].outcome == outcome
     assert time.monotonic() - started < 200
-    assert any(str(folder / "train.py") in event or "train.py:2" in event for event in record.ranks[0].events)
+    if outcome == "interrupted":  # the worker was there to hear of it
+        assert any("the program was at:" in event for event in record.ranks[0].events), record.ranks[0].events
 
 
 @pytest.mark.very_slow

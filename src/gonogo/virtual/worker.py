@@ -93,8 +93,10 @@ def _write_on_signal(session: Session) -> None:
             write(session.plan, record)
         os._exit(0)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
 
 
 def _report_progress(session: Session) -> Any:
