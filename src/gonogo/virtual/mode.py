@@ -67,6 +67,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Serve one operator."""
+        if types and (len(types) > 1 or types[0] is not VirtualTensor) and private.are_foreign(tuple(types)):
+            return NotImplemented  # a DTensor's: its operators come back, on local tensors
         self.operators += 1
         self.current = func
         try:

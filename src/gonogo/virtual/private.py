@@ -129,6 +129,33 @@ def is_small_numeric(tensor: torch.Tensor | None) -> bool:
     return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
 
 
+def custom_operator(name: str) -> Callable[..., Any] | None:
+    """The Python function that a library registered as an operator (``torch.library.custom_op``), or None."""
+    from torch._library.custom_ops import OPDEFS
+
+    definition = OPDEFS.get(name)
+    return None if definition is None else definition._init_fn
+
+
+def group_of_name(name: str) -> Any:
+    """The process group that a functional collective names."""
+    import torch.distributed.distributed_c10d as c10d
+
+    resolve: Any = vars(c10d)["_resolve_process_group"]
+    return resolve(name)
+
+
+@cache
+def are_foreign(kinds: tuple[type, ...]) -> bool:
+    """Whether a class among these has a dispatch of its own (a DTensor), which goes before that of virtual tensors."""
+    plain = torch.Tensor.__torch_dispatch__
+    return any(getattr(kind, "__torch_dispatch__", plain) is not plain and not _is_virtual(kind) for kind in kinds)
+
+
+def _is_virtual(kind: type) -> bool:
+    return any(base.__name__ == "VirtualTensor" for base in kind.__mro__)
+
+
 def modes_off() -> Any:
     """Context: no dispatch mode, virtual or the program's own, is active."""
     from torch.utils._python_dispatch import _disable_current_modes

@@ -82,7 +82,9 @@ def install(session: Session) -> list[Callable[[], None]]:
     undo.append(process_group.install(session.ledger.assume, session.peers, plan.accelerator.device_type))
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
-    undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)
+    of_deepspeed = kernels.install(_written, UnsupportedOperator, session.ledger.assume)
+    session.nvme = of_deepspeed.nvme
+    undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
     undo.append(libraries.install(NAMESPACE_HANDLERS, _written, session.ledger.assume, capability))
     undo.append(older_deepspeed.install(session.ledger.assume))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flash_attn_2_cuda as kernels
 import torch
@@ -21,55 +21,68 @@ def _padded(tensor: Any) -> Any:
     return F.pad(tensor, [0, missing]) if missing else tensor
 
 
-class _Attention(torch.autograd.Function):
-    """``lengths``: None, or (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k) of a packed batch."""
+class _Settings(NamedTuple):
+    lengths: Any
+    """None, or (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k) of a packed batch."""
+    dropout_p: float
+    scale: float | None
+    causal: bool
+    window: Window
+    softcap: float
+    alibi: Any
+    deterministic: bool
+    return_softmax: bool
+    table: Any = None
 
+
+def _parts(tensors: Any) -> list[Any]:
+    """Queries, keys and values: given apart, or some of them stacked in the third last dimension."""
+    first, last = tensors[:-1], tensors[-1]
+    return list(tensors) if len(tensors) == 3 else [*first, *last.unbind(-3)]
+
+
+class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, q: Any, k: Any, v: Any, lengths: Any, dropout_p: float, scale: float | None, causal: bool,
-        window: Window, softcap: float, alibi: Any, deterministic: bool, return_softmax: bool, table: Any,
-        keeps: bool,
-    ) -> Any:  # fmt: skip
-        size = q.shape[-1]
-        scale = size**-0.5 if scale is None else scale
-        q, k, v = (_contiguous(_padded(tensor)) for tensor in (q, k, v))
-        settings = (dropout_p, scale)
-        rest = (causal, *window, softcap, return_softmax and dropout_p > 0, None)
-        if lengths is None:
-            out, lse, p, state = kernels.fwd(q, k, v, None, alibi, *settings, *rest)
+    def forward(ctx: Any, settings: _Settings, keeps: bool, *tensors: Any) -> Any:
+        size = tensors[0].shape[-1]
+        q, k, v = (_contiguous(_padded(part.detach())) for part in _parts(tensors))
+        numbers = (settings.dropout_p, size**-0.5 if settings.scale is None else settings.scale)
+        masks = (settings.causal, *settings.window, settings.softcap)
+        rest = (*masks, settings.return_softmax and settings.dropout_p > 0, None)
+        if settings.lengths is None:
+            out, lse, p, state = kernels.fwd(q, k, v, None, settings.alibi, *numbers, *rest)
         else:
-            of_q, of_k, longest_q, longest_k = lengths
-            out, lse, p, state = kernels.varlen_fwd(
-                q, k, v, None, of_q, of_k, None, None, table, alibi, longest_q, longest_k, *settings, False, *rest
-            )
+            of_q, of_k, *longest = settings.lengths
+            given = (q, k, v, None, of_q, of_k, None, None, settings.table, settings.alibi, *longest)
+            out, lse, p, state = kernels.varlen_fwd(*given, *numbers, False, *rest)
         if keeps:
-            ctx.save_for_backward(q, k, v, out, lse, state, *(lengths[:2] if lengths else ()))
-            ctx.longest = lengths[2:] if lengths else None
-            ctx.settings, ctx.rest, ctx.alibi = settings, (causal, *window, softcap, deterministic, None), alibi
+            lengths = settings.lengths or ()
+            ctx.save_for_backward(q, k, v, out, lse, state, *lengths[:2])
+            ctx.longest, ctx.count, ctx.alibi = lengths[2:], len(tensors), settings.alibi
+            ctx.numbers, ctx.rest = numbers, (*masks, settings.deterministic, None)
         out = out[..., :size]
-        return (out, lse, p) if return_softmax else out
+        return (out, lse, p) if settings.return_softmax else out
 
     @staticmethod
     def backward(ctx: Any, dout: Any, *others: Any) -> Any:
         q, k, v, out, lse, state, *lengths = ctx.saved_tensors
         size = dout.shape[-1]
-        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        given = (_contiguous(_padded(dout)), q, k, v, out, lse, dq, dk, dv)
+        apart = [q, k, v][: ctx.count if ctx.count == 3 else ctx.count - 1]
+        gradients = [torch.empty_like(tensor) for tensor in apart]
+        if ctx.count < 3:
+            *batch, heads, width = k.shape
+            gradients.append(torch.empty((*batch, 4 - ctx.count, heads, width), dtype=k.dtype, device=k.device))
+        given = (_contiguous(_padded(dout)), q, k, v, out, lse, *_parts(gradients))
         if lengths:
-            kernels.varlen_bwd(*given, *lengths, ctx.alibi, *ctx.longest, *ctx.settings, False, *ctx.rest, state)
+            kernels.varlen_bwd(*given, *lengths, ctx.alibi, *ctx.longest, *ctx.numbers, False, *ctx.rest, state)
         else:
-            kernels.bwd(*given, ctx.alibi, *ctx.settings, *ctx.rest, state)
-        return (dq[..., :size], dk[..., :size], dv[..., :size], *[None] * 11)
+            kernels.bwd(*given, ctx.alibi, *ctx.numbers, *ctx.rest, state)
+        return (None, None, *(gradient[..., :size] for gradient in gradients))
 
 
-def _attend(
-    q: Any, k: Any, v: Any, lengths: Any, dropout_p: float, scale: float | None, causal: bool, window: Window,
-    softcap: float, alibi: Any, deterministic: bool, return_softmax: bool, table: Any = None,
-) -> Any:  # fmt: skip
-    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v))
-    return _Attention.apply(  # type: ignore[no-untyped-call]
-        q, k, v, lengths, dropout_p, scale, causal, window, softcap, alibi, deterministic, return_softmax, table, keeps
-    )
+def _attend(tensors: tuple[Any, ...], *settings: Any) -> Any:
+    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return _Attention.apply(_Settings(*settings), keeps, *tensors)  # type: ignore[no-untyped-call]
 
 
 def flash_attn_func(
@@ -78,7 +91,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """(batch, length, heads, size) each; keys and values may have fewer heads."""
-    return _attend(q, k, v, None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+    return _attend((q, k, v), None, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
                    deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -88,7 +101,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Keys and values stacked in the third dimension."""
-    return _attend(q, kv[:, :, 0], kv[:, :, 1], None, dropout_p, softmax_scale, causal, window_size, softcap,
+    return _attend((q, kv), None, dropout_p, softmax_scale, causal, window_size, softcap,
                    alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -98,7 +111,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """Queries, keys and values stacked in the third dimension."""
-    return _attend(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], None, dropout_p, softmax_scale, causal, window_size,
+    return _attend((qkv,), None, dropout_p, softmax_scale, causal, window_size,
                    softcap, alibi_slopes, deterministic, return_attn_probs)  # fmt: skip
 
 
@@ -110,21 +123,8 @@ def flash_attn_varlen_func(
 ) -> Any:  # fmt: skip
     """(all tokens, heads, size) each; ``cu_seqlens`` say where each sequence begins."""
     lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend(
-        q,
-        k,
-        v,
-        lengths,
-        dropout_p,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        alibi_slopes,
-        deterministic,
-        return_attn_probs,
-        block_table,
-    )
+    return _attend((q, k, v), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+                   deterministic, return_attn_probs, block_table)  # fmt: skip
 
 
 def flash_attn_varlen_kvpacked_func(
@@ -133,9 +133,9 @@ def flash_attn_varlen_kvpacked_func(
     softcap: float = 0.0, alibi_slopes: Any = None, deterministic: bool = False, return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, keys and values stacked in the second dimension."""
-    return flash_attn_varlen_func(q, kv[:, 0], kv[:, 1], cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
-                                  dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                                  return_attn_probs)  # fmt: skip
+    lengths = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    return _attend((q, kv), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+                   deterministic, return_attn_probs)  # fmt: skip
 
 
 def flash_attn_varlen_qkvpacked_func(
@@ -144,9 +144,9 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False, return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
     """As :func:`flash_attn_varlen_func`, queries, keys and values stacked in the second dimension."""
-    return flash_attn_varlen_func(qkv[:, 0], qkv[:, 1], qkv[:, 2], cu_seqlens, cu_seqlens, max_seqlen, max_seqlen,
-                                  dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                                  return_attn_probs)  # fmt: skip
+    lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    return _attend((qkv,), lengths, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+                   deterministic, return_attn_probs)  # fmt: skip
 
 
 def flash_attn_with_kvcache(
