@@ -199,6 +199,8 @@ class RankRecord(msgspec.Struct):
     """The last batch that was read: (name, type and shape)."""
     batches: int = 0
     """How many batches were read."""
+    batches_left: int | None = None
+    """How many were left where the rehearsal ended the data, where that differs between the ranks."""
     parameter_names: dict[int, str] = {}
     """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
     stopped_by: tuple[int, str] | None = None

@@ -52,6 +52,7 @@ class _Group:
     counts: dict[int, int]
     agreed: _Made | None = None
     """The last call that all have made alike."""
+    only_asks: bool = False
     apart: dict[int, _Made] | None = None
     """The first of the last calls in a row that were made alike, but not at the same place in the code."""
 
@@ -62,7 +63,6 @@ class Comparison:
     def __init__(self, ranks: Iterable[int], send: Send) -> None:
         self.ranks = {rank: _Rank() for rank in ranks}
         self.divergence: Divergence | None = None
-        self.calls = 0
         self._send = send
         self._groups: dict[str, _Group] = {}
         self._over = False
@@ -80,7 +80,10 @@ class Comparison:
             if message.key not in self._groups:
                 rehearsed = [member for member in message.members if member in self.ranks]
                 self._groups[message.key] = _Group(
-                    message.members, {member: deque() for member in rehearsed}, dict.fromkeys(rehearsed, 0)
+                    message.members,
+                    {member: deque() for member in rehearsed},
+                    dict.fromkeys(rehearsed, 0),
+                    only_asks=message.only_asks,
                 )
         elif isinstance(message, Ended):
             state.steps = message.steps
@@ -102,12 +105,12 @@ class Comparison:
             if call.waits:
                 self._send(rank, Reply("stop"))
             return
-        self.calls += 1
         group = self._groups[call.group]
         made = _Made(call, group.members, group.counts[rank], state.made, tuple(state.last))
         group.counts[rank] += 1
-        state.made += 1
-        state.last.append(_Made(call, group.members, made.index, made.order, ()))
+        if not group.only_asks:
+            state.made += 1
+            state.last.append(_Made(call, group.members, made.index, made.order, ()))
         group.pending[rank].append(made)
         if call.waits:
             state.waiting = made
@@ -120,6 +123,9 @@ class Comparison:
         """Compare calls as long as each rehearsed member has made its next one."""
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
+            if group.only_asks:
+                self._answer(group, heads)
+                continue
             if len({made.collective.signature for made in heads.values()}) > 1:
                 self._part(_kind_of(heads), heads)
                 return
@@ -166,7 +172,7 @@ class Comparison:
         """All have completed: a call that one has made and another member has not."""
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
-            if heads:
+            if heads and not group.only_asks:
                 self._part("ended", heads, tuple(group.pending))
                 return
 

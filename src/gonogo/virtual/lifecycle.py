@@ -61,6 +61,12 @@ class Lifecycle:
         self.left_on_cpu: list[TensorPlace] = []
         self.on_batch: Callable[[Any], None] | None = None
         """Told of each batch that the program reads."""
+        self.ask_left: Callable[[int], list[int] | None] | None = None
+        """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
+        self.batches_left: int | None = None
+        """How many there were where the rehearsal ended the data, if that is known."""
+        self.more_steps = 0
+        """Steps to be made beyond the target, because the ranks' data ends at different steps."""
         self._empty_passes = 0
         self._after_save = False
 
@@ -117,7 +123,7 @@ class Lifecycle:
         """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
         self.step += 1
         self.ledger.step = self.step
-        if self.step >= self.target + _STEPS_TOO_MANY:
+        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete
 
     def empty_pass(self) -> None:

@@ -129,6 +129,20 @@ class Peers:
         reply = self._take()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
+    def ask(self, what: str, mine: bytes) -> list[bytes] | None:
+        """What every rehearsed rank answers to the same question; None where not all come to ask it."""
+        if self.over or threading.get_ident() != self._thread:
+            return None
+        key = f"asked: {what}"
+        if key not in self._groups:
+            self._groups.add(key)
+            self._waiting_to_go.append(Group(key, tuple(sorted(self.ranks)), True))
+        question = Collective(key, what, (), None, None, None, (), None, "", 0, 0, Waits.IF_NEED_BE, mine)
+        self._waiting_to_go.append(question)
+        self._flush()
+        reply = self._take()
+        return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
+
     def context(self, batch: tuple[tuple[str, str], ...], batches: int, steps: int) -> None:
         """The rank has read a batch."""
         if not self.over:

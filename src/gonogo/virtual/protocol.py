@@ -32,6 +32,8 @@ class Group(msgspec.Struct, frozen=True, tag="group", array_like=True):
 
     key: str
     members: tuple[int, ...]
+    only_asks: bool = False
+    """No collective of the program: what gonogo's workers ask each other, of those who come."""
 
 
 class Site(msgspec.Struct, frozen=True, tag="site", array_like=True):

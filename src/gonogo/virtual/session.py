@@ -32,7 +32,6 @@ from gonogo.virtual import (
     loading,
     private,
     scripting,
-    sharded_tensors,
     storages,
     subclasses,
     trainer,
@@ -42,7 +41,6 @@ from gonogo.virtual import (
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
-from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.ledger import Ledger
 from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.memory import DeviceRecord, MemoryRecord
@@ -83,8 +81,6 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
-        self.nvme: NvmeTraffic | None = None
-        """What DeepSpeed offloads to NVMe."""
         self.started = time.monotonic()
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
@@ -144,7 +140,6 @@ class Session:
         undo.append(scripting.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
-        undo.append(sharded_tensors.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
@@ -165,6 +160,7 @@ class Session:
         """Tell the other ranks what this one does, and the batches it reads."""
         peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
         self.life.on_batch = functools.partial(_read_batch, self, peers)
+        self.life.ask_left = functools.partial(_left_everywhere, peers)
 
     def run(self) -> RankRecord:
         """Run the program to its end; never raises for what the program does."""
@@ -278,23 +274,22 @@ class Session:
             device_map_frames=self.facts.get("device_map_frames", []),
             versions=versions(),
             saved_bytes=self.saved_bytes,
-            events=[*self.events, *self._nvme()],
+            events=self.events,
             batch=list(self.batch),
             batches=self.batches,
+            batches_left=self.life.batches_left,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
-
-    def _nvme(self) -> list[str]:
-        traffic = self.nvme
-        if traffic is None or not traffic.written_bytes:
-            return []
-        return [f"NVMe: {traffic.stored_bytes} bytes in files of this rank, {traffic.written_bytes} written, "
-                f"{traffic.read_bytes} read"]  # fmt: skip
 
     def wants_trace(self, record: RankRecord) -> bool:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _left_everywhere(peers: Peers, left: int) -> list[int] | None:
+    answers = peers.ask("batches left", str(left).encode())
+    return None if answers is None else [int(answer) for answer in answers]
 
 
 def _read_batch(session: Session, peers: Peers, batch: Any) -> None:

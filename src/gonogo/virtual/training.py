@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -153,6 +154,11 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
     patches.set(nn.Module, "train", followed_train)
 
 
+_WORTH_GOING_ON = 32
+"""Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
+_LOOKED_AHEAD = 8
+
+
 class Batches:
     """A data loader's iterator that runs the program's data pipeline on real tensors, and ends early.
 
@@ -163,6 +169,10 @@ class Batches:
         self._life = life
         self._mode = mode
         self._given = 0
+        self._ahead: list[Any] = []
+        """Batches that were read to see whether there are any."""
+        self._goes_on: bool | None = None
+        """Whether the data goes on to its own end, once the ranks have been asked."""
         with private.modes_off():
             self._iterator = original(loader)
 
@@ -176,16 +186,16 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES:
+            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
                 raise StopIteration
-        elif life.enough:
+        elif life.enough and not self._has_to_go_on():
             if not self._given:
                 life.empty_pass()
             raise StopIteration
         before, life.activity = life.activity, "reading data"
         try:
             with private.modes_off():
-                batch = next(self._iterator)
+                batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
         finally:
             life.activity = before
         self._given += 1
@@ -193,6 +203,32 @@ class Batches:
         if life.on_batch is not None:
             life.on_batch(given)
         return given
+
+    def _has_to_go_on(self) -> bool:
+        """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
+        life = self._life
+        if self._goes_on is None:
+            self._goes_on = False
+            if life.ask_left is not None and self._given:
+                left = self._left()
+                everywhere = life.ask_left(left)
+                if everywhere is not None and len(set(everywhere)) > 1:
+                    self._goes_on = min(everywhere) <= _WORTH_GOING_ON
+                    if self._goes_on:
+                        life.more_steps += min(everywhere)
+                    else:
+                        life.batches_left = left
+        return self._goes_on
+
+    def _left(self) -> int:
+        """How many batches there are still; a few are read to see, where the data set has no length."""
+        with private.modes_off():
+            if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
+                return 0
+            if self._iterator._dataset_kind == 0:  # of a data set with a length
+                return len(self._iterator) - self._given
+            self._ahead += itertools.islice(self._iterator, _LOOKED_AHEAD - len(self._ahead))
+        return len(self._ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)

@@ -115,6 +115,7 @@ class UnevenDataPerRankHang(Hazard):
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """Ranks that parted after different numbers of batches or steps."""
+        yield from self._uneven_loaders(record)
         parting = parted(record, self.name)
         if parting is not None:
             yield self.finding(
@@ -126,6 +127,31 @@ class UnevenDataPerRankHang(Hazard):
                 module=parting.module,
                 parameter=parting.parameter,
             )
+
+    def _uneven_loaders(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
+        left = {rank.rank: rank.batches_left for rank in record.ranks if rank.batches_left is not None}
+        if record.divergence is not None or len(set(left.values())) < 2:
+            return
+        fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
+        yield self.finding(
+            Text(
+                en="Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
+                "nothing was seen that makes them stop together.",
+                zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让"
+                "它们一起停止的机制。",
+            ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.WARNING,
+            cure=_CURE,
+            ranks=tuple(sorted(left)),
+            confirm=(
+                Text(
+                    "The loop runs until the data ends, not for a number of steps",
+                    "循环一直运行到数据用完，而不是固定步数",
+                ),
+            ),
+        )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""
