@@ -87,12 +87,20 @@ def captured(
         )
     answer = msgspec.json.decode(written, type=Answer)
     if answer.missing:
+        own = answer.missing == launcher.package
         raise UserError(
             Text(
-                en="`{command}` needs {package}, which {python} doesn't have: install it there, or start gonogo from "
+                en="`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from "
                 "the environment that has it",
-                zh="`{command}` 需要 {package}，但 {python} 中没有：请先安装，或在装有它的环境中启动 gonogo",
-            ).format(command=command, package=answer.missing, python=python)
+                zh="`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
+            ).format(
+                command=command,
+                package=answer.missing,
+                python=python,
+                install=Text(f"pip install {answer.missing}", f"执行 pip install {answer.missing}")
+                if own
+                else Text("install it", "安装"),
+            )
         )
     if answer.started is None:
         raise UserError(

@@ -28,6 +28,7 @@ class Accelerate(Launcher):
     name = "accelerate"
     commands = ("accelerate", "accelerate-launch")
     modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+    package = "accelerate"
     example = "accelerate launch --config_file accelerate.yaml train.py"
 
     def arguments(self, words: Sequence[str]) -> list[str] | None:

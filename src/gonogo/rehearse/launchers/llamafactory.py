@@ -31,6 +31,7 @@ class LlamaFactory(Launcher):
     name = "llamafactory"
     commands = ("llamafactory-cli", "lmf")
     modules = ("llamafactory.cli",)
+    package = "llamafactory"
     example = "llamafactory-cli train qwen_lora_sft.yaml"
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:

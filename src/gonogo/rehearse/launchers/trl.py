@@ -18,6 +18,7 @@ class Trl(Launcher):
     name = "trl"
     commands = ("trl",)
     modules = ("trl.cli",)
+    package = "trl"
     example = "trl sft --config sft.yaml --accelerate_config zero3 --num_processes 8"
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
