@@ -2,7 +2,7 @@
 
 A kernel works on the tensors that it is given and allocates none, so leaving it out changes no shape and no memory.
 What it writes is read from its source: whatever goes into ``tl.store`` or an atomic operation. Real tensors are
-refused as Triton refuses the CPU's. Tried with Triton 3.9.0.
+refused as Triton refuses the CPU's. Tried with Triton 3.2 and 3.9.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def install(
 
     def replace_driver(module: ModuleType) -> None:
         target = SimpleNamespace(backend="cuda", arch=compute_capability[0] * 10 + compute_capability[1], warp_size=32)
-        patches.set(module.driver, "_active", _Driver(target))
+        name = "_active" if "_active" in vars(module.driver) else "active"  # the latter up to Triton 3.4, of torch 2.8
+        patches.set(module.driver, name, _Driver(target))
 
     patches.on_undo(after_import("triton.runtime.jit", replace_launch))
     patches.on_undo(after_import("triton.runtime.autotuner", replace_tuning))
@@ -98,6 +99,14 @@ class _Driver:
     def get_device_interface(self) -> ModuleType:
         """``torch.cuda``."""
         return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """What times a launch; Triton 3.2 asks for it where a kernel is defined, and nothing here calls it."""
+
+        def benchmark(*args: Any, **kwargs: Any) -> list[float]:
+            raise NotImplementedError("a launch on a virtual accelerator takes no time that could be measured")
+
+        return benchmark
 
 
 def _properties(device: int) -> dict[str, int]:
