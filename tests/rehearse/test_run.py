@@ -210,7 +210,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
     assert time.monotonic() - started < 15
     assert {rank.outcome for rank in record.ranks} == {"timed-out"}
     assert record.ranks[0].last_activity == "told to end"
-    assert record.ranks[7].events == ["the worker was not started"]
+    assert not any("the worker was not started" in rank.events for rank in record.ranks)  # they meet: all run at once
 
 
 def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
