@@ -275,7 +275,7 @@ def _say_if_gonogo_is_missing(error: Any) -> None:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[RayPool]:
-    """A pool on the cluster at ``address`` (``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``).
+    """A pool on the cluster at ``address`` (``HOST:PORT`` or ``auto``), of which this machine has to be a node.
 
     Raises UserError where Ray is not installed or there is no cluster.
     """
@@ -307,7 +307,16 @@ def _check_reached(address: str) -> None:
     """Raise UserError where nobody listens at the address: Ray itself would try for a minute."""
     if address == "auto":
         return
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address.startswith("ray://"):
+        raise UserError(
+            Text(
+                en="--ray {address}: ranks are started from a node of the cluster, not by Ray's client: run gonogo "
+                "there, with --ray auto",
+                zh="--ray {address}：各 rank 由集群的节点启动，不能通过 Ray client：请在某个节点上运行 gonogo，"
+                "并使用 --ray auto",
+            ).format(address=address)
+        )
+    host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise UserError(
             Text(
