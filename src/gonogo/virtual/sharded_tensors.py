@@ -6,6 +6,7 @@ which are done here by their counterparts of ``torch.distributed``, so that they
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -41,9 +42,26 @@ def install() -> Callable[[], None]:
         for name in ("device", "is_cuda", "is_cpu", "is_meta"):
             patches.set(owner, name, answers(name))
 
+    def propagate_apart(module: ModuleType) -> None:
+        """A result's shape is found out on fake tensors, which take no memory: nothing of the program's."""
+        owner: Any = module.ShardingPropagator
+        for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
+            if hasattr(owner, name):
+                patches.set(owner, name, _apart(getattr(owner, name)))
+
     patches.on_undo(after_import("torch.distributed.tensor._api", follow))
+    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_apart))
     patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional)
     return patches.undo
+
+
+def _apart(function: Any) -> Any:
+    @functools.wraps(function)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        with private.modes_off():
+            return function(*args, **kwargs)
+
+    return apart
 
 
 def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
