@@ -1,4 +1,4 @@
-"""Operators that mixtures of experts and speech models need: histograms of integers, the CTC loss."""
+"""Operators that certain architectures need: histograms of integers, the CTC loss, sizes computed as tensors."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def test_experts_are_counted_and_ctc_has_its_shapes(tmp_path: Path) -> None:
             on_cpu=on_cpu,
             loss=[list(loss.shape), str(loss.device)],
             gradient=list(logits.grad.shape),
+            divided=torch.div(512, 256, rounding_mode="trunc").item(),
+            chunks=list(logits.new_zeros((2, torch.div(512, 256, rounding_mode="trunc") - 1 + 1)).shape),
         )
         """,
     )
@@ -47,3 +49,5 @@ def test_experts_are_counted_and_ctc_has_its_shapes(tmp_path: Path) -> None:
     assert "not implemented for 'Int'" in told["on_cpu"]
     assert told["loss"] == [[], "cuda:0"]
     assert told["gradient"] == [20, 2, 10]
+    assert told["divided"] == 2
+    assert told["chunks"] == [2, 2]
