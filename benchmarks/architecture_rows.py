@@ -86,8 +86,6 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
         verdict = str(report.verdict.value)
         why = [finding.hazard for finding in report.findings if finding.severity.value == "error"]
         if verdict != "GO":
-            if rank.failure is not None:
-                why.append(f"{rank.failure.type}: {rank.failure.message.strip()}")
             why += [f"{s.what.en}: {s.why.en}" for s in report.skipped if not s.what.en.endswith(" ranks")]
     device = rank.devices[0] if rank.devices else None
     places = sorted({entry.what.partition(":")[0] for entry in rank.assumptions})
@@ -109,6 +107,8 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
         "seconds": round(seconds, 1),
         "assumptions": len(rank.assumptions),
         "assumed": places,
+        "text_only": any(what.startswith("the batch has no ") for what in places),
+        "error": f"{rank.failure.type}: {rank.failure.message.strip()[:600]}" if rank.failure else "",
         "why": [text[:600] for text in why],
         "versions": here,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cache
@@ -77,8 +76,10 @@ def _default_config(model_type: str) -> str | None:
         return None
 
 
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
+def _completed(config: dict[str, Any], mapping: str) -> dict[str, Any]:
     """The configuration with what every published one of its kind states and the default leaves out."""
+    if mapping == "MODEL_FOR_CAUSAL_LM_MAPPING" and config.get("is_decoder") is False:
+        config["is_decoder"] = True
     text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
     if config.get("is_encoder_decoder"):
         padding = config.get("pad_token_id")
@@ -93,7 +94,7 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_cases() -> list[Case]:
-    """Every class of the mappings, each from its default configuration, in an order that mixes them."""
+    """Every class of the mappings, each from its default configuration, those with few layers first."""
     from transformers.models.auto import modeling_auto
 
     cases: dict[str, Case] = {}
@@ -105,9 +106,19 @@ def default_cases() -> list[Case]:
                 if config is not None and model_class not in cases:
                     stated = json.loads(config)
                     stated["model_type"] = model_type
-                    case = Case("default", model_type, model_class, _completed(stated), "zero3-offload", 128, 8)
+                    case = Case(
+                        "default", model_type, model_class, _completed(stated, mapping), "zero3-offload", 128, 8
+                    )
                     cases[model_class] = case
-    return sorted(cases.values(), key=lambda case: hashlib.sha256(case.model_class.encode()).hexdigest())
+    return sorted(cases.values(), key=lambda case: (_layers(case.config), case.model_class))
+
+
+def _layers(config: dict[str, Any]) -> int:
+    """Layers of all towers: what a rehearsal takes its time for."""
+    names = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "depth",
+             "num_decoder_layers", "num_encoder_layers")  # fmt: skip
+    own = sum(value for name in names if isinstance(value := config.get(name), int))
+    return own + sum(_layers(part) for part in config.values() if isinstance(part, dict))
 
 
 def published_cases() -> list[Case]:

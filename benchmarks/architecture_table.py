@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from architecture_notes import noted
+from architecture_notes import noted, shown
 from architecture_rows import Rows
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -26,7 +26,8 @@ _TEXTS: dict[str, dict[str, str]] = {
             "*Peak* is what the caching allocator reserves on a GPU, *host* what one rank's tensors take of the host's "
             "memory. *Seconds* are processor seconds of the rehearsal, on one core. *Assumptions* counts the places "
             "where a value was taken that only real weights give; the report of a rehearsal lists them. "
-            "*: with gradient checkpointing, since without it the activations do not fit."
+            "\\*: with gradient checkpointing, since without it the activations do not fit. "
+            "†: on text alone, since how many tokens an image or a sound takes could not be asked of the model."
         ),
         "published": "## Published models, at their published sizes",
         "default": "## Default configurations of transformers",
@@ -56,7 +57,8 @@ _TEXTS: dict[str, dict[str, str]] = {
         "columns": (
             "“显存峰值”是缓存分配器在单张 GPU 上保留的显存；“主机内存”是单个 rank 的张量占用的主机内存；"
             "“秒”是排练所用的单核 CPU 时间；“假设”是只有真实权重才能给出取值的位置数，排练报告会逐条列出。"
-            "*：启用了 gradient checkpointing，否则激活值放不下。"
+            "\\*：启用了 gradient checkpointing，否则激活值放不下。"
+            "†：只用文本，因为无法从模型得知图像或音频占多少 token。"
         ),
         "published": "## 已发布模型（原始尺寸）",
         "default": "## transformers 的默认配置",
@@ -117,7 +119,9 @@ def _line(row: dict[str, Any]) -> str:
     cells = [
         row["name"],
         row["class"],
-        _STRATEGIES[row["strategy"]] + ("*" if row.get("checkpointing") else ""),
+        _STRATEGIES[row["strategy"]]
+        + ("\\*" if row.get("checkpointing") else "")
+        + (" †" if row.get("text_only") else ""),
         row["verdict"],
         _count(row["parameters"]),
         _bytes(row["peak_bytes"]),
@@ -129,11 +133,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _why(row: dict[str, Any], language: str) -> str:
-    note = noted(row, language)
-    said = row["why"][0] if row["why"] else row["outcome"]
-    told = "; ".join(dict.fromkeys([said, *row["why"][1:2]]))
-    short = " ".join(told.replace("|", "\\|").split())[:400]
-    return f"{note} ({short})" if note else short
+    """A row's hazard and error, and what was found out about it."""
+    told = [*row["why"][:1], row.get("error", "").partition("\n")[0]] if row.get("error") else row["why"][:2]
+    short = " ".join("; ".join(filter(None, told)).replace("|", "\\|").split())[:400]
+    return " ".join(filter(None, [f"`{short}`.", shown(row, language), noted(row, language)]))
 
 
 def _count(number: int) -> str:

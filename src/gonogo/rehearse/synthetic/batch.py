@@ -31,6 +31,9 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
         inputs = media.inputs_of(kind, found, micro_batch)
         if not inputs:
             continue
+        if "image_embeds_position_mask" in names and kind.name == "image":  # it has places of its own for images
+            notes.assume(f"the batch has no {kind.name}: the configuration does not say where one is placed")
+            continue
         if tokens.placeholder(found.config, kind.name) is None:
             batch.update(inputs)
             if kind.name == "audio" and "input_ids" in names and not tokens.decodes_apart(found):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from gonogo.errors import UserError
+from gonogo.finding import Text
 from gonogo.rehearse.synthetic.model import Found
 from gonogo.rehearse.synthetic.tokens import parts
 
@@ -95,15 +99,33 @@ def _image_processor(found: Found, config: Any) -> Any:
         entry = KNOWN[name]
         if isinstance(entry, dict):
             backends = [entry.get("torchvision")] if is_torchvision_available() else []
-            classes = [*backends, entry.get("pil")]
+            classes = [*backends, entry.get("pil"), entry.get("torchvision")]
         else:
-            classes = list(entry)[::-1] if is_torchvision_available() else [entry[0]]
-        for class_name in classes:
-            made = getattr(transformers, class_name, None) if class_name else None
-            with contextlib.suppress(Exception):  # its backend is not installed
+            classes = list(entry)[::-1] if is_torchvision_available() else list(entry)
+        missing: ImportError | None = None
+        for class_name in filter(None, classes):
+            made = getattr(transformers, class_name, None)
+            try:
                 if made is not None:
                     return made(**_agreeing(made(), config))
+            except ImportError as error:
+                missing = error
+            except Exception:  # a setting that this one has not
+                continue
+        if missing is not None:
+            raise _lacking(found, str(classes[-1]), missing)
     return None
+
+
+def _lacking(found: Found, processor: str, error: ImportError) -> UserError:
+    """What to install for the processor of the model's type."""
+    libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
+    return UserError(
+        Text(
+            en="{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again",
+            zh="{kind}：生成其输入的 {processor} 需要 {libraries}：请安装后重试",
+        ).format(kind=found.config.model_type, processor=processor, libraries=", ".join(libraries))
+    )
 
 
 def _agreeing(processor: Any, config: Any) -> dict[str, Any]:
@@ -154,12 +176,20 @@ def _sounds(found: Found, config: Any, rows: int) -> dict[str, Any]:
         if bins is not None:
             settings["feature_size"] = bins
         for chosen in (settings, {}):
-            with contextlib.suppress(Exception):  # a library of its own is missing, or no such setting
+            with _imported(found, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
                 extractor = made(**chosen)  # type: ignore[misc]
                 rate = getattr(extractor, "sampling_rate", 16000)
                 sound = np.sin(np.arange(rate * _SECONDS) / 20).astype(np.float32)
                 return _sounds_by(extractor, [sound] * rows, rate)
     return {}
+
+
+@contextlib.contextmanager
+def _imported(found: Found, processor: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise _lacking(found, processor, error) from error
 
 
 def _sounds_by(extractor: Any, sounds: list[Any], rate: int) -> dict[str, Any]:
