@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-Action = Callable[[ModuleType], None]
+Action = Callable[[ModuleType], object]
 Context = Callable[[], AbstractContextManager[object]]
 
 

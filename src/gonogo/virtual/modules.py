@@ -138,7 +138,9 @@ class ModuleTracker:
             if parameter.requires_grad and parameter.is_leaf:
                 parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
                 # Up to torch 2.8 the hook above is left out where a checkpoint recomputes an autograd.Function.
-                parameter.register_post_accumulate_grad_hook(lambda leaf: self.with_gradient.add(id(leaf)))
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    lambda leaf: self.with_gradient.add(id(leaf))
+                )
 
     def _noting(self, identity: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:
