@@ -22,6 +22,8 @@ PAIRS = [
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
+    ("docs/bisect.md", "docs/bisect.zh-CN.md"),
+    ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
