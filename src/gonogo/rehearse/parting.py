@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -47,12 +48,21 @@ def guards_of(frames: Sequence[Frame]) -> Iterator[Guard]:
     """The conditions and loops of the user's code that a stack stands in, outermost first."""
     for frame in frames:
         if frame.owner == "user":
-            for guard in _guards_at(frame.path, frame.line):
+            for guard in _guards_at(frame.path, frame.line, _version(frame.path)):
                 yield replace(guard, function=frame.function)
 
 
+def _version(path: str) -> tuple[int, ...]:
+    """Tells one file from another of the same name, met in another folder or once it was changed."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return ()
+    return state.st_dev, state.st_ino, state.st_mtime_ns
+
+
 @cache
-def _guards_at(path: str, line: int) -> tuple[Guard, ...]:
+def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Guard, ...]:
     try:
         with open(path, "rb") as file:
             source = file.read().decode(errors="replace")
