@@ -20,7 +20,8 @@ from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.rehearse import ray_shipment
 from gonogo.rehearse.progress import Status
-from gonogo.rehearse.ray_pool import _share, connected
+from gonogo.rehearse.ray_cluster import connected
+from gonogo.rehearse.ray_pool import _share
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 

@@ -49,7 +49,7 @@ def pool_for(ray: str | None) -> Iterator[Pool]:
     if ray is None:
         yield LocalPool()
         return
-    from gonogo.rehearse.ray_pool import connected
+    from gonogo.rehearse.ray_cluster import connected
 
     with connected(ray) as pool:
         yield pool
