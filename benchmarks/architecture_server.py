@@ -26,7 +26,7 @@ def _serve(folder: str, world: int, accelerator: str) -> None:
     record = os.path.join(folder, "record")
     os.makedirs(record, exist_ok=True)
     plan = WorkerPlan(
-        program_kind="module", program="gonogo.rehearse.synthetic", arguments=(), rank=0, local_rank=0,
+        program_kind="module", program="gonogo.virtual.synthetic", arguments=(), rank=0, local_rank=0,
         world_size=world, local_world_size=8, accelerator=find_accelerator(accelerator), host_bytes=None, steps=1,
         scratch=os.path.join(folder, "scratch"), record=os.path.join(record, "record.json"),
         progress=os.path.join(record, "progress.jsonl"),

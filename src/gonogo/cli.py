@@ -130,7 +130,7 @@ def rehearse(
 
         known_format(format_)
         check_writable(output)
-        from gonogo.rehearse.synthetic.command import Synthetic
+        from gonogo.rehearse.synthetic import Synthetic
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
         command = synthetic.command(command, gpus, nodes, steps)

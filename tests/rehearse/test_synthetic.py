@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gonogo.errors import UserError
-from gonogo.rehearse.synthetic.command import Synthetic
+from gonogo.rehearse.synthetic import Synthetic
 
 TEXT: dict[str, Any] = {
     "hidden_size": 64,
@@ -132,8 +132,8 @@ def test_a_model_is_rehearsed_from_its_config_alone(tmp_path: Path, config: dict
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [QWEN2, LLAVA, QWEN2_VL, WHISPER, VIT], ids=lambda config: str(config["model_type"]))
 def test_a_real_model_takes_the_batch_and_gives_a_loss(tmp_path: Path, config: dict[str, Any]) -> None:
-    from gonogo.rehearse.synthetic.batch import build_batch
-    from gonogo.rehearse.synthetic.model import read_model
+    from gonogo.virtual.synthetic.batch import build_batch
+    from gonogo.virtual.synthetic.model import read_model
 
     found = read_model(str(written(tmp_path / "model", "config.json", config).parent))
     batch = build_batch(found, seq_len=48, micro_batch=2)
@@ -155,7 +155,7 @@ def test_the_command_is_a_launch_of_the_shipped_program(tmp_path: Path) -> None:
     words = Synthetic(model, seq_len=128, micro_batch=2).command(None, "4xA100-40G", 2, 3)
     assert words[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
     assert words[5:] == [
-        *("-m", "gonogo.rehearse.synthetic", "--model", str(model), "--steps", "3"),
+        *("-m", "gonogo.virtual.synthetic", "--model", str(model), "--steps", "3"),
         *("--seq-len", "128", "--micro-batch", "2"),
     ]
 

@@ -1,14 +1,14 @@
-"""``python -m gonogo.rehearse.synthetic``: the program that ``gonogo rehearse --synthetic-batch`` launches."""
+"""``python -m gonogo.virtual.synthetic``: the program that ``gonogo rehearse --synthetic-batch`` launches."""
 
 from __future__ import annotations
 
 import argparse
 
-from gonogo.rehearse.synthetic.program import Options, train
+from gonogo.virtual.synthetic.program import Options, train
 
 
 def _options() -> Options:
-    parser = argparse.ArgumentParser(prog="python -m gonogo.rehearse.synthetic", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gonogo.virtual.synthetic", description=__doc__)
     parser.add_argument("--model", required=True, help="a folder with config.json, or such a file")
     parser.add_argument("--deepspeed", help="DeepSpeed's config; without it, torch's DistributedDataParallel")
     parser.add_argument("--seq-len", type=int, default=512)

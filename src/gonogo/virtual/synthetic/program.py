@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from gonogo.rehearse.synthetic import notes
-from gonogo.rehearse.synthetic.batch import build_batch
-from gonogo.rehearse.synthetic.model import make_model, read_model
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.batch import build_batch
+from gonogo.virtual.synthetic.model import make_model, read_model
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import torch
 
-from gonogo.rehearse.synthetic import notes
-from gonogo.rehearse.synthetic.model import Found
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.media import picture, tone
+from gonogo.virtual.synthetic.model import Found
 
 _FILES = ("processor_config.json", "preprocessor_config.json")
 _TEXT = "Say what there is to see and to hear. "
@@ -35,16 +35,12 @@ def batch_of(found: Found, seq_len: int, rows: int) -> dict[str, Any] | None:
 
 
 def _processed(processor: Any, found: Found, rows: int) -> dict[str, Any] | None:
-    from PIL import Image
-
-    side = 336
-    grid = np.indices((side, side)).sum(axis=0) % 256
-    image = Image.fromarray(np.stack([grid] * 3, axis=-1).astype(np.uint8))
+    image = picture(336)
     takes = found.signature
     looks = "pixel_values" in takes
     listens = any(name in takes for name in ("input_features", "input_values"))
     rate = getattr(getattr(processor, "feature_extractor", processor), "sampling_rate", 16000)
-    sound = np.sin(np.arange(2 * rate) / 20).astype(np.float32)
+    sound = tone(2 * rate)
     if not hasattr(processor, "tokenizer"):
         given = [image] * rows if looks else [sound] * rows
         more = {} if looks else {"sampling_rate": rate}

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from gonogo.rehearse.synthetic import notes
-from gonogo.rehearse.synthetic.model import Found
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.model import Found
 
 _PLACEHOLDERS = {
     "image": ("image_token_id", "image_token_index", "img_token_id", "media_placeholder_token_id",

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from gonogo.errors import UserError
 from gonogo.finding import Text
-from gonogo.rehearse.synthetic.model import Found
-from gonogo.rehearse.synthetic.tokens import parts
+from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.tokens import parts
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,17 @@ def inputs_of(kind: Kind, found: Found, rows: int) -> dict[str, Any]:
     return {key: value for key, value in made.items() if key in takes}
 
 
+def picture(width: int) -> Any:
+    """A square picture, as an array of its rows."""
+    row = torch.arange(width)
+    return ((row[:, None] + row) % 256).to(torch.uint8)[:, :, None].repeat(1, 1, 3).numpy()
+
+
+def tone(samples: int) -> Any:
+    """A sound that is heard."""
+    return torch.sin(torch.arange(samples) / 20).numpy()
+
+
 def _types(found: Found, config: Any, known: Any) -> list[str]:
     """The model types under which a processor may stand, nearest first."""
     named = [found.config.model_type, getattr(config, "model_type", "")]
@@ -76,14 +86,10 @@ def _types(found: Found, config: Any, known: Any) -> list[str]:
 
 
 def _images(found: Found, config: Any, rows: int) -> dict[str, Any]:
-    from PIL import Image
-
     processor = _image_processor(found, config)
     if processor is None:
         return {}
-    width = size_of(config) or 224
-    grid = np.indices((width, width)).sum(axis=0) % 256
-    image = Image.fromarray(np.stack([grid] * 3, axis=-1).astype(np.uint8))
+    image = picture(size_of(config) or 224)
     for shape in ([image] * rows, [[image]] * rows):
         with contextlib.suppress(Exception):  # a processor that wants them otherwise, or not of this size
             return _tensors(processor(shape, return_tensors="pt"))
@@ -179,8 +185,7 @@ def _sounds(found: Found, config: Any, rows: int) -> dict[str, Any]:
             with _imported(found, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
                 extractor = made(**chosen)  # type: ignore[misc]
                 rate = getattr(extractor, "sampling_rate", 16000)
-                sound = np.sin(np.arange(rate * _SECONDS) / 20).astype(np.float32)
-                return _sounds_by(extractor, [sound] * rows, rate)
+                return _sounds_by(extractor, [tone(rate * _SECONDS)] * rows, rate)
     return {}
 
 
@@ -221,7 +226,7 @@ def _tensors(made: Any) -> dict[str, Any]:
         tensor = value if isinstance(value, torch.Tensor) else None
         if tensor is None:
             with contextlib.suppress(Exception):  # a list of unequal arrays
-                tensor = torch.as_tensor(np.asarray(value))
+                tensor = torch.as_tensor(value)
         if tensor is not None:
             found[key] = tensor
     return found

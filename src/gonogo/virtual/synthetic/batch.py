@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from gonogo.rehearse.synthetic import media, notes, own_processor, probe, tokens
-from gonogo.rehearse.synthetic.model import Found
+from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
+from gonogo.virtual.synthetic.model import Found
 
 _CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClassification",
             "ForVideoClassification", "ForImageClassificationWithTeacher")  # fmt: skip

@@ -107,7 +107,7 @@ def _trainable(found: Found, file: str) -> Found:
     name = found.model_class.__name__.replace("ForConditionalGeneration", "ThinkerForConditionalGeneration")
     inner = getattr(transformers, name, None)
     if thinker is not None and inner is not None and _computes(inner):
-        from gonogo.rehearse.synthetic import notes
+        from gonogo.virtual.synthetic import notes
 
         notes.assume(f"the model trains through its thinker, {name}: it has no forward of its own")
         return Found(thinker, inner, found.folder)

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from gonogo.rehearse.synthetic import notes
-from gonogo.rehearse.synthetic.media import Kind
-from gonogo.rehearse.synthetic.model import Found
-from gonogo.rehearse.synthetic.tokens import text_config
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.media import Kind
+from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.tokens import text_config
 
 
 def features_of(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:

@@ -12,7 +12,7 @@ from gonogo.errors import UserError
 from gonogo.evidence.hardware import machine_from
 from gonogo.finding import Text
 
-PROGRAM = "gonogo.rehearse.synthetic"
+PROGRAM = "gonogo.virtual.synthetic"
 _USUAL_COUNT = 8
 """Accelerators of a node, where nobody says how many."""
 
