@@ -40,7 +40,7 @@ def bisect(
     host_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
     ] = None,
-    ranks: Annotated[str, typer.Option(metavar="0|0,3|all", help="Which ranks to run.")] = "0",
+    ranks: Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")] = "0",
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")] = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release that takes longer.")

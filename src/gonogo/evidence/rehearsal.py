@@ -201,6 +201,8 @@ class RankRecord(msgspec.Struct):
     """How many batches were read."""
     batches_left: int | None = None
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    data_shapes: list[str] = []
+    """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
     parameter_names: dict[int, str] = {}
     """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
     stopped_by: tuple[int, str] | None = None

@@ -148,11 +148,7 @@ class Parted:
                 return EXPERTS
             if self._tower_on_one_side() or self._different_batches():
                 return MODALITIES
-        if self.left_loop is not None and self.left_loop[2].kind == "for":
-            return UNEVEN
-        if len({(side.batches, side.steps) for side in self.divergence.sides}) > 1:
-            return UNEVEN
-        return GENERAL
+        return UNEVEN if self._uneven() else GENERAL
 
     def _cause_of_one_rank(self, side: Side, guard: Guard) -> str:
         functions = set(side.functions)
@@ -174,6 +170,16 @@ class Parted:
             frame.function == "__enter__" and frame.path.endswith("partition_parameters.py") for frame in _frames(side)
         )
         return by_hand or bool(_SAVES_WEIGHTS & set(side.functions))
+
+    def _uneven(self) -> bool:
+        """Whether the ranks have read unequally many batches, or one has left a loop after fewer steps than another."""
+        batches = {side.batches for side in self.divergence.sides}
+        if 0 not in batches and len(batches) > 1:
+            return True
+        if self.left_loop is not None and self.left_loop[2].kind == "for":
+            inside, outside, _ = self.left_loop
+            return outside.steps <= inside.steps
+        return 0 in batches and len({side.steps for side in self.divergence.sides}) > 1
 
     def _tower_on_one_side(self) -> bool:
         marked = [bool(_TOWER.search(_named(side))) for side in self.sides]
@@ -238,9 +244,24 @@ class Parted:
 
     def cause_text(self, reason: Text | None = None) -> Text:
         """The whole cause: what each side does, why, and what comes of it."""
-        parts = [self.said(), reason, self.why(), self.outcome()]
+        parts = [self.said(), reason, self.why(), self._batches_said(), self.outcome()]
         told = [part for part in parts if part is not None]
         return Text(en=" ".join(part.en for part in told), zh="".join(part.zh for part in told))
+
+    def _batches_said(self) -> Text | None:
+        """What the ranks' batches hold, where that differs."""
+        if not self._different_batches():
+            return None
+        told = [
+            Text("{ranks} read {names}", "{ranks} 读到 {names}").format(
+                ranks=ranks_text(side.ranks), names=few((name for name, _ in side.batch), 6) or "-"
+            )
+            for side in self.sides
+        ]
+        return Text(
+            en=f"Their last batches differ: {'; '.join(one.en for one in told)}.",
+            zh=f"它们最后的 batch 内容不同：{'；'.join(one.zh for one in told)}。",
+        )
 
     def spans(self) -> tuple[Span, ...]:
         """The line of each side, then the conditions, then the libraries' lines below."""
@@ -330,7 +351,7 @@ def _said(side: Side) -> Text:
         size=Text(size, size),
         module=Text(f" in module {call.module}", f"，模块 {call.module}") if call.module else "",
         place=Text(f" at {_place(frame)}", f"，位于 {_place(frame)}") if frame else "",
-        phase=PHASES.get(call.phase, Text(call.phase, call.phase)),  # type: ignore[call-overload]
+        phase=PHASES.get(call.phase, Text(call.phase, call.phase)),
         step=Text("step {n}", "第 {n} 步").format(n=call.step + 1)
         if call.phase in ("forward", "backward", "step")
         else Text("after {n} steps", "已完成 {n} 步").format(n=call.step),

@@ -32,6 +32,7 @@ from gonogo.rehearse.pool import NodeLost, Pool, pool_for
 from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.sample import is_sample, with_each_shape
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
 from gonogo.rehearse.torch_installed import check_torch
 from gonogo.rehearse.workers import Assignment
@@ -72,14 +73,22 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine)
         with say_if_full(scratch):
-            assignments = [
-                _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
-            ]
+            notes: list[Text] = []
             with pool_for(request.ray) as pool:
+                if is_sample(request.ranks) and len(ranks) < resolved.launch.world_size:
+                    show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+                    looking = _looking(_assignment(0, resolved, request, machine, overlay, scratch / "looking"))
+                    (looked,) = pool.run([looking], deadline, show.ranks)
+                    ranks, note = with_each_shape(ranks, looked)
+                    notes.append(note)
+                assignments = [
+                    _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
+                ]
                 records, divergence = _run(pool, assignments, deadline, show)
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
+            record.notes += [(note.en, note.zh) for note in notes]
             if request.keep is not None:
                 keep_records(request.keep, record, assignments)
     for rank_record in records:
@@ -121,6 +130,11 @@ def _run_in_touch(
         divergence = with_names(divergence, records)
         settle(records, divergence)
     return records, divergence
+
+
+def _looking(assignment: Assignment) -> Assignment:
+    """A worker that only looks at what batches the ranks will read."""
+    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, only_looks=True))
 
 
 def _writing_to(scratch: str, assignment: Assignment) -> Assignment:

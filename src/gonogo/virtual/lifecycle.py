@@ -61,6 +61,8 @@ class Lifecycle:
         self.left_on_cpu: list[TensorPlace] = []
         self.on_batch: Callable[[Any], None] | None = None
         """Told of each batch that the program reads."""
+        self.on_loader: Callable[[Any], None] | None = None
+        """Told of each data loader that the program begins to read for training."""
         self.ask_left: Callable[[int], list[int] | None] | None = None
         """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
         self.batches_left: int | None = None

@@ -26,6 +26,7 @@ from gonogo.virtual import (
     collectives,
     compiling,
     data_dependent,
+    data_shapes,
     deepcompile,
     dropout,
     engine,
@@ -88,6 +89,7 @@ class Session:
         self._parted: Reply | None = None
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
+        self.data_shapes: list[str] = []
         self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -149,6 +151,8 @@ class Session:
         self.mode.on_failure = functools.partial(_note, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
+        if self.plan.only_looks:
+            self.life.on_loader = self._look_at_data
         torch.manual_seed(0)
         return self
 
@@ -161,6 +165,11 @@ class Session:
         peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
         self.life.on_batch = functools.partial(_read_batch, self, peers)
         self.life.ask_left = functools.partial(_left_everywhere, peers)
+
+    def _look_at_data(self, loader: Any) -> None:
+        plan = self.plan
+        self.data_shapes = data_shapes.shapes_by_rank(loader, plan.rank, plan.world_size, plan.steps)
+        raise RehearsalComplete
 
     def run(self) -> RankRecord:
         """Run the program to its end; never raises for what the program does."""
@@ -277,6 +286,7 @@ class Session:
             events=self.events,
             batch=list(self.batch),
             batches=self.batches,
+            data_shapes=self.data_shapes,
             batches_left=self.life.batches_left,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )

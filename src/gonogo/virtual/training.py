@@ -132,6 +132,8 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
     train = nn.Module.train
 
     def iterate(loader: Any) -> Any:
+        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
+            life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
     def in_this_process(loader: Any) -> Any:
