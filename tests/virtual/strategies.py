@@ -16,8 +16,8 @@ def config(**changes):
         hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         vocab_size=1024, use_cache=False, architectures=["Qwen2ForCausalLM"]), **changes})
 
-def model(**options):
-    return AutoModelForCausalLM.from_config(config(), **options)
+def model(settings=None, **options):
+    return AutoModelForCausalLM.from_config(settings or config(), **options)
 
 def folder():
     config().save_pretrained("model")

@@ -1,4 +1,4 @@
-"""``torch.compile`` of a function: begun when the function is first called.
+"""``torch.compile``: what is compiled is run as it is written, and of a function begun when it is first called.
 
 Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
 imports all of the compiler, which takes more than a second. Importing it runs operators, which are none of the
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +25,16 @@ from gonogo.virtual.patching import Patches
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
 
-def install() -> Callable[[], None]:
-    """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo."""
+AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+
+
+def install(assume: Callable[[str], object] = lambda what: None) -> Callable[[], None]:
+    """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo.
+
+    ``assume`` is told when compiled code is run: kernels can't be compiled for a device that isn't there.
+    """
     patches = Patches()
+    patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
     real = torch.compile
@@ -34,10 +42,13 @@ def install() -> Callable[[], None]:
     @functools.wraps(real)
     def compile_(model: Any = None, **options: Any) -> Any:
         if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
+            if model is not None:
+                assume(AS_WRITTEN)
             return real(model, **options)
 
         @functools.cache
         def made() -> Any:
+            assume(AS_WRITTEN)
             return real(model, **options)
 
         @functools.wraps(model)

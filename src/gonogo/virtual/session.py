@@ -32,6 +32,7 @@ from gonogo.virtual import (
     engine,
     loading,
     private,
+    refusals,
     scripting,
     storages,
     subclasses,
@@ -138,7 +139,8 @@ class Session:
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
         undo.append(dropout.install())
-        undo.append(compiling.install())
+        undo.append(compiling.install(self.ledger.assume))
+        undo.append(refusals.install())
         undo.append(scripting.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
