@@ -34,6 +34,7 @@ from gonogo.virtual import (
     private,
     refusals,
     scripting,
+    sharded_tensors,
     storages,
     subclasses,
     trainer,
@@ -43,6 +44,7 @@ from gonogo.virtual import (
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.ledger import Ledger
 from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.memory import DeviceRecord, MemoryRecord
@@ -83,6 +85,8 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
+        self.nvme: NvmeTraffic | None = None
+        """What DeepSpeed offloads to NVMe."""
         self.started = time.monotonic()
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
@@ -144,6 +148,7 @@ class Session:
         undo.append(scripting.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
+        undo.append(sharded_tensors.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
@@ -285,13 +290,20 @@ class Session:
             device_map_frames=self.facts.get("device_map_frames", []),
             versions=versions(),
             saved_bytes=self.saved_bytes,
-            events=self.events,
+            events=[*self.events, *self._nvme()],
             batch=list(self.batch),
             batches=self.batches,
             data_shapes=self.data_shapes,
             batches_left=self.life.batches_left,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
+
+    def _nvme(self) -> list[str]:
+        traffic = self.nvme
+        if traffic is None or not traffic.written_bytes:
+            return []
+        return [f"NVMe: {traffic.stored_bytes} bytes in files of this rank, {traffic.written_bytes} written, "
+                f"{traffic.read_bytes} read"]  # fmt: skip
 
     def wants_trace(self, record: RankRecord) -> bool:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
