@@ -27,7 +27,12 @@ class Kind:
 
 
 KINDS = (
-    Kind("image", ("pixel_values", "pixel_values_images"), ("vision_config",), ("get_image_features",)),
+    Kind(
+        "image",
+        ("pixel_values", "flattened_patches", "pixel_values_images"),
+        ("vision_config",),
+        ("get_image_features",),
+    ),
     Kind(
         "audio",
         ("input_features", "input_values", "audio_values", "audio_input_features"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,12 @@ def longest(config: Any) -> int:
     return min(known) - 2 if known else 1 << 30  # RoBERTa's positions begin behind its padding token's
 
 
+def _only(config: Any) -> int | None:
+    """The one length that a model with axial positions trains on."""
+    shape = getattr(config, "axial_pos_shape", None)
+    return math.prod(shape) if getattr(config, "axial_pos_embds", False) and shape else None
+
+
 def longest_target(config: Any) -> int:
     """The most positions that an encoder-decoder's decoder has."""
     limit = getattr(config, "max_target_positions", None)
@@ -108,9 +115,9 @@ def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> di
     config = found.config
     needed = sum(counts.values()) + (_AROUND if counts else 0)
     limit = longest(config)
-    length = min(max(seq_len, needed), max(limit, needed))
+    length = _only(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
-        notes.assume(f"a sample has {length} tokens, not {seq_len}: as many as its images and sounds need, and as fit")
+        notes.assume(f"a sample has {length} tokens, not {seq_len}: as many as it needs, and as fit")
     row = ids(config, 1, length)[0]
     types = torch.zeros(length, dtype=torch.int64)
     at = 2
