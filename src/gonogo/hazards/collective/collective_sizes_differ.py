@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._parted import SIZES, parted
+from gonogo.hazards._parted import parted
+from gonogo.hazards._parting import SIZES
 
 _CURE = (
     Text(

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._parted import GENERAL, parted
+from gonogo.hazards._parted import parted
+from gonogo.hazards._parting import GENERAL
 
 _ZERO_3 = Text(
     en="Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
