@@ -69,7 +69,7 @@ def install(
 
     def replace_driver(module: ModuleType) -> None:
         target = SimpleNamespace(backend="cuda", arch=compute_capability[0] * 10 + compute_capability[1], warp_size=32)
-        name = "_active" if "_active" in vars(module.driver) else "active"  # the latter up to Triton 3.4, of torch 2.8
+        name = "_active" if hasattr(module.driver, "_active") else "active"  # the latter up to Triton 3.4, of torch 2.8
         patches.set(module.driver, name, _Driver(target))
 
     patches.on_undo(after_import("triton.runtime.jit", replace_launch))
