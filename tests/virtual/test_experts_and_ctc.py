@@ -38,6 +38,7 @@ def test_experts_are_counted_and_ctc_has_its_shapes(tmp_path: Path) -> None:
             on_cpu=on_cpu,
             loss=[list(loss.shape), str(loss.device)],
             gradient=list(logits.grad.shape),
+            old=[str(targets.new(2, 3).device), list(targets.new(targets.size()).shape), targets.new([1, 2]).tolist()],
             divided=torch.div(512, 256, rounding_mode="trunc").item(),
             chunks=list(logits.new_zeros((2, torch.div(512, 256, rounding_mode="trunc") - 1 + 1)).shape),
         )
@@ -49,5 +50,6 @@ def test_experts_are_counted_and_ctc_has_its_shapes(tmp_path: Path) -> None:
     assert "not implemented for 'Int'" in told["on_cpu"]
     assert told["loss"] == [[], "cuda:0"]
     assert told["gradient"] == [20, 2, 10]
+    assert told["old"] == ["cuda:0", [2, 5], [1, 2]]
     assert told["divided"] == 2
     assert told["chunks"] == [2, 2]
