@@ -190,7 +190,7 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         session.life.target = plan.steps
         session.peers.connect(plan.exchange)
         session.meet(session.peers)
-        random.seed(0)
+        random.seed(plan.rank)
         torch.manual_seed(0)
         worker._write_on_signal(session)
         stop = worker._report_progress(session)
