@@ -73,7 +73,7 @@ def _start(code: str, arguments: list[str], folder: Path, **environment: str) ->
         env={**os.environ, **MASTER, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", **environment},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1700,  # a busy machine: each program takes a second or two of a quiet one
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]

@@ -124,6 +124,7 @@ def sent(record: RankRecord, *operators: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_strategies(tmp_path: Path) -> None:
     records = rehearse_all(tmp_path, {name: TRAINER + program for name, program in PROGRAMS.items()})
     for name, record in records.items():
@@ -162,6 +163,7 @@ def test_strategies(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_liger(tmp_path: Path) -> None:
     """Runs where Liger and Triton, which is large, are installed."""
     pytest.importorskip("triton")

@@ -116,6 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_quantized_training(folder: Path) -> None:
     records = rehearse_all(folder, PROGRAMS)
     for name, record in records.items():

@@ -166,6 +166,7 @@ else:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
     world = {"sharded": SHARDED, "offloaded": OFFLOADED, "flash": FLASH}
     alone = {"fsdp2": FSDP2, "ddp": DDP}
@@ -189,6 +190,7 @@ def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_flash_attention_needs_an_ampere(tmp_path: Path) -> None:
     record = rehearse_all(tmp_path, {"old": OLD_GPU}, stack="import torch\n", accelerator="V100-32G")["old"]
     assert record.outcome == "completed", output_of(tmp_path, "old")
