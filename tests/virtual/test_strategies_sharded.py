@@ -175,6 +175,8 @@ def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
     for name, record in records.items():
         assert record.outcome == "completed", output_of(tmp_path, name)
     calls = {total.operator: total for total in records["sharded"].collectives}
+    gathered, of_state_dict = 2 * 2 * 8 * 2 * 1024 * 1024 // 4, 8 * 4 * 1024 * 1024 // 4
+    assert calls["_allgather_base_"].bytes == gathered + of_state_dict, calls
     assert calls["_reduce_scatter_base_"].count == 2 * 8, calls
     assert calls["_reduce_scatter_base_"].bytes == 2 * 8 * 4 * 1024 * 1024, calls
     assert calls["allreduce_"].count == 2 * 8, calls  # the norm of each gradient
