@@ -24,6 +24,7 @@ PAIRS = [
     ("docs/ci.md", "docs/ci.zh-CN.md"),
     ("docs/bisect.md", "docs/bisect.zh-CN.md"),
     ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
+    ("docs/launchers.md", "docs/launchers.zh-CN.md"),
     ("docs/performance.md", "docs/performance.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]

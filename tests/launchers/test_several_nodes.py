@@ -1,4 +1,4 @@
-"""Several nodes: each launcher's ranks on the right node, and programs without a Trainer rehearsed on the second one."""
+"""Several nodes: each launcher puts its ranks right, and programs without a Trainer run on the second one."""
 
 from __future__ import annotations
 
