@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from gonogo.errors import UserError
+from gonogo.finding import Text
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import Found
 
@@ -31,15 +33,15 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
         inputs = media.inputs_of(kind, found, micro_batch)
         if not inputs:
             continue
-        if "image_embeds_position_mask" in names and kind.name == "image":  # it has places of its own for images
-            notes.assume(f"the batch has no {kind.name}: the configuration does not say where one is placed")
-            continue
-        if tokens.placeholder(found.config, kind.name) is None:
+        marked = kind.name == "image" and tokens.MASK in names
+        if tokens.placeholder(found.config, kind.name) is None and not marked:
             batch.update(inputs)
             if kind.name == "audio" and "input_ids" in names and not tokens.decodes_apart(found):
                 seq_len = _in_step(found, kind, inputs, micro_batch) or seq_len
             continue
         count = probe.features_of(found, kind, inputs)
+        if count is None and marked:
+            raise _needs_processor(found, kind)
         if count is None or count % micro_batch:
             notes.assume(f"the batch has no {kind.name}: how many tokens one takes could not be found out")
             continue
@@ -51,6 +53,17 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
     return batch
+
+
+def _needs_processor(found: Found, kind: media.Kind) -> UserError:
+    return UserError(
+        Text(
+            en="{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
+            "(processor_config.json, tokenizer) beside its config.json",
+            zh="{kind}：配置没有说明一个 {what} 占多少 token：请把模型的 processor（processor_config.json、tokenizer）"
+            "放在 config.json 旁边",
+        ).format(kind=found.config.model_type, what=kind.name)
+    )
 
 
 def _in_step(found: Found, kind: media.Kind, inputs: dict[str, Any], micro_batch: int) -> int | None:

@@ -34,8 +34,7 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
             continue
     if model is None:
         return None
-    encode = next((e for owner in (model, getattr(model, "model", None)) for n in kind.encoders
-                   if callable(e := getattr(owner, n, None))), None)  # fmt: skip
+    encode = next(filter(None, (_encoder(owner, kind) for owner in (model, getattr(model, "model", None)))), None)
     if encode is None:
         return None
     takes = inspect.signature(encode).parameters
@@ -46,6 +45,17 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
     except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         notes.assume(f"{kind.encoders[0]} could not be asked: {str(error).strip().partition(chr(10))[0][:200]}")
         return None
+
+
+def _encoder(owner: Any, kind: Kind) -> Any:
+    """The owner's method that encodes this kind, where its signature says what it takes."""
+    for name in kind.encoders:
+        method = getattr(owner, name, None)
+        if callable(method) and any(
+            p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values()
+        ):
+            return method
+    return None
 
 
 def _configs(config: Any) -> list[Any]:

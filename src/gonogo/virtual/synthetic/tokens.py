@@ -25,6 +25,8 @@ _BRACKETS = {
 }  # fmt: skip
 _TYPES = {"image": 1, "audio": 3}
 """What ``mm_token_type_ids`` says of a token."""
+MASK = "image_embeds_position_mask"
+"""The argument by which a model is told where its images are, where no token says so."""
 _AROUND = 16
 """Tokens of text that a sample has at least, beside its images and sounds."""
 
@@ -123,12 +125,12 @@ def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> di
     at = 2
     for kind, count in counts.items():
         token = placeholder(config, kind)
-        assert token is not None  # it was counted
         start, end = _bracket(config, kind)
         if start is not None:
             row[at] = start
             at += 1
-        row[at : at + count] = token
+        if token is not None:  # else a mask alone says where the image is
+            row[at : at + count] = token
         types[at : at + count] = _TYPES[kind]
         at += count
         if end is not None:
@@ -140,6 +142,8 @@ def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> di
         batch["attention_mask"] = torch.ones(rows, length, dtype=torch.int64)
     if "mm_token_type_ids" in takes:
         batch["mm_token_type_ids"] = types.repeat(rows, 1)
+    if MASK in takes and counts:
+        batch[MASK] = (types == _TYPES["image"]).repeat(rows, 1)
     if "token_type_ids" in takes and counts:
         batch["token_type_ids"] = (types > 0).long().repeat(rows, 1)
     return batch
