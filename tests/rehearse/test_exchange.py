@@ -182,6 +182,10 @@ if rank == 0:
 else:
     dist.recv(other, src=0)
     assert other.item() == 3
+store = dist.TCPStore("localhost", 29777, 2, rank == 0)
+if rank == 0:
+    store.set("ready", "yes")
+assert store.get("ready") == b"yes"
 dist.barrier()
 assert open("made.txt").read() == "by rank 0"
 model = torch.nn.Linear(4, 4).cuda()
@@ -205,6 +209,6 @@ def test_ranks_agree_and_then_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert report.verdict is Verdict.NO_GO
     (finding,) = report.findings
     assert finding.hazard == "uneven-data-per-rank-hang"
-    assert [(span.path, span.line) for span in finding.spans] == [("train.py", 31), ("train.py", 33), ("train.py", 28)]
+    assert [(span.path, span.line) for span in finding.spans] == [("train.py", 35), ("train.py", 37), ("train.py", 32)]
     assert [rank.outcome for rank in record.ranks] == ["diverged", "diverged"]
     assert [rank.batches for rank in record.ranks] == [3, 4]  # beyond the two steps that were asked for

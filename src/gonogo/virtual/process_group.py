@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.peers import Peers
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
+_FileStore: Any = dist.FileStore
 Assume = Callable[[str], object]
 
 _SAME = "every rank sends the objects that this rank sends"
@@ -33,11 +35,14 @@ _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "und
 _OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
 
-def install(assume: Assume, peers: Peers | None = None, device_type: str = "cuda") -> Callable[[], None]:
+def install(
+    assume: Assume, peers: Peers | None = None, device_type: str = "cuda", stores: str | None = None
+) -> Callable[[], None]:
     """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
 
     ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is the accelerators': an Ascend machine
-    has HCCL and a torch without NCCL.
+    has HCCL and a torch without NCCL. ``stores`` is where the ranks keep what the program puts into its stores, if all
+    are here to put it in.
     """
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
@@ -64,11 +69,12 @@ def install(assume: Assume, peers: Peers | None = None, device_type: str = "cuda
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace("ProcessGroupNCCL", _ProcessGroupNCCL)
     patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
+    stand_in = _MemoryStore if stores is None else _shared(stores)
     for store in ("TCPStore", "FileStore"):
-        replaced.append((getattr(dist, store), _MemoryStore))
-        patches.set(dist, store, _MemoryStore)
-        patches.set(rendezvous, store, _MemoryStore)
-    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: _MemoryStore())
+        replaced.append((getattr(dist, store), stand_in))
+        patches.set(dist, store, stand_in)
+        patches.set(rendezvous, store, stand_in)
+    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
     patches.everywhere(replaced)
     patches.on_undo(_destroy)
     return patches.undo
@@ -79,6 +85,19 @@ class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
+
+
+def _shared(path: str) -> Any:
+    """A class of stores, one for each address or file that the program names, which all ranks see."""
+
+    class SharedStore(_FileStore):  # type: ignore[misc, valid-type]
+        """Stands for ``TCPStore`` and ``FileStore`` where all ranks are rehearsed."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            named = zlib.crc32(repr([*args[:2], kwargs.get("port"), kwargs.get("file_name")]).encode())
+            super().__init__(f"{path}-{named}", -1)
+
+    return SharedStore
 
 
 class _ProcessGroupNCCL:

@@ -26,6 +26,7 @@ from gonogo.virtual.kernels import libraries
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.overlay_view import shared_with_others
+from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 def _written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
         values.forget(tensor)
+
+
+def _stores(plan: WorkerPlan) -> str | None:
+    """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
+    where = plan.exchange
+    together = where is not None and len(where.ranks) == plan.world_size and os.path.isabs(where.address)
+    return os.path.join(plan.scratch, "store") if together else None
 
 
 def install(session: Session) -> list[Callable[[], None]]:
@@ -79,7 +87,8 @@ def install(session: Session) -> list[Callable[[], None]]:
     for device, record in session.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(facade.current_stream_id, device.index)
-    undo.append(process_group.install(session.ledger.assume, session.peers, plan.accelerator.device_type))
+    kind = plan.accelerator.device_type
+    undo.append(process_group.install(session.ledger.assume, session.peers, kind, _stores(plan)))
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
     of_deepspeed = kernels.install(_written, UnsupportedOperator, session.ledger.assume)
