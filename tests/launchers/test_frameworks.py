@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import answer
+from gonogo.rehearse.capture import captured
+from gonogo.rehearse.launch import Surroundings
+from gonogo.rehearse.launchers import Started, launcher_of
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -71,6 +75,22 @@ def rehearsed(line: str, *, gpus: str = "2xH100-80G", ranks: str = "0") -> Rehea
     return record
 
 
+def started(words: list[str], folder: Path, gpus: int) -> Started:
+    """What a launcher would start on nodes of so many H100."""
+    found = launcher_of(words)
+    assert found is not None
+    return captured(
+        found[0],
+        words,
+        Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
+        environment=os.environ,
+        cwd=str(folder),
+        python=sys.executable,
+        scratch=folder,
+        timeout=150,
+    )
+
+
 @pytest.mark.slow
 def test_trl_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(framework("trl")))
@@ -111,6 +131,28 @@ def test_llamafactory_train(project: Path, monkeypatch: pytest.MonkeyPatch) -> N
     record = rehearsed("llamafactory-cli train llamafactory.yaml")
     assert (record.launcher, record.world_size) == ("llamafactory", 2)
     assert record.ranks[0].versions["transformers"] == "5.6.0"
+
+
+@pytest.mark.very_slow
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="LLaMA-Factory 0.9.5 needs Python 3.11")
+def test_llamafactory_on_two_nodes_and_on_one_gpu(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("llamafactory")))
+    command = ["llamafactory-cli", "train", "llamafactory.yaml"]
+    alone = started(command, project, 1)
+    assert (len(alone.processes), alone.processes[0].arguments) == (1, ("llamafactory.yaml",))
+    assert Path(alone.program).name == "launcher.py"
+    for name, value in {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29511"}.items():
+        monkeypatch.setenv(name, value)
+    two = started(command, project, 4)
+    places = [(process.rank, process.node, process.local_rank) for process in two.processes]
+    assert places == [(rank, rank // 4, rank % 4) for rank in range(8)]
+    last = two.processes[7].environment
+    told = {**os.environ, **last}
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("10.0.0.1", "29511")
+    assert last["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"  # LLaMA-Factory's own setting
+    monkeypatch.setenv("USE_RAY", "1")
+    with pytest.raises(UserError, match="FORCE_TORCHRUN=1"):
+        started(command, project, 4)
 
 
 @pytest.mark.parametrize(
