@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ class Rows:
             os.replace(partial, self.path)
 
 
+def _without_folders(text: str) -> str:
+    """A text without the folders of the machine that it was written on."""
+    return re.sub(r"/\S*?/(?=site-packages/|benchmarks/|src/gonogo/)", "", text).replace("site-packages/", "")
+
+
 def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str]) -> dict[str, Any]:
     """What a rehearsal came to: the verdict is that of ``gonogo rehearse``, the seconds are processor time."""
     import msgspec
@@ -86,7 +92,7 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
         verdict = str(report.verdict.value)
         why = [finding.hazard for finding in report.findings if finding.severity.value == "error"]
         if verdict != "GO":
-            why += [f"{s.what.en}: {s.why.en}" for s in report.skipped if not s.what.en.endswith(" ranks")]
+            why += [f"{s.what.en}: {s.why.en}" for s in report.skipped if s.what.en.startswith("rank 0")]
     device = rank.devices[0] if rank.devices else None
     places = sorted({entry.what.partition(":")[0] for entry in rank.assumptions})
     return {
@@ -109,6 +115,6 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
         "assumed": places,
         "text_only": any(what.startswith("the batch has no ") for what in places),
         "error": f"{rank.failure.type}: {rank.failure.message.strip()[:600]}" if rank.failure else "",
-        "why": [text[:600] for text in why],
+        "why": [_without_folders(text)[:600] for text in why],
         "versions": here,
     }

@@ -6,8 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from architecture_notes import noted, shown
+from architecture_notes import is_proven, noted, shown
 from architecture_rows import Rows
+
+__all__ = ["Rows", "is_proven", "page", "reason", "write_tables"]
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _SETS = ("published", "default")
@@ -106,7 +108,7 @@ def page(rows: list[dict[str, Any]], language: str) -> str:
         failing = [row for row in chosen if row["verdict"] != "GO"]
         if failing:
             lines += [text["why"], ""]
-            lines += [f"- {text['why-how'].format(**{**row, 'why': _why(row, language)})}" for row in failing]
+            lines += [f"- {text['why-how'].format(**{**row, 'why': reason(row, language)})}" for row in failing]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -132,7 +134,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _why(row: dict[str, Any], language: str) -> str:
+def reason(row: dict[str, Any], language: str) -> str:
     """A row's hazard and error, and what was found out about it."""
     told = [*row["why"][:1], row.get("error", "").partition("\n")[0]] if row.get("error") else row["why"][:2]
     short = " ".join("; ".join(filter(None, told)).replace("|", "\\|").split())[:400]
@@ -141,8 +143,8 @@ def _why(row: dict[str, Any], language: str) -> str:
 
 def _count(number: int) -> str:
     for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
+        if number >= 0.95 * size:
+            return f"{number / size:,.1f}{unit}"
     return "-" if not number else str(number)
 
 
