@@ -104,6 +104,9 @@ class Parting:
         if self.alone is not None:
             return self.alone[0]
         sides = [side for side, _ in self.calls] or list(self.sides)
+        generating = [side for side in sides if _GENERATES & set(side.functions)]
+        if len(generating) == 1:
+            return generating[0]
         for pattern in (_EXPERT, _TOWER):
             marked = [side for side in sides if pattern.search(_named(side))]
             if len(marked) == 1:
