@@ -30,7 +30,7 @@ class _Reduction:
         """Learn of every gradient that arrives."""
         for parameter in module.parameters():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._arrived)
+                parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
 
     def _arrived(self, parameter: torch.Tensor) -> None:
         self.begun = True

@@ -27,7 +27,7 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.peers import Peers
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
-_FileStore: Any = dist.FileStore
+_FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[str], object]
 
 _SAME = "every rank sends the objects that this rank sends"
@@ -90,7 +90,7 @@ class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
 def _shared(path: str) -> Any:
     """A class of stores, one for each address or file that the program names, which all ranks see."""
 
-    class SharedStore(_FileStore):  # type: ignore[misc, valid-type]
+    class SharedStore(_FileStore):  # type: ignore[misc]
         """Stands for ``TCPStore`` and ``FileStore`` where all ranks are rehearsed."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
