@@ -189,6 +189,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             declared[group].add(MODULES.get(distribution, distribution))
     imported: dict[str, set[str]] = {"core": set(), "rehearse": set()}
     for path in sorted((ROOT / "src").rglob("*.py")):
+        if "stand_ins" in path.parts:  # another package's Python, which imports itself
+            continue
         names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo", "tomllib"}
         imported["rehearse" if "virtual" in path.parts else "core"] |= names
     assert imported["core"] == declared["core"]

@@ -72,16 +72,13 @@ engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters
 """
 
 PROGRAMS = {
-    **{f"zero-{stage}": f"train(model(), zero({stage}))" for stage in range(4)},
-    "nvme-optimizer": "train(model(), zero(3, optimizer='nvme'))",
-    "nvme": "train(model(), zero(3, optimizer='nvme', parameters='nvme'))",
-    "hpz": "train(model(), zero(3, zero={'zero_hpz_partition_size': 4}))",
+    **{f"zero-{stage}": f"train(model(), zero({stage}))" for stage in (0, 2, 3)},
+    "nvme": "train(model(config(vocab_size=65536)), zero(3, optimizer='nvme', parameters='nvme'))",
     "quantized-weights": "train(model(), zero(3, zero={'zero_quantized_weights': True}))",
     "zero++": TWO_NODES + "train(model(), zero(3, zero={'zero_quantized_weights': True, 'zero_hpz_partition_size': 8, "
     "'zero_quantized_gradients': True}))",
-    "lora": "train(with_lora(model()), zero(3))",
-    "dora": "train(with_lora(model(), use_dora=True), zero(2))",
-    "dora-3": "train(with_lora(model(), use_dora=True), zero(3))",
+    "lora": "train(with_lora(model()), zero(2))",
+    "dora": "train(with_lora(model(), use_dora=True), zero(3))",
     "frozen": "m = model()\nm.model.requires_grad_(False)\ntrain(m, zero(3))",
     "reentrant": "train(model(), zero(3), gradient_checkpointing=True, "
     "gradient_checkpointing_kwargs={'use_reentrant': True})",
@@ -90,7 +87,6 @@ PROGRAMS = {
     "accumulation": "train(model(), zero(2), gradient_accumulation_steps=4)",
     "fp16": "train(model(), zero(2), bf16=False, fp16=True)",
     "fp16-amp": "train(model(), bf16=False, fp16=True)",
-    "ddp": "train(model())",
     "fsdp": "train(model(), fsdp=True, fsdp_config={'transformer_layer_cls_to_wrap': ['Qwen2DecoderLayer']})",
     "flash-attention": "train(model(attn_implementation='flash_attention_2', dtype=torch.bfloat16), zero(2))",
     "compiled": "train(model(), torch_compile=True)",
@@ -144,15 +140,15 @@ def test_strategies(tmp_path: Path) -> None:
     assert sent(records["ulysses"], "alltoall_base_") > 0 < sent(records["alst"], "alltoall_base_", "alltoall_")
 
     stored = {name: [event for event in records[name].events if event.startswith("NVMe: ")] for name in records}
-    for name, per_parameter in (("nvme-optimizer", 12), ("nvme", 12 + 2)):
-        (event,) = stored[name]
-        nbytes = int(event.split()[1])
-        assert per_parameter * parameters / 8 <= nbytes <= 1.3 * per_parameter * parameters / 8, (name, nbytes)
+    (event,) = stored["nvme"]
+    nbytes = int(event.split()[1])
+    offloaded = 18 * records["nvme"].parameter_count / 8  # masters, moments, gradients, and parameters but the smallest
+    assert 0.95 * offloaded <= nbytes <= 1.1 * offloaded, (nbytes, offloaded)
     assert stored["zero-3"] == []
 
-    for adapted in ("lora", "dora"):
-        device = records[adapted].devices[0]
-        assert device.by_category["optimizer"] < 0.2 * 12 * parameters / 8, adapted
+    reducing = ("allreduce_", "reduce_", "_reduce_scatter_base_")
+    reduced = {name: sent(records[name], *reducing) for name in ("lora", "zero-2")}
+    assert 0 < reduced["lora"] < 0.1 * reduced["zero-2"], reduced
     assert records["lora"].unused_parameters == []
     assert records["accumulation"].operators > 2 * records["zero-2"].operators
     assert any("finite" in what for what in assumed["fp16"]), assumed["fp16"]

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from virtual.forked import output_of, real_peaks, rehearse_all
-from virtual.worlds import COUNTED, TRACKED, on_device
+from virtual.worlds import TRACKED, on_device
 
+from gonogo.virtual.kernels.flash_attention import FlashAttention
+
+ALONE = 'import os\nos.environ["WORLD_SIZE"] = "1"\n'
 TORCH = "import torch, torch.distributed.fsdp, torch.nn.parallel\n"
 
 FSDP2 = """
@@ -152,26 +156,14 @@ from transformers.utils import is_flash_attn_2_available
 assert importlib.metadata.version("flash-attn") == "2.8.3" and is_flash_attn_2_available()
 """
 
-OLD_GPU = """
-import torch
-from flash_attn import flash_attn_func
-q = torch.randn(1, 8, 4, 64, device="cuda", dtype=torch.float16)
-try:
-    flash_attn_func(q, q, q)
-except RuntimeError as error:
-    assert "only supports Ampere GPUs or newer" in str(error), error
-else:
-    raise SystemExit("flash-attn ran on a V100")
-"""
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
-    world = {"sharded": SHARDED, "offloaded": OFFLOADED, "flash": FLASH}
-    alone = {"fsdp2": FSDP2, "ddp": DDP}
-    records = rehearse_all(tmp_path, world, world=4, stack=TORCH)
-    records |= rehearse_all(tmp_path, alone, world=1, stack=TORCH)
+    compared = {"fsdp2": FSDP2, "ddp": DDP}
+    programs = {"sharded": SHARDED, "offloaded": OFFLOADED, "flash": FLASH}
+    programs |= {name: ALONE + program for name, program in compared.items()}
+    records = rehearse_all(tmp_path, programs, world=4, stack=TORCH)
     for name, record in records.items():
         assert record.outcome == "completed", output_of(tmp_path, name)
     calls = {total.operator: total for total in records["sharded"].collectives}
@@ -184,15 +176,14 @@ def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
     host = records["offloaded"].host
     assert host is not None
     assert host.peak_bytes >= 4 * 8 * 4 * 1024 * 1024 // 4  # parameters, gradients and moments, a quarter of each
-    real = real_peaks(tmp_path, {"fsdp2": FSDP2}, stack=TORCH, runner=TRACKED)
-    real |= real_peaks(tmp_path, {"ddp": DDP}, stack=TORCH, runner=COUNTED)
+    real = real_peaks(tmp_path, compared, stack=TORCH, runner=TRACKED)
     for name, peak in real.items():
         found = on_device(records[name])
         assert abs(found - peak) <= 0.005 * peak, f"{name}: recorded {found:,}, really {peak:,}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_flash_attention_needs_an_ampere(tmp_path: Path) -> None:
-    record = rehearse_all(tmp_path, {"old": OLD_GPU}, stack="import torch\n", accelerator="V100-32G")["old"]
-    assert record.outcome == "completed", output_of(tmp_path, "old")
+def test_flash_attention_needs_an_ampere() -> None:
+    kernels = FlashAttention(lambda tensor: None, lambda what: None, (7, 0))
+    q = torch.empty(1, 8, 4, 64, dtype=torch.float16)
+    with pytest.raises(RuntimeError, match="FlashAttention only supports Ampere GPUs or newer"):
+        kernels.fwd(q, q, q, None, None, 0.0, 1.0, False, -1, -1, 0.0, False)

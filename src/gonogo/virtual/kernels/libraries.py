@@ -16,6 +16,8 @@ from gonogo.virtual.patching import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
+_WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
+"""Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
 
 
 def install(
@@ -32,7 +34,8 @@ def install(
     assumed = "flash-attn's compiled kernels load on the machine" if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
-    patches.item(namespaces, "flash_attn", _run_in_python)
+    for namespace in _WRITTEN_IN_PYTHON:
+        patches.item(namespaces, namespace, _run_in_python)
     if not installed:
         sys.path.append(_PACKAGES)
         patches.on_undo(lambda: sys.path.remove(_PACKAGES))
