@@ -31,8 +31,9 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": tokens, "labels": tokens.clone(), "attention_mask": torch.ones_like(tokens)}
 
 def train(model, deepspeed=None, **options):
-    arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=2, max_steps=2, report_to=[],
-                                  save_strategy="no", deepspeed=deepspeed, **{"bf16": True, **options})
+    options = {"bf16": True, "per_device_train_batch_size": 2, **options}
+    arguments = TrainingArguments(output_dir="out", max_steps=2, report_to=[], save_strategy="no",
+                                  deepspeed=deepspeed, **options)
     trainer = Trainer(model=model, args=arguments, train_dataset=Tokens())
     trainer.train()
     return trainer

@@ -164,13 +164,13 @@ def test_liger(tmp_path: Path) -> None:
     """Runs where Liger and Triton, which is large, are installed."""
     pytest.importorskip("triton")
     pytest.importorskip("liger_kernel")
-    big = "train(model(config(vocab_size=32768)), zero(2), use_liger_kernel={})"
+    big = "train(model(config(vocab_size=32768)), per_device_train_batch_size=16, use_liger_kernel={})"
     programs = {str(liger): TRAINER + big.format(liger) for liger in (True, False)}
     records = rehearse_all(tmp_path, programs)
     for name, record in records.items():
         assert (record.outcome, record.steps) == ("completed", 2), output_of(tmp_path, name)
     kernels = {entry.what.split()[2] for entry in records["True"].assumptions if entry.what.startswith("Triton")}
     assert {"_rms_norm_forward_kernel", "_swiglu_forward_kernel", "_triton_rope"} <= kernels, kernels
-    logits = 2 * 64 * 32768 * 4
+    logits = 16 * 64 * 32768 * 4
     with_logits, without = (sum(records[name].devices[0].by_category.values()) for name in ("False", "True"))
     assert with_logits - without > logits, (with_logits, without)
