@@ -26,13 +26,19 @@ from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language, language_of_locale
 from gonogo.options import (
+    Command,
     Format,
+    Gpus,
     GradientCheckpointing,
+    HostMemory,
     Lang,
     MicroBatch,
+    Nodes,
     Output,
     PageFormat,
+    Ranks,
     SeqLen,
+    Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
 )
@@ -74,22 +80,12 @@ app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could n
     epilog="Exit status: 0 GO, 1 NO-GO, 2 unusable input, 3 CANNOT-TELL, 70 a fault of gonogo, 130 Ctrl-C.",
 )
 def rehearse(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")
-    ] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[COUNTx]TYPE",
-            help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
-        ),
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")] = None,
-    host_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
-    ] = None,
-    ranks: Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")] = "0",
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")] = 2,
+    command: Command = None,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Ranks = "0",
+    steps: Steps = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
     ] = 600.0,

@@ -18,6 +18,19 @@ Lang = Annotated[
     typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
 ]
 
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[COUNTx]TYPE",
+        help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
+    ),
+]
+Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")]
+HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")]
+Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
+Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
+
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(
