@@ -30,8 +30,7 @@ _SGR = {
 """Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""
 _WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff"
 _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"
-_WORD = re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
-"""What stays on one line: between Chinese characters a line may end anywhere, but not before closing punctuation."""
+_ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 
 
@@ -88,6 +87,12 @@ class Styled:
         return piece
 
 
+@cache
+def _word() -> re.Pattern[str]:
+    """What stays on one line: between Chinese characters it may end anywhere, but not before closing punctuation."""
+    return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
+
+
 def truncated(text: str, width: int) -> str:
     """The text, its end replaced by an ellipsis where it takes more than ``width`` columns."""
     if cells(text) <= width:
@@ -111,7 +116,7 @@ def wrapped(line: Styled, width: int) -> Iterator[Styled]:
 def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
     """First and last character of each line, without the blanks at its end."""
     start = taken = 0
-    for word in _WORD.finditer(text):
+    for word in (_ENGLISH_WORD if text.isascii() else _word()).finditer(text):
         wanted = cells(word[0].rstrip())
         if taken + wanted > width:
             if taken and (wanted <= width or word.start() > start):
