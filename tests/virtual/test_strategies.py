@@ -5,9 +5,11 @@ Memory of ZeRO 1 to 3, of offload and of gradient checkpointing is compared with
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from frameworks_installed import framework
 from virtual.forked import output_of, rehearse_all
 from virtual.strategies import TRAINER
 
@@ -158,12 +160,11 @@ def test_strategies(tmp_path: Path) -> None:
     assert sent(records["fsdp"], "_reduce_scatter_base_") > 0
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(1800)
-def test_liger(tmp_path: Path) -> None:
-    """Runs where Liger and Triton, which is large, are installed."""
-    pytest.importorskip("triton")
-    pytest.importorskip("liger_kernel")
+def test_liger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Liger's Triton kernels are left out, and spare the logits. Triton is large, and installed for this test alone."""
+    monkeypatch.setenv("PYTHONPATH", str(framework("liger")), prepend=os.pathsep)
     big = "train(model(config(vocab_size=32768)), per_device_train_batch_size=16, use_liger_kernel={})"
     programs = {str(liger): TRAINER + big.format(liger) for liger in (True, False)}
     records = rehearse_all(tmp_path, programs)

@@ -1,4 +1,4 @@
-"""Training frameworks for tests: each in a folder of its own, since their requirements contradict one another.
+"""Training frameworks and large libraries for tests: each in a folder of its own, since they contradict one another.
 
 A folder is laid over the virtual environment by ``PYTHONPATH``, and kept beside it from one test run to the next.
 """
@@ -18,6 +18,7 @@ _IMPORTS = {
     "trl": "from trl import SFTTrainer",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
+    "liger": "import triton.language, liger_kernel.transformers",
 }
 
 
