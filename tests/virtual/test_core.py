@@ -79,6 +79,18 @@ def test_parts_by_unsafe_split_are_parts(session: Session) -> None:
     assert cell.weight_ih.grad is not None
 
 
+def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:
+    assert f"{torch.tensor(1.5, device='cuda'):.3f}|{torch.tensor(3, device='cuda')}" == "1.500|3"
+    assert f"expert_{torch.ones(3).cuda().nonzero()[1][0]}" == "expert_1"  # as NllbMoe names its experts
+    for tensor, kind in (
+        (torch.ones(2, device="cuda"), "Tensor"),
+        (torch.nn.Parameter(torch.ones((), device="cuda")), "Parameter"),
+    ):
+        with pytest.raises(TypeError, match=f"unsupported format string passed to {kind}.__format__"):
+            f"{tensor:.3f}"
+    assert f"{torch.ones(2).cuda()}" == "tensor([1., 1.], device='cuda:0')"
+
+
 def test_in_place_operator_returns_its_operand(session: Session) -> None:
     tensor = torch.ones(8, device="cuda")
     before = live(session)

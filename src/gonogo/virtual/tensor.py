@@ -253,6 +253,15 @@ class VirtualTensor(torch.Tensor):
             return text if self._device.type == "cpu" else f"{text[:-1]}, device='{self._device}')"
         return f"tensor(..., device='{self._device}', size={tuple(self.shape)}, dtype={self.dtype})"
 
+    def __format__(self, spec: str) -> str:
+        """As a number where it is one, like a real tensor; torch asks for the very class ``torch.Tensor`` there."""
+        kind = "Parameter" if isinstance(self, torch.nn.Parameter) else "Tensor"
+        if self.dim() == 0 and kind == "Tensor":
+            return self.detach().item().__format__(spec)
+        if spec:
+            raise TypeError(f"unsupported format string passed to {kind}.__format__")
+        return str(self)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
