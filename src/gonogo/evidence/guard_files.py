@@ -1,0 +1,127 @@
+"""The files that the guard of a live training leaves: written as things happen, read however far they came."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.guarded import (
+    Beat,
+    Census,
+    Compared,
+    End,
+    Fault,
+    GuardedRank,
+    GuardedRun,
+    Joined,
+    NonFinite,
+    Phase,
+    Raised,
+    Record,
+    Resumed,
+    Stalled,
+    Start,
+    Step,
+    Warned,
+)
+
+PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
+
+BEAT = struct.Struct("<8sdQBBxxIQ")
+"""The file ``rank-<RANK>.beat``: mark, time, step, phase (index in PHASES), inside a collective, pid, collectives."""
+BEAT_MARK = b"gonogo1\0"
+
+_FILE = re.compile(r"rank-(\d{1,7})\.jsonl")
+_LONGEST_LINE = 16 << 20
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+
+
+def encode(record: Record) -> bytes:
+    """A record as one line, its end included."""
+    return _encoder.encode(record) + b"\n"
+
+
+def records_path(folder: str, rank: int) -> str:
+    """Where a rank's records stand."""
+    return f"{folder}/rank-{rank}.jsonl"
+
+
+def beat_path(folder: str, rank: int) -> str:
+    """Where a rank's last sign of life stands."""
+    return f"{folder}/rank-{rank}.beat"
+
+
+def read_run(folder: str | Path) -> GuardedRun:
+    """What all ranks have left in a folder, in the order of their numbers; no rank at all where none wrote anything.
+
+    A line that was cut off, or that can't be read, is counted and left out. Raises OSError for a folder that can't be
+    read.
+    """
+    found = [(int(name[1]), path) for path in Path(folder).iterdir() if (name := _FILE.fullmatch(path.name))]
+    return GuardedRun(folder=str(folder), ranks=[read_rank(path, rank) for rank, path in sorted(found)])
+
+
+def read_rank(path: Path, rank: int) -> GuardedRank:
+    """One rank's records. Raises OSError where the file can't be read."""
+    lives = [GuardedRank(rank, path=str(path))]
+    with path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            try:
+                record = _decoder.decode(line)
+            except msgspec.MsgspecError:
+                lives[-1].unreadable += 1
+                continue
+            if isinstance(record, Start) and lives[-1].start is not None:
+                lives.append(GuardedRank(rank, path=str(path)))
+            _keep(lives[-1], record)
+    last = lives.pop()
+    last.earlier = lives
+    last.beat = read_beat(Path(beat_path(str(path.parent), rank)))
+    return last
+
+
+def _keep(rank: GuardedRank, record: Record) -> None:
+    match record:
+        case Start():
+            rank.start = record
+        case Joined():
+            rank.joined = record
+        case Compared():
+            rank.compared = record
+        case Census():
+            rank.censuses.append(record)
+        case Step():
+            rank.steps.append(record)
+        case Warned():
+            rank.warnings.append(record)
+        case Stalled():
+            rank.stalls.append(record)
+        case Resumed():
+            rank.resumed.append(record)
+        case NonFinite():
+            rank.nonfinite.append(record)
+        case Raised():
+            rank.exceptions.append(record)
+        case Fault():
+            rank.faults.append(record)
+        case End():
+            rank.end = record
+
+
+def read_beat(path: Path) -> Beat | None:
+    """A rank's last sign of life, or None where there is none (or a torn one)."""
+    try:
+        data = path.read_bytes()[: BEAT.size]
+    except OSError:
+        return None
+    if len(data) < BEAT.size:
+        return None
+    mark, time, step, phase, inside, pid, collectives = BEAT.unpack(data)
+    if mark != BEAT_MARK or phase >= len(PHASES):
+        return None
+    return Beat(time, step, PHASES[phase], collectives, bool(inside), pid)
