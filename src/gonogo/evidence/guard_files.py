@@ -27,6 +27,7 @@ from gonogo.evidence.guarded import (
     Step,
     Warned,
 )
+from gonogo.evidence.guarded_launch import read_children, read_launches
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 
@@ -63,7 +64,21 @@ def read_run(folder: str | Path) -> GuardedRun:
     read.
     """
     found = [(int(name[1]), path) for path in Path(folder).iterdir() if (name := _FILE.fullmatch(path.name))]
-    return GuardedRun(folder=str(folder), ranks=[read_rank(path, rank) for rank, path in sorted(found)])
+    launches = read_launches(folder)
+    first = launches[0] if launches else None
+    failed = next((one.exit_status for one in launches if one.exit_status), None)
+    return GuardedRun(
+        folder=str(folder),
+        ranks=[read_rank(path, rank) for rank, path in sorted(found)],
+        command=list(first.command) if first else [],
+        exit_status=next(
+            (one.exit_status for one in launches if one.exit_status), first.exit_status if first else None
+        ),
+        started=first.started if first else 0.0,
+        ended=max((one.ended for one in launches), default=0.0),
+        launches=launches,
+        children=read_children(folder),
+    )
 
 
 def read_rank(path: Path, rank: int) -> GuardedRank:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.frame import Frame
+from gonogo.evidence.guarded_launch import ChildEnded, Launched
 from gonogo.evidence.rehearsal import Operand
 
 Phase = Literal["load", "init", "forward", "backward", "step", "between", "exit"]
@@ -373,6 +374,10 @@ class GuardedRun(msgspec.Struct):
     """Of the command, as a shell has it (128 and more for a signal); None where the parent did not live to see it."""
     started: float = 0.0
     ended: float = 0.0
+    launches: list[Launched] = []
+    """The command as ``gonogo run`` saw it, one for each node."""
+    children: list[ChildEnded] = []
+    """Processes that launchers saw end, the earliest first."""
 
     @property
     def world_size(self) -> int:
