@@ -71,9 +71,7 @@ def read_run(folder: str | Path) -> GuardedRun:
         folder=str(folder),
         ranks=[read_rank(path, rank) for rank, path in sorted(found)],
         command=list(first.command) if first else [],
-        exit_status=next(
-            (one.exit_status for one in launches if one.exit_status), first.exit_status if first else None
-        ),
+        exit_status=first.exit_status if first is not None and failed is None else failed,
         started=first.started if first else 0.0,
         ended=max((one.ended for one in launches), default=0.0),
         launches=launches,
