@@ -18,6 +18,8 @@ class Launched(msgspec.Struct):
     host: str
     pid: int
     """Of ``gonogo run`` itself."""
+    child: int = 0
+    """Of the command that it started."""
     command: list[str] = []
     cwd: str = ""
     started: float = 0.0

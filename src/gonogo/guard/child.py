@@ -45,17 +45,18 @@ def run_child(
     environment: Mapping[str, str],
     on_tick: Callable[[], None] = lambda: None,
     every: float = 2.0,
+    on_start: Callable[[int], None] = lambda child: None,
 ) -> Ended:
-    """Run the command to its end; ``on_tick`` is called every few seconds while it runs.
+    """Run the command to its end; ``on_tick`` is called every few seconds while it runs, ``on_start`` with its number.
 
     Standard input, output and error are those of this process. Signals to end are held back here and passed on, but for
-    those that the terminal has sent to the command as well. Raises UserError for a command that can't be started, with
-    its ``status`` the shell's.
+    those that the terminal has sent to the command as well. Raises CannotStart for a command that can't be started.
     """
     held = {one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
         child = _started(command, environment, before)
+        on_start(child)
         return _waited_for(child, held, on_tick, every)
     finally:
         _forget_pending(held)

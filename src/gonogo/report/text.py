@@ -12,6 +12,7 @@ from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
+from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, of_ranks, word
@@ -45,6 +46,10 @@ def print_report(report: Report, console: Console, language: str) -> None:
         for table in tables(report.rehearsal, language):
             console.print()
             _print_table(table, console)
+    if report.guarded_run is not None:
+        for table in guarded_tables(report.guarded_run, language):
+            console.print()
+            _print_table(table, console)
     if report.environment is not None:
         for table in environment_tables(report.environment, language):
             console.print()
@@ -68,6 +73,8 @@ def _print_verdict(report: Report, console: Console, language: str) -> None:
         console.print(Styled(counts))
     if report.rehearsal is not None:
         console.print(Styled(summary(report.rehearsal, language)))
+    if report.guarded_run is not None:
+        console.print(Styled(guarded_summary(report.guarded_run, language)))
     for note in report.notes:
         console.print(Styled(_say(note, language)))
 
