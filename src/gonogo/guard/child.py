@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -63,7 +63,7 @@ def run_child(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _started(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
+def _started(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
     try:
         return os.posix_spawnp(command[0], list(command), dict(environment), setsigmask=mask)
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from typing import Any
 def watch_children(folder: str) -> None:
     """Note in the folder how processes end that this one starts by ``subprocess`` or ``multiprocessing``."""
     notes = _Notes(folder)
-    watched = {
+    watched: dict[str, Callable[[ModuleType], None]] = {
         "subprocess": lambda module: _watch_subprocess(module, notes),
         "multiprocessing.popen_fork": lambda module: _watch_multiprocessing(module, notes),
     }

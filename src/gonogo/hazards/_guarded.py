@@ -86,6 +86,14 @@ def exception_of(rank: GuardedRank) -> Raised | None:
     return max(same, key=lambda one: (bool(one.operands), one.module is not None, len(one.frames), -one.time))
 
 
+def stands(rank: GuardedRank) -> bool:
+    """Whether the rank had noticed that it stood still, and was not heard of going on."""
+    if not rank.stalls:
+        return False
+    went_on = max([one.time for one in (*rank.resumed, *rank.steps)], default=0.0)
+    return rank.stalls[-1].time > went_on
+
+
 def is_consequence(raised: Raised) -> bool:
     """Whether an exception only says that another rank is gone: a closed connection, a time-out."""
     head = LogLine("", 1, f"{raised.type}: {_first_line(raised.message)}")
@@ -123,7 +131,7 @@ def setup_of(run: GuardedRun) -> Setup:
 def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
     """The DeepSpeed config of the first rank that stated one, nested as DeepSpeed has it; None without any."""
     for rank in run.ranks:
-        settings = rank.joined.details.get("deepspeed-config") if rank.joined is not None else None
+        settings = rank.joined.details.get("deepspeed config") if rank.joined is not None else None
         if settings:
             return _nested(settings)
     for rank in run.ranks:
@@ -186,7 +194,7 @@ def _death(run: GuardedRun, rank: GuardedRank, first: set[int]) -> Death | None:
     if number is not None:
         # The launcher kills those that are left: theirs is the time at which it learnt of it.
         time = rank.last_time if rank.rank in first or ended is None else ended[1]
-        later = bool(first) and rank.rank not in first
+        later = (bool(first) and rank.rank not in first) or stands(rank)  # NCCL's watchdog aborts those that wait
         return Death(rank.rank, "signal", time, number in ASKED_TO_END or later, signal=number)
     status = ended[0] if ended is not None else rank.end.status if rank.end is not None else None
     if status:

@@ -14,7 +14,7 @@ from gonogo.evidence.divergence import Call, Divergence, Side
 from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded import Collective, GuardedRank, GuardedRun, Phase, Stalled
 from gonogo.evidence.guards import guards_of
-from gonogo.hazards._guarded import deaths, exception_of, once_a_run
+from gonogo.hazards._guarded import deaths, exception_of, once_a_run, stands
 
 _BETWEEN_TWO = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
@@ -82,7 +82,7 @@ class Standstill(msgspec.Struct, frozen=True):
 @once_a_run
 def standstill(run: GuardedRun) -> Standstill | None:
     """The standstill that a run ended in, or is in; None where it never stood, went on, or a rank had failed before."""
-    stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if _stands(rank)}
+    stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
     if not stalls:
         return None
     begun = min(stall.time - stall.seconds for stall in stalls.values())
@@ -117,18 +117,9 @@ def divergence(run: GuardedRun) -> Divergence | None:
     return None
 
 
-def _stands(rank: GuardedRank) -> bool:
-    if not rank.stalls:
-        return False
-    went_on = max([one.time for one in rank.resumed], default=0.0)
-    stepped = max([one.time for one in rank.steps], default=0.0)
-    last = rank.stalls[-1]
-    return last.time > went_on and stepped < last.time
-
-
 def _seen(rank: GuardedRank) -> Seen | None:
     raised = exception_of(rank)
-    stall = rank.stalls[-1] if rank.stalls and _stands(rank) else None
+    stall = rank.stalls[-1] if rank.stalls and stands(rank) else None
     end = rank.end
     step = rank.last_step
     if raised is not None and (stall is None or raised.time > stall.time):

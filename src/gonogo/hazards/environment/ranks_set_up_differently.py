@@ -11,9 +11,20 @@ from gonogo.hazards._guarded import span_of_rank
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._rehearsed import few, shorten
 
-_BREAKS = ("deepspeed-config", "model", "parameters", "trainable-parameters", "dtypes", "world-size", "backend")
-_MAY_BREAK = ("torch", "deepspeed", "nccl", "cuda", "transformers", "accelerate", "peft", "flash-attn", "python")
-_EXPECTED = ("gpu-memory", "gpu", "driver", "host")
+_FACTS = {
+    "deepspeed config": Text("the DeepSpeed config", "DeepSpeed 配置"),
+    "model structure": Text("the model's structure", "模型结构"),
+    "parameters": Text("the number of parameters", "参数个数"),
+    "trainable parameters": Text("the number of trainable parameters", "可训练参数个数"),
+    "parameter types": Text("the types of the parameters", "参数的数据类型"),
+    "gpu": Text("the type of GPU", "GPU 型号"),
+    "gpu memory": Text("the GPU's memory", "GPU 显存"),
+    "driver": Text("the driver", "驱动"),
+    "cuda": Text("CUDA", "CUDA"),
+    "torch seed": Text("torch's seed", "torch 的随机种子"),
+}
+_BREAKS = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
+_OF_THE_GPU = ("gpu", "gpu memory", "driver")
 
 _CURES = {
     "breaks": Text(
@@ -27,7 +38,7 @@ _CURES = {
         "shows what differs",
         "在每个节点安装相同的版本，或使用同一镜像、同一共享环境；在两边运行 gonogo env 可看出差异",
     ),
-    "dataset-length": Text(
+    "data": Text(
         "Give every rank as many batches: DistributedSampler (or accelerator.prepare) over one dataset, or cut all to "
         "the shortest",
         "让每个 rank 的 batch 数相同：对同一数据集使用 DistributedSampler（或 accelerator.prepare），"
@@ -107,14 +118,15 @@ class RanksSetUpDifferently(Hazard):
             return
         for difference in compared.compared.differences:
             kind = _kind(difference.fact)
+            named = _named(difference.fact)
             odd = _odd(difference)
             yield self.finding(
                 Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
-                    what=difference.fact, values=_values(difference), details=_details(difference)
+                    what=named, values=_values(difference), details=_details(difference)
                 ),
-                title=Text("The ranks differ in {fact}", "各 rank 的 {fact} 不一致").format(fact=difference.fact),
+                title=Text("The ranks differ in {fact}", "各 rank 的{fact}不一致").format(fact=named),
                 certainty=Certainty.CERTAIN,
-                severity=Severity.ERROR if kind == "breaks" else Severity.NOTE if kind == "gpu" else Severity.WARNING,
+                severity=_severity(kind),
                 cure=(_CURES[kind],),
                 spans=(span_of_rank(compared),),
                 ranks=odd,
@@ -124,11 +136,26 @@ class RanksSetUpDifferently(Hazard):
 def _kind(fact: str) -> str:
     if fact in _BREAKS:
         return "breaks"
-    if fact in ("dataset-length", "seed"):
-        return fact
-    if fact.isupper() or fact.startswith(("NCCL_", "GLOO_", "TORCH_", "CUDA_", "OMP_")):
+    if fact == "torch seed":
+        return "seed"
+    if "dataset" in fact or "batch" in fact:
+        return "data"
+    if fact.isupper():
         return "nccl"
-    return "gpu" if fact in _EXPECTED else "versions"
+    return "gpu" if fact in _OF_THE_GPU else "versions"
+
+
+def _severity(kind: str) -> Severity:
+    if kind == "breaks":
+        return Severity.ERROR
+    return Severity.NOTE if kind in ("gpu", "seed") else Severity.WARNING
+
+
+def _named(fact: str) -> Text:
+    if fact.startswith("version of "):
+        package = fact.removeprefix("version of ")
+        return Text(f"the version of {package}", f"{package} 版本")
+    return _FACTS.get(fact, Text(fact, f" {fact} "))
 
 
 def _odd(difference: Difference) -> tuple[int, ...]:
