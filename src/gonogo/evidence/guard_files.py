@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import struct
 from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.frame import Frame, Owner
 from gonogo.evidence.guarded import (
     Beat,
     Census,
     Compared,
+    Dump,
     End,
     Fault,
     GuardedRank,
@@ -25,6 +28,7 @@ from gonogo.evidence.guarded import (
     Stalled,
     Start,
     Step,
+    Thread,
     Warned,
 )
 from gonogo.evidence.guarded_launch import read_children, read_launches
@@ -55,6 +59,11 @@ def records_path(folder: str, rank: int) -> str:
 def beat_path(folder: str, rank: int) -> str:
     """Where a rank's last sign of life stands."""
     return f"{folder}/rank-{rank}.beat"
+
+
+def dump_path(folder: str, rank: int) -> str:
+    """Where the stacks stand of a rank that a signal ended."""
+    return f"{folder}/rank-{rank}.dump"
 
 
 def read_run(folder: str | Path) -> GuardedRun:
@@ -95,7 +104,43 @@ def read_rank(path: Path, rank: int) -> GuardedRank:
     last = lives.pop()
     last.earlier = lives
     last.beat = read_beat(Path(beat_path(str(path.parent), rank)))
+    last.dump = read_dump(Path(dump_path(str(path.parent), rank)))
     return last
+
+
+_DUMPED_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_DUMPED_THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(.*)\])?.*\(most recent call first\)")
+_LONGEST_DUMP = 1 << 20
+
+
+def read_dump(path: Path) -> Dump | None:
+    """The stacks that Python's fault handler left, or None where it left none. The last dump counts."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LONGEST_DUMP).decode(errors="replace")
+            when = path.stat().st_mtime
+    except OSError:
+        return None
+    error = ""
+    threads: list[tuple[str, list[Frame]]] = []
+    for line in text.splitlines():
+        if line.startswith("Fatal Python error: "):
+            error, threads = line.removeprefix("Fatal Python error: "), []
+        elif thread := _DUMPED_THREAD.match(line):
+            threads.append((thread[3] or thread[2], []))
+        elif (frame := _DUMPED_FRAME.match(line)) and threads:
+            source = linecache.getline(frame[1], int(frame[2])).strip()[:200]
+            threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _owner(frame[1])))
+    if not threads:
+        return None
+    # The fault handler puts the main thread, which is the oldest, last.
+    return Dump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
+
+
+def _owner(path: str) -> Owner:
+    if "/torch/" in path and "-packages/" in path:
+        return "torch"
+    return "library" if "-packages/" in path or re.search(r"/lib/python3\.\d+/", path) else "user"
 
 
 def _keep(rank: GuardedRank, record: Record) -> None:

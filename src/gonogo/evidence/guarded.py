@@ -173,7 +173,8 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     ranks: tuple[int, ...]
     """Global ranks of the group."""
     index: int
-    """How many collectives this rank had called in this group before."""
+    """How many collectives this rank had called in this group before. Calls between two ranks (``send`` …) and those
+    that make groups (``init_process_group``, ``new_group``) are counted apart."""
     shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = ""
     peer: int | None = None
@@ -182,6 +183,7 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where it was called, outermost call first: the innermost frames outside torch."""
     phase: Phase = "load"
     step: int = 0
+    """Optimizer steps that were done, as everywhere in these records."""
     ago: float = 0.0
     """Seconds from the call to the record that this stands in."""
     returned: bool = False
@@ -189,12 +191,15 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """How far a group's collectives have come on the GPU, counted by NCCL's process group."""
+    """How far a group's collectives have come, as its process group counts them (those that C++ makes among them)."""
 
     group: str
     enqueued: int
-    started: int
-    completed: int
+    """Called so far."""
+    started: int | None = None
+    """The last one that NCCL started on the GPU, from 1; None where that is not known (gloo)."""
+    completed: int | None = None
+    """The last one that NCCL completed."""
 
 
 class Thread(msgspec.Struct, frozen=True):
@@ -218,7 +223,8 @@ class Stalled(_Record, frozen=True, tag="stall", omit_defaults=True):
     collectives: tuple[Collective, ...] = ()
     """The last ones, the latest last."""
     counts: dict[str, int] = {}
-    """How many collectives the rank had called in each group, by the group's name."""
+    """How many collectives the rank had called in each group, by the group's name; calls between two ranks under
+    ``"<group> between two"``, those that make groups under ``"groups"``."""
     queues: tuple[Queue, ...] = ()
     module: str | None = None
     """Path of the innermost module whose forward was running."""
@@ -325,6 +331,16 @@ class Beat(msgspec.Struct, frozen=True):
     pid: int = 0
 
 
+class Dump(msgspec.Struct, frozen=True):
+    """Where a rank was when a signal ended it, from Python's fault handler: even where it waited in C."""
+
+    time: float
+    error: str
+    """``Segmentation fault``, ``Aborted`` …; empty for SIGTERM."""
+    threads: tuple[Thread, ...]
+    """The main thread first."""
+
+
 class GuardedRank(msgspec.Struct):
     """All that one rank's guard wrote."""
 
@@ -342,6 +358,7 @@ class GuardedRank(msgspec.Struct):
     faults: list[Fault] = []
     end: End | None = None
     beat: Beat | None = None
+    dump: Dump | None = None
     unreadable: int = 0
     """Lines that could not be read: the last one of a rank that was killed while it wrote, or from another version."""
     path: str = ""
@@ -360,7 +377,7 @@ class GuardedRank(msgspec.Struct):
         records = (self.start, self.joined, self.compared, self.end, self.beat)
         times = [one.time for one in records if one is not None]
         for several in (self.censuses, self.steps, self.warnings, self.stalls, self.exceptions, self.faults):
-            times += [one.time for one in several]  # type: ignore[attr-defined]
+            times += [one.time for one in several]
         return max(times, default=0.0)
 
 

@@ -1,0 +1,55 @@
+"""Starts the guard in the Python processes of a guarded command; `gonogo run` puts a copy first on ``PYTHONPATH``.
+
+The copy stands in ``<folder of the run>/start/``, beside a file ``packages`` that says where gonogo and msgspec are, so
+that ``PYTHONPATH`` alone, which launchers pass on to other machines, is enough. It leaves no trace on ``sys.path``,
+runs the ``sitecustomize`` that would have been found without it, and never raises.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _Package:
+    """Finds one package of the guard's, and nothing else that may stand beside it."""
+
+    def __init__(self, name: str, place: str) -> None:
+        self.name, self.place = name, place
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [self.place]) if name == self.name else None
+
+
+def _start_guard() -> None:
+    try:
+        with open(os.path.join(HERE, "packages"), encoding="utf-8") as file:
+            places = dict(line.rstrip("\n").split("=", 1) for line in file)
+        # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
+        sys.meta_path.insert(0, _Package("gonogo", places["gonogo"]))  # type: ignore[arg-type]
+        sys.meta_path.append(_Package("msgspec", places["msgspec"]))  # type: ignore[arg-type]
+        from gonogo.guard.arming import arm
+
+        arm(os.path.dirname(HERE))
+    except Exception as error:
+        if "RANK" in os.environ and "GONOGO_GUARD_WORKER" not in os.environ:
+            os.environ["GONOGO_GUARD_WORKER"] = "none"  # said once: not again in the processes that this one starts
+            print(f"gonogo: the guard did not start here ({type(error).__name__}: {error})", file=sys.stderr)
+
+
+def _run_the_next() -> None:
+    sys.path[:] = [place for place in sys.path if place != HERE]
+    spec = PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if os.path.isfile(os.path.join(HERE, "packages")):
+    _start_guard()
+    _run_the_next()
