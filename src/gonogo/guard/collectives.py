@@ -17,7 +17,7 @@ from gonogo.guard.frames import GONOGO, frame_of
 from gonogo.guard.harmless import fault, off
 
 KEPT = 20
-_DEPTH = 40
+_DEPTH = 20
 _FRAMES_KEPT = 8
 _PART = "collectives"
 _JOINING = ("init_process_group", "new_group")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 import traceback
 from types import FrameType
@@ -82,6 +83,8 @@ def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: s
 
 def context_of(guard: Guard | None, error: BaseException, model: Any = None) -> Context:
     """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one."""
+    if "torch" not in sys.modules:  # which may be what could not be imported
+        return Context()
     error = _innermost(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]

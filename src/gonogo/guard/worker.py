@@ -84,7 +84,7 @@ class Guard:
         faults.on_fault(self._fault)
         from gonogo.guard.facts import start
 
-        self.writer.put(start(self.rank, self.local_rank))
+        self.writer.now(start(self.rank, self.local_rank))
         self._have_stacks_dumped()
         os.register_at_fork(after_in_child=_forked)
         threading.Thread(target=self._watch, name="gonogo", daemon=True).start()

@@ -36,7 +36,7 @@ def _start_guard() -> None:
 
         arm(os.path.dirname(HERE))
     except Exception as error:
-        if "RANK" in os.environ and "GONOGO_GUARD_WORKER" not in os.environ:
+        if "RANK" in os.environ and os.environ.get("GONOGO_GUARD_WORKER") in (None, str(os.getpid())):
             os.environ["GONOGO_GUARD_WORKER"] = "none"  # said once: not again in the processes that this one starts
             print(f"gonogo: the guard did not start here ({type(error).__name__}: {error})", file=sys.stderr)
 
