@@ -90,5 +90,9 @@ class _Look:
         own = (*module._parameters.items(), *module._buffers.items())
         found = [(name, value) for name, value in inputs if isinstance(value, torch.Tensor)]
         weights = [(f"{self._name}.{name}", value) for name, value in own if value is not None]
-        if found and weights and any(value.device != weights[0][1].device for _, value in (*found, *weights)):
-            check_named([*found, *weights], where=f"{self._name} ({type(module).__name__}): ")
+        if not found or not weights:
+            return
+        devices = {value.device for _, value in (*weights, *found)}
+        if len(devices) > 1:
+            home = next((str(device) for device in devices if device.type != "cpu"), None)
+            check_named([*found, *weights], home, f"{self._name} ({type(module).__name__}): ")

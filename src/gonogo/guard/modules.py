@@ -55,9 +55,11 @@ class Names:
 
 
 def _pointer(tensor: Any) -> int:
+    if type(tensor).__name__ not in ("Tensor", "Parameter", "Buffer"):  # a subclass may have no storage of its own
+        return 0
     try:
         return int(tensor.untyped_storage().data_ptr()) if tensor.numel() else 0
-    except Exception:  # a tensor without a storage of its own (sparse, meta, a subclass)
+    except Exception:  # nor has a sparse tensor
         return 0
 
 

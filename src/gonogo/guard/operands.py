@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
 import textwrap
 from collections.abc import Iterator
 from types import FrameType, TracebackType
@@ -11,6 +12,7 @@ from typing import Any
 
 from gonogo.evidence.guarded import ZeroState
 from gonogo.evidence.rehearsal import Operand
+from gonogo.guard.frames import owner_of
 from gonogo.guard.modules import Names
 
 _MOST = 16
@@ -22,13 +24,19 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
     while traceback is not None:
         entries.append(traceback)
         traceback = traceback.tb_next
-    for entry in reversed(entries[-12:]):
+    computing = [entry for entry in entries if _may_compute(entry.tb_frame.f_code.co_filename)]
+    for entry in reversed(computing[-12:]):
         found: dict[str, Any] = {}
         for name, value in _candidates(entry):
             _collect(name, value, found)
         if found:
             return tuple(_operand(name, value, names) for name, value in list(found.items())[:_MOST])
     return ()
+
+
+def _may_compute(path: str) -> bool:
+    """Whether a file's own tensors tell of a failure: of torch's files, only those of its layers and functions."""
+    return owner_of(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
 
 
 def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:

@@ -108,6 +108,7 @@ class Guard:
             return
         self._finished = True
         self._stop.set()
+        self._look_for_loss()
         self._tell_steps()
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
@@ -168,6 +169,7 @@ class Guard:
         from gonogo.guard.loss import PendingLoss
 
         if self._loss is None or self._loss.due():
+            self._look_for_loss()  # at the one before, which has come over by now
             self._loss = PendingLoss(loss, self.step)
 
     @harmless("exceptions")
