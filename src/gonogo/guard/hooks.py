@@ -267,6 +267,8 @@ def _training_step(original: Any, trainer: Any, *arguments: Any, **named: Any) -
     guard = current()
     if guard is None:
         return original(trainer, *arguments, **named)
+    if guard.trainer is None:  # the guard came later than the training's start: the callback's does
+        _note_trainer(guard, trainer)
     if not guard.models:  # neither DeepSpeed nor DDP, which are met in their own forward
         guard.before_first_step("training_step")
     with _Within(guard, "forward"):
