@@ -79,7 +79,7 @@ def _name_of_run() -> str:
     name = time.strftime("%Y%m%d-%H%M%S")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         store = torch.distributed.distributed_c10d._get_default_store()
-        return store.compare_set("gonogo/name of run", "", name).decode()  # type: ignore[no-any-return]
+        return store.compare_set("gonogo/name of run", "", name).decode()
     return name
 
 

@@ -67,7 +67,7 @@ def offloading(engine: Any) -> tuple[int, str, str]:
     to = _device(optimizer)
     if to == "cpu" and float(getattr(optimizer, "ratio", 1.0) or 1.0) < 1.0:
         to = "partly"
-    return int(getattr(config, "stage", 0) or 0), _device(parameters), to
+    return int(getattr(config, "stage", None) or 0), _device(parameters), to
 
 
 def _device(settings: Any) -> str:
@@ -85,7 +85,7 @@ def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
     state = getattr(optimizer, "state", None)
     for index, of_one in enumerate(state.values() if isinstance(state, dict) else ()):
         for name, value in of_one.items() if isinstance(of_one, dict) else ():
-            if hasattr(value, "device") and getattr(value, "ndim", 0):
+            if hasattr(value, "device") and getattr(value, "ndim", None):
                 yield f"{name}[{index}]", value
 
 

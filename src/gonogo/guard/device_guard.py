@@ -31,7 +31,7 @@ class DeviceGuard:
                 f"DeviceGuard: a torch.nn.Module or a DeepSpeed engine is needed, not {type(model).__name__}"
             )
         wrapped = type(model).__name__ in ("DeepSpeedEngine", "PipelineEngine", "DistributedDataParallel")
-        self.model = model.module if wrapped else model
+        self.model: Any = model.module if wrapped else model
         self._handles: list[Any] = []
 
     def attach(self) -> DeviceGuard:

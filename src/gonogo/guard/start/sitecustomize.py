@@ -30,8 +30,8 @@ def _start_guard() -> None:
         with open(os.path.join(HERE, "packages"), encoding="utf-8") as file:
             places = dict(line.rstrip("\n").split("=", 1) for line in file)
         # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
-        sys.meta_path.insert(0, _Package("gonogo", places["gonogo"]))  # type: ignore[arg-type]
-        sys.meta_path.append(_Package("msgspec", places["msgspec"]))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Package("gonogo", places["gonogo"]))
+        sys.meta_path.append(_Package("msgspec", places["msgspec"]))
         from gonogo.guard.arming import arm
 
         arm(os.path.dirname(HERE))
