@@ -124,3 +124,17 @@ def test_the_first_value_that_is_not_finite(tmp_path: Path) -> None:
     assert (activation.inputs_finite, activation.nan, activation.step) == (False, 16, 4)
     assert (loss.what, loss.nan) == ("loss", 1)
     assert [(warning.what, warning.value) for warning in rank.warnings] == [("nonfinite-loss", "nan")]
+
+
+def test_a_loop_of_ones_own_with_ddp(tmp_path: Path) -> None:
+    run, done = train(tmp_path, str(HERE / "plain.py"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    for rank in run.ranks:
+        assert f"rank {rank.rank}: [4.0, 4.0]" in done.stdout
+        assert rank.faults == []
+        assert rank.last_step == 5
+        assert rank.joined is not None
+        assert (rank.joined.facts["parameters"], rank.joined.facts["batches"]) == ("81", "5")
+    compared = run.ranks[0].compared
+    assert compared is not None
+    assert (compared.differences, compared.missing, compared.sum_checked) == ((), (), True)

@@ -50,3 +50,13 @@ def test_a_restarted_rank_has_its_earlier_lives_apart(tmp_path: Path) -> None:
 def test_a_folder_without_ranks(tmp_path: Path) -> None:
     (tmp_path / "rank-0.beat").write_bytes(b"torn")
     assert read_run(tmp_path).ranks == []
+
+
+def test_other_programs_beside_the_training_are_left_out(tmp_path: Path) -> None:
+    helper = encode(Start(1.0)) + encode(End(2.0))
+    training = encode(Start(3.0, pid=7)) + encode(Step(4.0, step=1)) + encode(End(5.0, step=1))
+    Path(records_path(str(tmp_path), 0)).write_bytes(helper + training + helper)
+    [rank] = read_run(tmp_path).ranks
+    assert rank.start is not None
+    assert rank.start.pid == 7
+    assert rank.earlier == []

@@ -101,11 +101,20 @@ def read_rank(path: Path, rank: int) -> GuardedRank:
             if isinstance(record, Start) and lives[-1].start is not None:
                 lives.append(GuardedRank(rank, path=str(path)))
             _keep(lives[-1], record)
-    last = lives.pop()
-    last.earlier = lives
+    # A script may run other Python programs as well, before and after the one that trains.
+    trained = [life for life in lives if _has_trained(life)]
+    last = (trained or lives)[-1]
+    last.earlier = [life for life in trained if life is not last]
     last.beat = read_beat(Path(beat_path(str(path.parent), rank)))
     last.dump = read_dump(Path(dump_path(str(path.parent), rank)))
     return last
+
+
+def _has_trained(rank: GuardedRank) -> bool:
+    """Whether there is more to a process than that it began and ended well."""
+    if rank.end is None or rank.end.reason != "exit":
+        return True
+    return rank.joined is not None or bool(rank.steps or rank.exceptions or rank.stalls or rank.faults or rank.end.step)
 
 
 _DUMPED_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
@@ -128,7 +137,7 @@ def read_dump(path: Path) -> Dump | None:
             error, threads = line.removeprefix("Fatal Python error: "), []
         elif thread := _DUMPED_THREAD.match(line):
             threads.append((thread[3] or thread[2], []))
-        elif (frame := _DUMPED_FRAME.match(line)) and threads:
+        elif (frame := _DUMPED_FRAME.match(line)) and threads and "/gonogo/guard/" not in frame[1]:
             source = linecache.getline(frame[1], int(frame[2])).strip()[:200]
             threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _owner(frame[1])))
     if not threads:

@@ -258,7 +258,10 @@ def queues() -> tuple[Queue, ...]:
     module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:
         return ()
-    states = _nccl_states()
+    try:
+        states = _nccl_states()
+    except Exception:  # another torch's flight recorder
+        states = {}
     found = []
     for group, name in list(module._world.pg_names.items()):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -21,7 +22,8 @@ from gonogo.guard.operands import operands_of, zero_state
 if TYPE_CHECKING:
     from gonogo.guard.worker import Guard
 
-_MARK = "_gonogo_noted"
+_MARK, _DIED = "_gonogo_noted", "_gonogo_died"
+_MOST_NOTED = 100
 _OF_LAUNCHERS = (
     "CalledProcessError",
     "ChildFailedError",
@@ -51,8 +53,15 @@ def is_launchers(error: BaseException) -> bool:
 def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: str = "") -> None:
     """Write down an exception: once on its way out, and once more when it has left the program."""
     noted: Context | None = getattr(error, _MARK, None)
-    if noted is not None and not fatal and not thread:
+    if getattr(error, _DIED, False) or (noted is not None and not fatal and not thread):
         return
+    if fatal or thread:
+        with contextlib.suppress(AttributeError):
+            setattr(error, _DIED, True)
+    else:
+        guard.noted += 1
+        if guard.noted > _MOST_NOTED:
+            return
     context = noted or context_of(guard, error)
     # One on its way out has come as far as the guard's own frame; what called that is still running.
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back

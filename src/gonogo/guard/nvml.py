@@ -45,9 +45,9 @@ def _handle(local_rank: int) -> Any:
     if library is None:
         return None
     names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    if names and local_rank >= len(names):
+    if len(names) > 1 and local_rank >= len(names):
         return None
-    name = names[local_rank] if names else str(local_rank)
+    name = names[local_rank % len(names)] if names else str(local_rank)
     handle = ctypes.c_void_p()
     if name.isdigit():
         answer = library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(handle))

@@ -68,7 +68,8 @@ class Guard:
         self._stop = threading.Event()
         self._finished = False
         self._counted = False
-        self._last_error: BaseException | None = None
+        self.noted = 0
+        """Exceptions that were written down on their way out; a program may catch them, and go on."""
 
     # The life of a rank
 
@@ -187,8 +188,7 @@ class Guard:
 
         if self.writer is None and not is_launchers(error):
             self.begin()  # it died before it came to train
-        if self.writer is not None and self._last_error is not error:
-            self._last_error = error
+        if self.writer is not None:
             note_exception(self, error, fatal=not thread, thread=thread)
 
     # The watching thread
@@ -250,7 +250,9 @@ class Guard:
         grows = self._trends[what].per_step()
         if not grows or what in self._warned or self.writer is None:
             return
-        steps = left / grows
+        # The ranks of a machine share its memory, and grow alike.
+        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1) if what == "host-memory" else 1
+        steps = left / (grows * sharing)
         seconds = steps * self.median()
         if steps <= _WARN_STEPS or seconds <= _WARN_SECONDS:
             self._warned.add(what)
