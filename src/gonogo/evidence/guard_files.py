@@ -72,7 +72,8 @@ def read_run(folder: str | Path) -> GuardedRun:
     A line that was cut off, or that can't be read, is counted and left out. Raises OSError for a folder that can't be
     read.
     """
-    found = [(int(name[1]), path) for path in Path(folder).iterdir() if (name := _FILE.fullmatch(path.name))]
+    files = [path for path in Path(folder).iterdir() if path.is_file()]
+    found = [(int(name[1]), path) for path in files if (name := _FILE.fullmatch(path.name))]
     launches = read_launches(folder)
     first = launches[0] if launches else None
     failed = next((one.exit_status for one in launches if one.exit_status), None)

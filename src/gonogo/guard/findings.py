@@ -59,7 +59,7 @@ def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
             f for h in hazards if h.fallback for f in h.in_rehearsal(record) if set(f.ranks) & set(failed.ranks)
         ]
         yield from fallbacks[:1]
-        if told is not None and not any(one.hazard == told.hazard for one in fallbacks[:1]):
+        if told is not None and all(one.hazard == "program-raises" for one in fallbacks[:1]):
             yield told
 
 

@@ -14,6 +14,7 @@ from gonogo.guard.summary import guarded_object
 from gonogo.hazards._guarded import interrupted, roots
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._rehearsed import few
+from gonogo.hazards._standstill import standstill
 from gonogo.rehearse.summary import seen_from
 
 _NO_RANK = Skipped(
@@ -117,7 +118,15 @@ def _notes(run: GuardedRun) -> Iterator[Text]:
             "The launcher restarted {ranks}; the report is of the last start.",
             "启动器重启过 {ranks}；报告针对最后一次启动。",
         ).format(ranks=few(restarted))
-    if not first and run.exit_status not in (None, 0) and run.ranks:
+    for rank in run.ranks:
+        longest = max(rank.resumed, key=lambda one: one.seconds, default=None)
+        if longest is not None and run.exit_status == 0:
+            yield Text(
+                "Rank {rank} stood still for {seconds:.0f} s at step {step}, and went on by itself.",
+                "rank {rank} 在第 {step} 步停住 {seconds:.0f} 秒，随后自行恢复。",
+            ).format(rank=rank.rank, seconds=longest.seconds, step=longest.step)
+            break
+    if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not standstill(run):
         yield Text(
             "The command ended with status {status}, but no rank of the training failed: look at the launcher's own "
             "last lines.",

@@ -51,13 +51,15 @@ def _standstill_object(still: Standstill) -> dict[str, Any]:
     for rank, seen in sorted(still.seen.items()):
         pending = seen.pending
         at = own_frame(seen.frames)
+        unnamed = pending is None and rank in still.waiting and still.call is not None
+        call = still.call if unnamed else pending
         state = "late" if rank in still.late else "waiting" if rank in still.waiting else "elsewhere"
         rows.append(
             {
                 "rank": rank,
                 "state": state,
-                "operator": pending.operator if pending is not None else None,
-                "call": pending.index + 1 if pending is not None else None,
+                "operator": call.operator if call is not None else None,
+                "call": call.index + 1 if call is not None else None,
                 "place": f"{at.path}:{at.line}" if at is not None else None,
                 "function": at.function if at is not None else None,
             }

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_TROUBLE = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"kind":"compared"')
+_TROUBLE = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
 _SETTLES = 3.0
 """Seconds for the other ranks to record what they saw of it."""
 _LONGEST_SILENCE = 3600.0

@@ -86,6 +86,16 @@ def exception_of(rank: GuardedRank) -> Raised | None:
     return max(same, key=lambda one: (bool(one.operands), one.module is not None, len(one.frames), -one.time))
 
 
+BREAKING = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
+"""Facts in which ranks can't differ and train together."""
+
+
+def unlike(run: GuardedRun) -> bool:
+    """Whether ranks were found to have another model or config than others, so that their calls do not match."""
+    compared = [rank.compared for rank in run.ranks if rank.compared is not None]
+    return any(difference.fact in BREAKING for one in compared for difference in one.differences)
+
+
 def stands(rank: GuardedRank) -> bool:
     """Whether the rank had noticed that it stood still, and was not heard of going on."""
     if not rank.stalls:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from gonogo.evidence.guarded import GuardedRank, GuardedRun, Raised
 from gonogo.evidence.rehearsal import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
-from gonogo.hazards._guarded import deepspeed_config, exception_of, once_a_run, roots
+from gonogo.hazards._guarded import deepspeed_config, exception_of, once_a_run, roots, unlike
 from gonogo.hazards._standstill import divergence
-
-_PHASES: dict[str, Phase] = {
-    "load": "load",
-    "init": "init",
-    "forward": "forward",
-    "backward": "backward",
-    "step": "step",
-    "between": "step",
-    "exit": "exit",
-}
 
 
 @once_a_run
@@ -25,7 +17,7 @@ def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
     What a rehearsal knows and a guarded run does not is empty, and so no hazard speaks of it.
     """
     failed = {death.rank for death in roots(run) if death.how == "exception"}
-    parted = divergence(run)
+    parted = divergence(run) if not unlike(run) else None  # what differs is the cause, and is told
     waiting = {rank for side in parted.sides for rank in side.ranks} if parted is not None else set()
     hosts = {rank.start.host for rank in run.ranks if rank.start is not None}
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)
@@ -68,7 +60,7 @@ def failure_of(raised: Raised) -> Failure:
         type=raised.type,
         message=raised.message,
         frames=raised.frames,
-        phase=_PHASES.get(raised.phase, "load"),
+        phase=cast(Phase, raised.phase),  # one more than a rehearsal's: between steps
         step=raised.step,
         operands=raised.operands,
         module=raised.module,

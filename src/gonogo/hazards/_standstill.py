@@ -6,15 +6,17 @@ than the others is the one that they wait for; where it is by then tells why.
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 
 import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.divergence import Call, Divergence, Side
 from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded import Collective, GuardedRank, GuardedRun, Phase, Stalled
 from gonogo.evidence.guards import guards_of
-from gonogo.hazards._guarded import deaths, exception_of, once_a_run, stands
+from gonogo.hazards._guarded import deaths, exception_of, is_consequence, once_a_run, stands
 
 _BETWEEN_TWO = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
@@ -38,6 +40,8 @@ class Seen(msgspec.Struct, frozen=True):
     step: int
     ended: bool
     """Whether it has ended well, and so never comes to anything again."""
+    queued: dict[str, int] = {}
+    """How many collectives each process group has counted, those among them that C++ makes: DDP's of gradients."""
 
     @property
     def pending(self) -> Collective | None:
@@ -105,7 +109,9 @@ def divergence(run: GuardedRun) -> Divergence | None:
     unlike = _first_unlike(seen)
     if unlike is not None:
         return unlike
-    if still is None or still.call is None or still.silent:
+    if still is None:
+        return _left_alone(failed, seen) or _aborted_inside(run, seen)
+    if still.call is None or still.silent:
         return None
     late = [seen[rank] for rank in still.late if rank in seen]
     if late and all(one.pending is not None for one in late):
@@ -115,6 +121,54 @@ def divergence(run: GuardedRun) -> Divergence | None:
         heads = {rank: seen[rank].pending for rank in still.waiting}
         return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(still.late)}))
     return None
+
+
+def _left_alone(failed: list[GuardedRank], seen: dict[int, Seen]) -> Divergence | None:
+    """Ranks whose exceptions only say that another is gone, where the other had come to its end well."""
+    ended = [rank for rank, one in seen.items() if one.ended]
+    lost = [rank.rank for rank in failed if (raised := exception_of(rank)) is not None and is_consequence(raised)]
+    if not ended or not lost or len(lost) < len(failed):
+        return None
+    heads: dict[int, Collective | None] = {rank: seen[rank].pending or _unnamed(seen[rank], seen) for rank in lost}
+    return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(ended)}))
+
+
+def _aborted_inside(run: GuardedRun, seen: dict[int, Seen]) -> Divergence | None:
+    """A rank that native code aborted in a collective, while the others stood in other ones: gloo does so."""
+    aborted = [death for death in deaths(run) if death.signal == signal.SIGABRT and death.rank in seen]
+    lost = [death.rank for death in deaths(run) if death.raised is not None and death.consequence]
+    heads = {rank: _called_by(seen[rank], seen) for rank in (*(death.rank for death in aborted), *lost) if rank in seen}
+    calls = [call for call in heads.values() if call is not None]
+    places = {(frame.path, frame.line) for call in calls for frame in call.frames[-1:]}
+    if not aborted or len(calls) < len(heads) or len(places) < 2:
+        return None
+    return Divergence("other-call", _sides(seen, {rank: call for rank, call in heads.items() if call is not None}))
+
+
+def _called_by(one: Seen, seen: dict[int, Seen]) -> Collective | None:
+    """The collective in which a stack stands, or None."""
+    if one.pending is not None:
+        return one.pending
+    inside = next((f for f in reversed(one.frames) if f.path.endswith("torch/distributed/distributed_c10d.py")), None)
+    found = _unnamed(one, seen)
+    outside = tuple(frame for frame in one.frames if frame.owner != "torch")
+    if inside is not None:
+        return replace(found, operator=inside.function, frames=outside)
+    return replace(found, frames=outside) if found.operator == "all_reduce" else None
+
+
+def _unnamed(one: Seen, seen: dict[int, Seen], group: str = "", index: int = 0) -> Collective:
+    """A collective that C++ makes, such as DDP's of gradients: known by where the rank stands alone."""
+    in_backward = any(frame.function == "_engine_run_backward" for frame in one.frames)
+    return Collective(
+        "all_reduce" if in_backward else "a collective of torch's own",
+        group,
+        _members(seen, group) if group else tuple(sorted(seen)),
+        index,
+        frames=one.frames,
+        phase="backward" if in_backward else one.phase,
+        step=one.step,
+    )
 
 
 def _seen(rank: GuardedRank) -> Seen | None:
@@ -130,7 +184,13 @@ def _seen(rank: GuardedRank) -> Seen | None:
             return Seen(rank.rank, calls, raised.counts, raised.frames, raised.module, raised.phase, step, False)
     if stall is not None:
         main = stall.threads[0].frames if stall.threads else ()
-        return Seen(rank.rank, stall.collectives, stall.counts, main, stall.module, stall.phase, stall.step, False)
+        queued = {queue.group: queue.enqueued for queue in stall.queues}
+        return Seen(
+            rank.rank, stall.collectives, stall.counts, main, stall.module, stall.phase, stall.step, False, queued
+        )
+    if rank.dump is not None and (end is None or end.reason == "signal"):
+        main = rank.dump.threads[0].frames if rank.dump.threads else ()
+        return Seen(rank.rank, (), {}, main, None, "between", step, False)
     if end is not None:
         well = end.reason == "exit" and not end.status
         return Seen(rank.rank, end.collectives, end.counts, end.frames, None, "exit", end.step, well)
@@ -157,7 +217,7 @@ def _waited_for(
 ) -> tuple[Collective | None, tuple[int, ...], tuple[int, ...]]:
     """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
     waits = {rank: one.pending for rank, one in seen.items() if one.pending is not None}
-    best: tuple[Collective | None, tuple[int, ...], tuple[int, ...]] = (None, (), ())
+    best = _behind_in_a_queue(seen, silent)
     for group in {call.group for call in waits.values()} | _ahead(seen):
         members = _members(seen, group)
         made = {rank: seen[rank].made(group) for rank in members if rank in seen}
@@ -173,6 +233,28 @@ def _waited_for(
         if calls and len(waiting) > len(best[1]):
             best = (calls[0], waiting, late)
     return best
+
+
+def _behind_in_a_queue(
+    seen: dict[int, Seen], silent: tuple[int, ...]
+) -> tuple[Collective | None, tuple[int, ...], tuple[int, ...]]:
+    """The same by what the process groups have counted, for collectives that no Python function was called for."""
+    for group in sorted({group for one in seen.values() for group in one.queued}):
+        between_two = any(f"{group} between two" in one.counts for one in seen.values())
+        counted = {rank: one.queued[group] for rank, one in seen.items() if group in one.queued}
+        members = _members(seen, group)
+        if between_two or len(counted) < 2 or not set(members) <= {*counted, *silent}:
+            continue
+        fewest, most = min(counted.values()), max(counted.values())
+        if fewest == most:
+            continue
+        late = tuple(sorted(rank for rank, count in counted.items() if count == fewest))
+        waiting = tuple(sorted(rank for rank in counted if rank not in late))
+        first = seen[waiting[0]]
+        if first.pending is not None and first.pending.group == group:
+            continue
+        return _unnamed(first, seen, group, fewest), waiting, late
+    return None, (), ()
 
 
 def _ahead(seen: dict[int, Seen]) -> set[str]:
@@ -224,6 +306,11 @@ def _signature(call: Collective) -> tuple[object, ...]:
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
 
+def _place(call: Collective) -> tuple[str, int] | None:
+    """Where it was called, which tells apart what has no number."""
+    return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
+
+
 def _elements(call: Collective) -> tuple[int, ...]:
     found = []
     for shape in call.shapes:
@@ -237,7 +324,7 @@ def _elements(call: Collective) -> tuple[int, ...]:
 def _sides(seen: dict[int, Seen], heads: dict[int, Collective | None]) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in heads.items():
-        alike[(call.group, call.index, _signature(call)) if call is not None else "ended"].append(rank)
+        alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
     made = [_side(seen, ranks, heads[ranks[0]]) for ranks in alike.values()]
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
@@ -264,7 +351,7 @@ def _call(call: Collective, module: str | None) -> Call:
         dtype=call.dtype or None,
         root=call.peer,
         module=module,
-        phase=call.phase if call.phase != "between" else "load",
+        phase=call.phase,
         step=call.step,
         frames=call.frames,
     )

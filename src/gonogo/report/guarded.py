@@ -83,6 +83,7 @@ def guarded_tables(run: dict[str, Any], language: str) -> list[Table]:
 
 def _ends(run: dict[str, Any], language: str) -> Table:
     rows = []
+    on_gpus = any(rank["gpu_peak_reserved_bytes"] for rank in run["ranks"])
     for rank in run["ranks"]:
         seconds = rank["seconds_per_step"]
         cells = (
@@ -91,14 +92,14 @@ def _ends(run: dict[str, Any], language: str) -> Table:
             str(rank["steps"]),
             f"{seconds:.3f}" if seconds is not None else "-",
             size(rank["host_peak_bytes"]),
-            size(rank["gpu_peak_reserved_bytes"]),
+            *((size(rank["gpu_peak_reserved_bytes"]),) if on_gpus else ()),
         )
         rows.append((rank["rank"], cells))
     columns = (
         word("rank", language),
         _HOSTS.in_language(language),
         word("outcome", language),
-        *(text.in_language(language) for text in (_STEPS, _SECONDS, _HOST, _GPU)),
+        *(text.in_language(language) for text in (_STEPS, _SECONDS, _HOST, *((_GPU,) if on_gpus else ()))),
     )
     return Table(_HOW.in_language(language), columns, _merged(rows), frozenset(range(3, 7)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.guarded import GuardedRank, GuardedRun
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import Death, name_of_signal, roots, span_of_rank
+from gonogo.hazards._guarded import Death, name_of_signal, roots, span_of_rank, unlike
 from gonogo.hazards._rehearsed import PHASES, size
 
 _MEANS = {
@@ -121,6 +121,8 @@ class RankKilled(Hazard):
             rank = run.rank(death.rank)
             if death.how == "exception" or rank is None:
                 return
+            if death.signal == signal.SIGABRT and unlike(run):
+                return  # gloo and NCCL abort where sizes do not agree: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
             cure = _STATUS if death.how == "status" else _CURES.get(known, _NATIVE) if known else _CURES[signal.SIGKILL]

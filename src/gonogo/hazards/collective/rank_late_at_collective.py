@@ -168,8 +168,12 @@ def _long(still: Standstill) -> Text:
 
 
 def _spans(still: Standstill, at: Frame | None) -> tuple[Span, ...]:
-    held = Text("{ranks} is here", "{ranks} 停在这里").format(ranks=ranks_text(still.late))
-    wait = Text("{ranks} wait here", "{ranks} 在这里等待").format(ranks=ranks_text(still.waiting))
+    held = Text("{ranks} {be} here", "{ranks} 停在这里").format(
+        ranks=ranks_text(still.late), be="is" if len(still.late) == 1 else "are"
+    )
+    wait = Text("{ranks} wait{s} here", "{ranks} 在这里等待").format(
+        ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
+    )
     return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.guarded import Difference, GuardedRun
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import span_of_rank
+from gonogo.hazards._guarded import BREAKING, span_of_rank
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._rehearsed import few, shorten
 
@@ -23,7 +23,6 @@ _FACTS = {
     "cuda": Text("CUDA", "CUDA"),
     "torch seed": Text("torch's seed", "torch 的随机种子"),
 }
-_BREAKS = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
 _OF_THE_GPU = ("gpu", "gpu memory", "driver")
 
 _CURES = {
@@ -134,7 +133,7 @@ class RanksSetUpDifferently(Hazard):
 
 
 def _kind(fact: str) -> str:
-    if fact in _BREAKS:
+    if fact in BREAKING:
         return "breaks"
     if fact == "torch seed":
         return "seed"
