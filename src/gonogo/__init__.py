@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
 if TYPE_CHECKING:
     from gonogo.errors import UserError
     from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
@@ -49,6 +47,8 @@ def __getattr__(name: str) -> object:
     """Import what is asked for only then: `import gonogo` is part of the start of every guarded process."""
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'gonogo' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_PLACES.get(name, "gonogo.finding")), name)
     globals()[name] = value
     return value

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from types import ModuleType
 
 from gonogo.after_import import after_import
+
+TYPE_CHECKING = False  # nothing is imported here that a process can do without
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 WORKER = "GONOGO_GUARD_WORKER"  # as injection.WORKER, which is not imported in processes that may not be ranks
 _LAUNCHERS = ("torchrun", "deepspeed", "ds", "accelerate", "swift", "megatron", "llamafactory-cli", "axolotl", "ray")
