@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 PAIRS = [
     ("README.md", "README.zh-CN.md"),
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
+    ("docs/run.md", "docs/run.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),

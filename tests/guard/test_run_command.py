@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -197,6 +198,15 @@ class TestFolders:
         done = launched(tmp_path / "run", "true", options=("--format", "json", "--output", str(target)))
         assert json.loads(target.read_text())["command"] == "run"
         assert done.stderr.splitlines()[-1].startswith("gonogo: CANNOT-TELL")
+
+
+def test_every_option_is_documented() -> None:
+    help_text = gonogo("run", "--help").stdout
+    options = set(re.findall(r"(--[a-z][\w-]+)", help_text)) - {"--help", "--deepspeed", "--num_gpus"}
+    assert {"--folder", "--no-check", "--stall-seconds"} <= options
+    for name in ("run.md", "run.zh-CN.md"):
+        text = (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
+        assert {option for option in options if f"`{option}" not in text} == set()
 
 
 class TestAroundIt:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
+
+from gonogo.atomic import write_atomically
 
 FOLDER = "GONOGO_GUARD_FOLDER"
 """The variable that names the folder of the run, for whoever looks; the guard itself goes by ``PYTHONPATH``."""
@@ -49,13 +50,20 @@ def inject(folder: Path, options: GuardOptions, environment: Mapping[str, str]) 
     folder = folder.resolve()
     start = folder / "start"
     start.mkdir(exist_ok=True)
-    (folder / _OPTIONS).write_bytes(msgspec.json.encode(options))
-    (start / "packages").write_text("".join(f"{name}={_place(name)}\n" for name in _PACKAGES), encoding="utf-8")
-    shutil.copyfile(Path(__file__).parent / "start" / "sitecustomize.py", start / "sitecustomize.py")
+    packages = "".join(f"{name}={_place(name)}\n" for name in _PACKAGES)
+    _put(folder / _OPTIONS, msgspec.json.encode(options))
+    _put(start / "packages", packages.encode())
+    _put(start / "sitecustomize.py", (Path(__file__).parent / "start" / "sitecustomize.py").read_bytes())
     before = environment.get("PYTHONPATH")
     path = f"{start}{os.pathsep}{before}" if before else str(start)
     kept = {name: value for name, value in environment.items() if name != WORKER}
     return {**kept, "PYTHONPATH": path, FOLDER: str(folder)}
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Several nodes may put the same at once, while ranks of the first read it."""
+    if not path.exists() or path.read_bytes() != data:
+        write_atomically(path, data)
 
 
 def _place(name: str) -> str:

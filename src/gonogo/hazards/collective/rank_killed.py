@@ -6,10 +6,11 @@ import signal
 from collections.abc import Iterator
 
 from gonogo.evidence.guarded import GuardedRank, GuardedRun
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import Death, name_of_signal, roots, span_of_rank, unlike
-from gonogo.hazards._rehearsed import PHASES, size
+from gonogo.hazards._rehearsed import PHASES, places, size
+from gonogo.hazards._whereabouts import own_frame
 
 _MEANS = {
     signal.SIGKILL: Text(
@@ -51,6 +52,13 @@ _NATIVE = (
     Text(
         "Run again with PYTHONFAULTHANDLER=1: the Python line that called native code is then printed",
         "设 PYTHONFAULTHANDLER=1 再运行一次：会打印出调用原生代码的 Python 行",
+    ),
+)
+_AT_THE_PLACE = (
+    Text(
+        "Start at the first place named: the Python line that was in native code; compare the versions of that library, "
+        "of torch and of the driver",
+        "从给出的第一个位置查起：当时正执行原生代码的 Python 行；核对该库、torch 与驱动的版本",
     ),
 )
 _STATUS = (
@@ -125,7 +133,8 @@ class RankKilled(Hazard):
                 return  # gloo and NCCL abort where sizes do not agree: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
-            cure = _STATUS if death.how == "status" else _CURES.get(known, _NATIVE) if known else _CURES[signal.SIGKILL]
+            native = _AT_THE_PLACE if rank.dump is not None else _NATIVE
+            cure = _STATUS if death.how == "status" else _CURES.get(known, native) if known else _CURES[signal.SIGKILL]
             yield self.finding(
                 Text("{how} {last}{means}", "{how}{last}{means}").format(
                     how=_how(death), last=_last(rank), means=_means(known)
@@ -133,9 +142,15 @@ class RankKilled(Hazard):
                 title=Text("Rank {rank} {what}", "rank {rank} {what}").format(rank=death.rank, what=_what(death)),
                 certainty=Certainty.CERTAIN if death.how != "vanished" else Certainty.LIKELY,
                 cure=cure,
-                spans=(span_of_rank(rank),),
+                spans=(*_stood(rank), span_of_rank(rank)),
                 ranks=(death.rank,),
             )
+
+
+def _stood(rank: GuardedRank) -> tuple[Span, ...]:
+    """Where its main thread was, by the dump that Python left as the signal came."""
+    frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
+    return places((own_frame(frames), Text("it was here", "当时位于这里")))
 
 
 def _what(death: Death) -> Text:
