@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gonogo.evidence.guard_files import read_run
 from gonogo.evidence.guarded import Joined, Step
@@ -13,8 +16,11 @@ from gonogo.evidence.rank_comparison import ABSENT, differences
 from gonogo.guard import harmless as faults
 from gonogo.guard import memory
 from gonogo.guard.harmless import harmless
+from gonogo.guard.injection import GuardOptions
+from gonogo.guard.joining import _decision
 from gonogo.guard.memory import Trend
 from gonogo.guard.stalls import StallWatch, Standstill
+from gonogo.guard.worker import Guard
 from gonogo.guard.writer import RecordWriter
 
 
@@ -135,3 +141,68 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, capsys: pytest.Captu
     writer.now(Step(1.0))
     writer.beat(1, "step", False, 0)
     assert capsys.readouterr().err.count("gonogo") == 1
+
+
+def guard_in(folder: Path) -> Guard:
+    guard = Guard(str(folder), GuardOptions())
+    guard.writer = RecordWriter(str(folder), 0)
+    return guard
+
+
+@pytest.mark.usefixtures("no_faults")
+def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
+    guard = guard_in(tmp_path)
+    for step in range(1, 40):
+        guard.step = step
+        guard._durations.append(2.0)
+        guard._untold.append(2.0)
+        held = (3 << 30) + step * (100 << 20)
+        guard._sample = (step, memory.Sample(held, (16 << 30) - held, held, held, held, 12 << 30))
+        guard._tell_steps()
+    assert guard.writer is not None
+    guard.writer.flush()
+    [rank] = read_run(tmp_path).ranks
+    host, gpu = rank.warnings
+    assert (host.what, gpu.what) == ("host-memory", "gpu-memory")
+    assert gpu.bytes_per_step == pytest.approx(100 << 20)
+    assert gpu.steps_left == pytest.approx(gpu.bytes_left / (100 << 20), abs=0.1)
+    assert gpu.seconds_left == pytest.approx(2 * gpu.steps_left, abs=0.2)
+    assert gpu.step == memory.Trend.NEEDED
+    assert len(rank.steps) == 39
+
+
+@pytest.mark.usefixtures("no_faults")
+def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
+    guard = guard_in(tmp_path)
+    for step in range(1, 40):
+        guard.step = step
+        guard._durations.append(2.0)
+        guard._untold.append(2.0)
+        guard._sample = (step, memory.Sample((3 << 30) + step * (1 << 20), 16 << 30))
+        guard._tell_steps()
+    assert guard.writer is not None
+    guard.writer.flush()
+    assert read_run(tmp_path).ranks[0].warnings == []
+
+
+def decisions(late: float, patience: float) -> list[tuple[str, bool]]:
+    store = torch.distributed.HashStore()
+    found: list[tuple[str, bool]] = []
+
+    def arrive(after: float) -> None:
+        time.sleep(after)
+        found.append(_decision(store, 4, patience))
+
+    ranks = [threading.Thread(target=arrive, args=(late if rank == 2 else 0.0,)) for rank in range(4)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    return found
+
+
+@pytest.mark.parametrize(("late", "decided"), [(0.0, "together"), (0.2, "together"), (1.5, "alone")])
+def test_ranks_decide_alike_whether_to_meet(late: float, decided: str) -> None:
+    found = decisions(late, 0.8)
+    assert {one for one, _ in found} == {decided}
+    assert [here for _, here in found].count(True) == 1
