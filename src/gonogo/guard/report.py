@@ -11,7 +11,7 @@ from gonogo.evidence.guarded import GuardedRun
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.summary import guarded_object
-from gonogo.hazards._guarded import interrupted, roots
+from gonogo.hazards._guarded import interrupted, roots, unseen
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._rehearsed import few
 from gonogo.hazards._standstill import standstill
@@ -86,6 +86,14 @@ def _skipped(run: GuardedRun) -> Iterator[Skipped]:
                     "监护自身出错，已关闭：{type}: {message}",
                 ).format(type=fault.type, message=fault.message[:200]),
             )
+    if absent := unseen(run):
+        yield Skipped(
+            Text(ranks_text(absent).en, ranks_text(absent).zh),
+            Text(
+                "they wrote nothing into this folder: over several nodes, --folder has to be one that all of them see",
+                "它们没有向该目录写入任何内容：多机时 --folder 必须是各节点都能看到的目录",
+            ),
+        )
     if run.ranks and all(rank.compared is None for rank in run.ranks) and run.world_size > 1:
         yield Skipped(
             Text("whether the ranks are set up alike", "各 rank 的环境是否一致"),

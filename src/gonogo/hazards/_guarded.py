@@ -96,6 +96,16 @@ def unlike(run: GuardedRun) -> bool:
     return any(difference.fact in BREAKING for one in compared for difference in one.differences)
 
 
+def all_joined(run: GuardedRun) -> bool:
+    """Whether every rank of the world was there before the first step, also those that write to another folder."""
+    return any(rank.compared is not None and not rank.compared.missing for rank in run.ranks)
+
+
+def unseen(run: GuardedRun) -> list[int]:
+    """The ranks of the world that wrote nothing into the folder."""
+    return [number for number in range(run.world_size) if run.rank(number) is None] if run.ranks else []
+
+
 def stands(rank: GuardedRank) -> bool:
     """Whether the rank had noticed that it stood still, and was not heard of going on."""
     if not rank.stalls:

@@ -16,13 +16,15 @@ from gonogo.evidence.divergence import Call, Divergence, Side
 from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded import Collective, GuardedRank, GuardedRun, Phase, Stalled
 from gonogo.evidence.guards import guards_of
-from gonogo.hazards._guarded import deaths, exception_of, is_consequence, once_a_run, stands
+from gonogo.evidence.patterns import Pattern
+from gonogo.hazards._guarded import all_joined, deaths, exception_of, is_consequence, once_a_run, stands
 
 _BETWEEN_TWO = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
 )
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
 """Their sizes may differ from rank to rank."""
+_TIME_OUT = Pattern(r"(?i)timed out|time-?out")
 _FROZEN_AFTER = 30.0
 """Seconds without a sign of life after which a rank's Python is taken not to answer."""
 
@@ -75,7 +77,8 @@ class Standstill(msgspec.Struct, frozen=True):
     @property
     def seconds(self) -> float:
         """How long it had lasted when last seen."""
-        return max((stall.seconds for stall in self.stalls.values()), default=0.0)
+        waited = self.call.ago if self.call is not None else 0.0
+        return max((stall.seconds for stall in self.stalls.values()), default=waited)
 
     @property
     def median(self) -> float:
@@ -88,7 +91,7 @@ def standstill(run: GuardedRun) -> Standstill | None:
     """The standstill that a run ended in, or is in; None where it never stood, went on, or a rank had failed before."""
     stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
     if not stalls:
-        return None
+        return _timed_out(run)
     begun = min(stall.time - stall.seconds for stall in stalls.values())
     if any(not death.consequence and death.time < begun + 1.0 for death in deaths(run) if death.rank not in stalls):
         return None
@@ -96,6 +99,24 @@ def standstill(run: GuardedRun) -> Standstill | None:
     silent = _silent(run, stalls)
     call, waiting, late = _waited_for(seen, silent)
     return Standstill(stalls, seen, call, waiting, late, silent)
+
+
+def _timed_out(run: GuardedRun) -> Standstill | None:
+    """Ranks whose time for a collective was over before they were taken to stall, and those that had not come to it.
+
+    Where these were is what Python's fault handler left as the launcher ended them.
+    """
+    over = [rank for rank in run.ranks if (raised := exception_of(rank)) and _TIME_OUT.search(raised.message)]
+    left = [rank for rank in run.ranks if exception_of(rank) is None and rank.dump is not None]
+    if not over or len(over) + len(left) < len(run.ranks) or any(not death.consequence for death in deaths(run)):
+        return None
+    seen = {rank.rank: one for rank in run.ranks if (one := _seen(rank)) is not None}
+    first = seen[over[0].rank]
+    if any(_called_by(seen[rank.rank], seen) is not None for rank in left):
+        return None
+    call = first.pending or _unnamed(first, seen)
+    waiting, late = (tuple(sorted(rank.rank for rank in some)) for some in (over, left))
+    return Standstill({}, seen, call, waiting, late) if late else None
 
 
 @once_a_run
@@ -204,7 +225,8 @@ def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
     for number in range(run.world_size):
         rank = run.rank(number)
         if rank is None:
-            found.append(number)
+            if not all_joined(run):
+                found.append(number)
         elif number not in stalls and rank.end is None and exception_of(rank) is None:
             alive = rank.beat.time if rank.beat is not None else rank.last_time
             if latest - alive > _FROZEN_AFTER:

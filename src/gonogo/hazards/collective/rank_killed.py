@@ -56,8 +56,8 @@ _NATIVE = (
 )
 _AT_THE_PLACE = (
     Text(
-        "Start at the first place named: the Python line that was in native code; compare the versions of that library, "
-        "of torch and of the driver",
+        "Start at the first place named: the Python line that was in native code; compare the versions of that "
+        "library, of torch and of the driver",
         "从给出的第一个位置查起：当时正执行原生代码的 Python 行；核对该库、torch 与驱动的版本",
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded import GuardedRun
-from gonogo.finding import Certainty, Finding, Span, Text
+from gonogo.finding import Certainty, Finding, Severity, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import interrupted
 from gonogo.hazards._parted import ranks_text
@@ -15,6 +15,8 @@ from gonogo.hazards._rehearsed import places
 from gonogo.hazards._standstill import Standstill, divergence, standstill
 from gonogo.hazards._whereabouts import own_frame, whereabouts
 
+_LASTING = 600.0
+"""Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
 _TIMEOUT = Text(
     "Where it needs this long, give the others a larger time-out (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits",
@@ -95,6 +97,7 @@ class RankLateAtCollective(Hazard):
         known = whereabouts(frames)
         frozen = first in still.silent
         ended = run.exit_status not in (None, 0)
+        lasting = ended or still.seconds >= _LASTING
         at = own_frame(frames)
         yield self.finding(
             Text("{waits}{where}{long}", "{waits}{where}{long}").format(
@@ -110,6 +113,7 @@ class RankLateAtCollective(Hazard):
                 operator=still.call.operator,
             ),
             certainty=Certainty.CERTAIN if ended and not interrupted(run) else Certainty.LIKELY,
+            severity=Severity.ERROR if lasting else Severity.WARNING,
             cure=(*((_ALIVE,) if frozen else ()), *((known.cure,) if known and known.cure else ()), _TIMEOUT),
             spans=_spans(still, at),
             ranks=still.late,
@@ -159,6 +163,8 @@ def _where(still: Standstill, frames: tuple[Frame, ...], frozen: bool) -> Text:
 
 
 def _long(still: Standstill) -> Text:
+    if not still.seconds:
+        return Text("", "")
     if not still.median:
         return Text(" So for {seconds:.0f} s.", "已持续 {seconds:.0f} 秒。").format(seconds=still.seconds)
     return Text(

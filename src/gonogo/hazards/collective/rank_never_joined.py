@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.guarded import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import roots
+from gonogo.hazards._guarded import all_joined, roots, unseen
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._standstill import standstill
 from gonogo.hazards._whereabouts import own_frame
@@ -67,7 +67,7 @@ class RankNeverJoined(Hazard):
         """Ranks that nothing was heard of, and those that the others missed before the first step."""
         still = standstill(run)
         stuck = still is not None or run.exit_status not in (None, 0)
-        never = [rank for rank in range(run.world_size) if run.rank(rank) is None] if run.ranks else []
+        never = [] if all_joined(run) else unseen(run)
         missing = {rank for one in run.ranks if one.compared is not None for rank in one.compared.missing}
         late = [rank for rank in sorted(missing) if not _came(run, rank)]
         if roots(run) or not (stuck and (never or late)):
@@ -108,6 +108,10 @@ class RankNeverJoined(Hazard):
                     "Start the launcher on every node with its own node rank, and the same address, port and number "
                     "of nodes; in a queue, see that all nodes were given",
                     "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
+                ),
+                Text(
+                    "If they do run: give gonogo run on every node the same --folder, which all of them see",
+                    "若它们确实在运行：请让每个节点上的 gonogo run 使用同一个各节点都能看到的 --folder",
                 ),
                 Text(
                     "From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.guarded import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import unseen
 from gonogo.hazards._parted import ranks_text
 from gonogo.hazards._rehearsed import places
 from gonogo.hazards._standstill import divergence, standstill
@@ -81,7 +82,7 @@ class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
         """A standstill in which nobody is waited for."""
         still = standstill(run)
-        if still is None or still.late or still.silent or divergence(run) is not None:
+        if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:
             return
         ranks = tuple(sorted(still.stalls))
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
