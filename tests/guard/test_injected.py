@@ -133,7 +133,7 @@ class TestItStandsStill:
         assert "is held up" in done.stderr
         assert done.run["standstill"]["late"] == [1]
         assert done.run["standstill"]["waiting"] == [rank for rank in range(ranks) if rank != 1]
-        assert done.status == 143
+        assert done.status != 0
 
     @pytest.mark.very_slow
     def test_a_collective_that_a_rank_skips(self, tmp_path: Path) -> None:
