@@ -93,6 +93,19 @@ def test_an_exception_is_told_where_it_was(tmp_path: Path) -> None:
     assert all(raised.time > first.time for raised in left.exceptions)
 
 
+def test_a_parameter_that_zero_has_taken_apart_is_named(tmp_path: Path) -> None:
+    run, done = train(tmp_path, TRAIN, "partitioned", ranks=1)
+    assert done.returncode == 1
+    [raised] = run.ranks[0].exceptions
+    assert (raised.fatal, raised.phase, raised.step, raised.module) == (True, "between", 2, None)
+    [weight] = raised.operands
+    assert weight.name == "model.layers[0].project.weight"
+    assert (weight.parameter, weight.kind, weight.shape) == ("layers.0.project.weight", "parameter", (0,))
+    [state] = raised.zero
+    assert (state.parameter, state.status, state.shape) == ("layers.0.project.weight", "NOT_AVAILABLE", (8, 8))
+    assert "layers.0.project.weight is NOT_AVAILABLE, whole shape (8, 8)" in done.stderr
+
+
 def test_a_rank_that_sleeps_is_waited_for(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "sleeps", options=GuardOptions(stall_seconds=2.0), STAGE="1")
     assert done.returncode == 0, done.stderr[-3000:]

@@ -46,7 +46,7 @@ config = {
     "train_micro_batch_size_per_gpu": 2,
     "gradient_accumulation_steps": 2,
     "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": True}},
-    "zero_optimization": {"stage": int(os.environ.get("STAGE", "3"))},
+    "zero_optimization": {"stage": int(os.environ.get("STAGE", "3")), "stage3_param_persistence_threshold": 0},
 }
 torch.manual_seed(7)
 model = Model()
@@ -54,6 +54,8 @@ engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=m
 for step in range(STEPS):
     if WHAT == "sleeps" and rank == 1 and step == 4:
         time.sleep(9)
+    if WHAT == "partitioned" and step == 2:
+        print(torch.ones(2, 8) @ model.layers[0].project.weight)
     for _ in range(2):
         loss = engine(torch.ones(2, 8) * (float("nan") if WHAT == "nan" and step == 4 else 1.0))
         engine.backward(loss)

@@ -73,10 +73,15 @@ def _parsed(text: str) -> ast.AST | None:
 
 
 def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+    owners: set[int] = set()
+    for node in ast.walk(tree):  # what is written around something comes before it
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
             written, value = _value(node, frame)
-            if value is not None:
+            if value is None and id(node) not in owners:
+                continue
+            if not isinstance(node, ast.Name):
+                owners.add(id(node.value))  # `layer` in `layer.weight`: only the weight was computed with
+            if value is not None and id(node) not in owners:
                 yield written, value
 
 
@@ -87,7 +92,20 @@ def _value(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
     if isinstance(node, ast.Attribute):
         written, owner = _value(node.value, frame)
         return f"{written}.{node.attr}", _attribute(owner, node.attr)
+    if isinstance(node, ast.Subscript):
+        written, owner = _value(node.value, frame)
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else _value(node.slice, frame)[1]
+        return f"{written}[{ast.unparse(node.slice)}]", _item(owner, key)
     return "", None
+
+
+def _item(owner: Any, key: Any) -> Any:
+    held = getattr(owner, "__dict__", {}).get("_modules") if not isinstance(owner, list | tuple | dict) else owner
+    if isinstance(held, list | tuple):
+        return held[key] if isinstance(key, int) and -len(held) <= key < len(held) else None
+    if isinstance(held, dict) and isinstance(key, int | str):
+        return held.get(key, held.get(str(key)))
+    return None
 
 
 def _attribute(owner: Any, name: str) -> Any:
