@@ -65,7 +65,7 @@ _PEER_AT = {
 class _Entry:
     """One call, as little as can be kept of it: neither tensors nor frames, which would hold memory."""
 
-    __slots__ = ("dtype", "group", "index", "operator", "peer", "phase", "returned", "shapes", "stack", "step", "time")
+    __slots__ = ("dtype", "group", "index", "operator", "over", "peer", "phase", "returned", "shapes", "stack", "step", "time")
 
     def __init__(self, operator: str, group: str, index: int) -> None:
         self.operator = operator
@@ -79,6 +79,8 @@ class _Entry:
         self.phase: Phase = "load"
         self.step = 0
         self.returned = False
+        self.over = False
+        """As ``returned``, but also where the call has raised."""
 
 
 class Ring:
@@ -96,7 +98,7 @@ class Ring:
     @property
     def waiting(self) -> float | None:
         """Since when (monotonic) the newest call has not come back; None where it has."""
-        if not self.entries or self.entries[-1].returned:
+        if not self.entries or self.entries[-1].over:
             return None
         return self.entries[-1].time
 
@@ -142,6 +144,8 @@ class Ring:
                 return answer
             finally:
                 within.a_call = False
+                if entry is not None:
+                    entry.over = True
 
         watched.gonogo_watches = original  # type: ignore[attr-defined]
         return watched

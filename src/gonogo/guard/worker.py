@@ -39,7 +39,7 @@ class Guard:
         self.options = options
         self.writer: RecordWriter | None = None
         self.rank = int(os.environ.get("RANK", "0") or 0)
-        self.local_rank = int(os.environ.get("LOCAL_RANK", "0") or 0)
+        self.local_rank = 0
         self.ring = Ring()
         self.phase: Phase = "load"
         self.step = 0
@@ -80,6 +80,7 @@ class Guard:
             return
         if rank is not None:
             self.rank = rank
+        self.local_rank = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
         os.environ[WORKER] = str(os.getpid())
         self.writer = RecordWriter(self.folder, self.rank)
         faults.on_fault(self._fault)
