@@ -16,8 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-WHAT = sys.argv[1]
-ENGINE = sys.argv[2] if len(sys.argv) > 2 else "ddp"
+WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]  # DeepSpeed's launcher adds --local_rank
+WHAT = WORDS[0]
+ENGINE = WORDS[1] if len(WORDS) > 1 else "ddp"
 STEPS = int(os.environ.get("STEPS", "8"))
 AT = 4
 ODD = 1

@@ -205,7 +205,7 @@ class TestTheGuardHarmsNobody:
     def test_it_works_through_every_launcher(self, tmp_path: Path, launcher: str) -> None:
         binaries = Path(sys.executable).parent
         port = str(free_port())
-        accelerate = [f"{binaries}/accelerate", "launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+        accelerate = [f"{binaries}/accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
         script = tmp_path / "launch.sh"
         script.write_text(f'{sys.executable} -m torch.distributed.run --nproc_per_node=2 --master_port={port} "$@"\n')
         command = {
@@ -219,7 +219,17 @@ class TestTheGuardHarmsNobody:
                 "raises",
                 "zero1",
             ],
-            "accelerate": [*accelerate, "--mixed_precision", "no", "--main_process_port", port, INJECTED, "raises"],
+            "accelerate": [
+                *accelerate,
+                "--mixed_precision",
+                "no",
+                "--dynamo_backend",
+                "no",
+                "--main_process_port",
+                port,
+                INJECTED,
+                "raises",
+            ],
             "python": [sys.executable, INJECTED, "raises"],
             "bash": ["bash", str(script), INJECTED, "raises"],
         }[launcher]

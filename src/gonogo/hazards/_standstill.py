@@ -25,8 +25,8 @@ _BETWEEN_TWO = frozenset(
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
 """Their sizes may differ from rank to rank."""
 _TIME_OUT = Pattern(r"(?i)timed out|time-?out")
-_FROZEN_AFTER = 30.0
-"""Seconds without a sign of life after which a rank's Python is taken not to answer."""
+_FROZEN_AFTER = 5.0
+"""Seconds without a sign of life after which a rank's Python is taken not to answer; it gives one each second."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -221,6 +221,7 @@ def _seen(rank: GuardedRank) -> Seen | None:
 def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
     """Ranks that have written nothing of the stall, though they are in the world and have not ended."""
     latest = max(stall.time for stall in stalls.values())
+    longest = max(stall.seconds for stall in stalls.values())
     found = []
     for number in range(run.world_size):
         rank = run.rank(number)
@@ -229,7 +230,7 @@ def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
                 found.append(number)
         elif number not in stalls and rank.end is None and exception_of(rank) is None:
             alive = rank.beat.time if rank.beat is not None else rank.last_time
-            if latest - alive > _FROZEN_AFTER:
+            if latest - alive > max(_FROZEN_AFTER, longest / 2):
                 found.append(number)
     return tuple(found)
 
