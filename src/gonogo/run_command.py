@@ -86,6 +86,8 @@ def run(
             if not force:
                 complain(_STOPPED, language)
                 raise SystemExit(1)
+        elif checked is not None and checked.report.findings:
+            complain(_WARNED.format(count=len(checked.report.findings)), language)
         request = GuardRequest(
             command,
             folder or default_folder(os.environ),
@@ -107,6 +109,11 @@ def run(
 _STOPPED = Text(
     "not launched: the check says NO-GO. --force launches all the same, --no-check leaves the check out",
     "没有启动：检查结论是 NO-GO。--force 仍然启动，--no-check 跳过检查",
+)
+
+_WARNED = Text(
+    "the check has {count} finding(s) that do not stop it: gonogo check -- COMMAND shows them",
+    "检查有 {count} 项不影响启动的发现：可用 gonogo check -- 命令 查看",
 )
 
 

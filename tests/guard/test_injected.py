@@ -153,6 +153,29 @@ class TestItStandsStill:
         assert (done.first["hazard"], done.first["ranks"]) == ("rank-late-at-collective", [1])
 
 
+class TestSeveralNodes:
+    @pytest.mark.very_slow
+    def test_they_share_a_folder(self, tmp_path: Path) -> None:
+        port = str(free_port())
+        nodes = []
+        for node in (0, 1):
+            launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"]
+            launch += [f"--node_rank={node}", "--master_addr=127.0.0.1", f"--master_port={port}", INJECTED, "raises"]
+            command = gonogo_run(tmp_path, "--", *launch)
+            nodes.append(
+                subprocess.Popen(
+                    command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                )
+            )
+        said = [node.communicate(timeout=200)[1] for node in nodes]
+        assert all(node.returncode for node in nodes)
+        report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+        assert len(report["guarded_run"]["launches"]) == 2
+        assert [rank["rank"] for rank in report["guarded_run"]["ranks"]] == [0, 1]
+        assert (report["findings"][0]["hazard"], report["findings"][0]["ranks"]) == ("program-raises", [1])
+        assert any("a sample without a label" in one for one in said)
+
+
 class TestMemory:
     @pytest.mark.very_slow
     def test_that_grows_is_told_before_it_is_gone(self, tmp_path: Path) -> None:

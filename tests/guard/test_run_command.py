@@ -158,6 +158,12 @@ class TestTheCheckBeforeIt:
         assert "not launched: the check says NO-GO" in done.stderr
         assert not (project / "records").exists()
 
+    def test_what_does_not_stop_it_is_counted(self, project: Path) -> None:
+        (project / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8, "no_such_key": 1}')
+        done = gonogo(*self.command(), cwd=project)
+        assert done.stdout == "launched\n"
+        assert "that do not stop it" in done.stderr
+
     @pytest.mark.parametrize("option", ["--force", "--no-check"])
     def test_unless_told_otherwise(self, project: Path, option: str) -> None:
         done = gonogo(*self.command(option), cwd=project)
