@@ -65,7 +65,10 @@ _PEER_AT = {
 class _Entry:
     """One call, as little as can be kept of it: neither tensors nor frames, which would hold memory."""
 
-    __slots__ = ("dtype", "group", "index", "operator", "over", "peer", "phase", "returned", "shapes", "stack", "step", "time")
+    __slots__ = (
+        *("dtype", "group", "index", "operator", "over", "peer"),
+        *("phase", "returned", "shapes", "stack", "step", "time"),
+    )
 
     def __init__(self, operator: str, group: str, index: int) -> None:
         self.operator = operator

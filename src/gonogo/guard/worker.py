@@ -65,6 +65,7 @@ class Guard:
         self._stalls = StallWatch(options.stall_seconds)
         self._loss: Any = None
         self._dump: IO[bytes] | None = None
+        self._dumps_faults = self._dumps_end = False
         self._stop = threading.Event()
         self._finished = False
         self._counted = False
@@ -96,9 +97,21 @@ class Guard:
         """Where it was, from a rank that a signal ends: even while it waits in C, where no handler of Python's runs."""
         self._dump = open(dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
         if not faulthandler.is_enabled():
+            self._dumps_faults = True
             faulthandler.enable(self._dump)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._dumps_end = True
             faulthandler.register(signal.SIGTERM, self._dump, all_threads=True, chain=True)
+
+    def forked(self) -> None:
+        """In a process that was forked off the rank: nothing of it goes into the rank's files."""
+        if self.writer is not None:
+            self.writer.close()
+        # The file of dumps stays open: its number may not come to mean another file.
+        if self._dumps_end:
+            faulthandler.unregister(signal.SIGTERM)
+        if self._dumps_faults:
+            faulthandler.disable()
 
     @harmless("the end")
     def finish(self) -> None:
@@ -356,9 +369,5 @@ def _forked() -> None:
     """In a process that was forked off the rank (a data loader's worker): it is none."""
     global _guard
     guard, _guard = _guard, None
-    if guard is not None and guard.writer is not None:
-        guard.writer.close()
-        if guard._dump is not None:
-            faulthandler.unregister(signal.SIGTERM)
-            faulthandler.disable()
-            guard._dump.close()
+    if guard is not None:
+        guard.forked()

@@ -30,6 +30,8 @@ class _Package:
 
 def _start_guard() -> None:
     try:
+        if sys.version_info < (3, 10):  # noqa: UP036 (it runs in every Python that the command starts)
+            raise RuntimeError("Python 3.10 or newer is needed")
         with open(os.path.join(HERE, "packages"), encoding="utf-8") as file:
             places = dict(line.rstrip("\n").split("=", 1) for line in file)
         # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
@@ -39,9 +41,21 @@ def _start_guard() -> None:
 
         arm(os.path.dirname(HERE))
     except Exception as error:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Package)]
         if "RANK" in os.environ and os.environ.get("GONOGO_GUARD_WORKER") in (None, str(os.getpid())):
             os.environ["GONOGO_GUARD_WORKER"] = "none"  # said once: not again in the processes that this one starts
-            print(f"gonogo: the guard did not start here ({type(error).__name__}: {error})", file=sys.stderr)
+            _say(error)
+
+
+def _say(error: Exception) -> None:
+    """One line on standard error, in the language of the locale; nothing of gonogo may be there to say it."""
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
+    what = f"{type(error).__name__}: {error}"
+    if "msgspec" in str(error):
+        what += f"; {sys.executable} -m pip install msgspec"
+    english = f"gonogo: the guard did not start in this process, and training goes on without it ({what})"
+    chinese = f"gonogo：守护程序未能在本进程中启动，训练照常继续（{what}）"
+    print(chinese if locale.lower().startswith("zh") else english, file=sys.stderr)
 
 
 def _run_the_next() -> None:
