@@ -123,6 +123,9 @@ class Guard:
             return
         self._finished = True
         self._stop.set()
+        if error is None:  # whatever it stood at, it came to its end
+            self.progress = time.monotonic()
+            self._look_for_stall()
         self._look_for_loss()
         self._tell_steps()
         reason: Any = "exit" if error is None else "exception"
