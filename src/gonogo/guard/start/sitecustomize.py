@@ -5,8 +5,6 @@ that ``PYTHONPATH`` alone, which launchers pass on to other machines, is enough.
 runs the ``sitecustomize`` that would have been found without it, and never raises.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -21,10 +19,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class _Package:
     """Finds one package of the guard's, and nothing else that may stand beside it."""
 
+    # Annotations in quotes, and nothing newer than Python 3.6: whichever Python the command starts passes through here.
     def __init__(self, name: str, place: str) -> None:
         self.name, self.place = name, place
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         return PathFinder.find_spec(name, [self.place]) if name == self.name else None
 
 
