@@ -59,7 +59,7 @@ def _standstill_object(still: Standstill) -> dict[str, Any]:
                 "rank": rank,
                 "state": state,
                 "operator": call.operator if call is not None else None,
-                "call": call.index + 1 if call is not None else None,
+                "call": call.index + 1 if call is not None and call.group else None,
                 "place": f"{at.path}:{at.line}" if at is not None else None,
                 "function": at.function if at is not None else None,
             }

@@ -7,7 +7,7 @@ from typing import cast
 from gonogo.evidence.guarded import GuardedRank, GuardedRun, Raised
 from gonogo.evidence.rehearsal import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
 from gonogo.hazards._guarded import deepspeed_config, exception_of, once_a_run, roots, unlike
-from gonogo.hazards._standstill import divergence
+from gonogo.hazards._parted_live import divergence
 
 
 @once_a_run

@@ -11,8 +11,9 @@ from gonogo.finding import Certainty, Finding, Severity, Span, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import interrupted
 from gonogo.hazards._parted import ranks_text
+from gonogo.hazards._parted_live import divergence
 from gonogo.hazards._rehearsed import places
-from gonogo.hazards._standstill import Standstill, divergence, standstill
+from gonogo.hazards._standstill import Standstill, standstill
 from gonogo.hazards._whereabouts import own_frame, whereabouts
 
 _LASTING = 600.0
@@ -132,13 +133,15 @@ class RankLateAtCollective(Hazard):
 def _waits(still: Standstill) -> Text:
     assert still.call is not None
     return Text(
-        en="{waiting} wait{s} in {operator} (call {index} of this group, step {step}); {late} {has} not come to it.",
-        zh="{waiting} 在 {operator} 中等待（该组的第 {index} 次调用，第 {step} 步）；{late} 没有到达。",
+        en="{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
+        zh="{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
     ).format(
         waiting=Text(_capital(ranks_text(still.waiting).en), ranks_text(still.waiting).zh),
         s="s" if len(still.waiting) == 1 else "",
         operator=still.call.operator,
-        index=still.call.index + 1,
+        call=Text(f"call {still.call.index + 1} of this group, ", f"该组的第 {still.call.index + 1} 次调用，")
+        if still.call.group
+        else "",
         step=still.call.step + 1,
         late=ranks_text(still.late),
         has="has" if len(still.late) == 1 else "have",

@@ -10,8 +10,9 @@ from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import unseen
 from gonogo.hazards._parted import ranks_text
+from gonogo.hazards._parted_live import divergence
 from gonogo.hazards._rehearsed import places
-from gonogo.hazards._standstill import divergence, standstill
+from gonogo.hazards._standstill import standstill
 from gonogo.hazards._whereabouts import own_frame, whereabouts
 
 _TRANSPORT = (
