@@ -73,7 +73,7 @@ arguments = TrainingArguments(
         "train_micro_batch_size_per_gpu": "auto",
         "train_batch_size": "auto",
         "gradient_accumulation_steps": "auto",
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}},
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}},
         "bf16": {"enabled": "auto"},
         "zero_optimization": {"stage": 2},
     },

@@ -97,6 +97,7 @@ class TestARankEnds:
 
 
 class TestTheRanksAreNotAlike:
+    @pytest.mark.very_slow
     def test_in_a_version(self, tmp_path: Path) -> None:
         done = injected(tmp_path, "other-version")
         assert done.status == 0

@@ -11,10 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from guard.launched import environment, gonogo_run, launched
 
-from gonogo.evidence.guarded_launch import read_children, read_launches
+from gonogo.evidence.guard_files import encode, read_run, records_path
+from gonogo.evidence.guarded import Start
+from gonogo.evidence.guarded_launch import Launched, launch_path, read_children, read_launches
 from gonogo.guard.child import CannotStart, run_child
 from gonogo.guard.machine_memory import memory_limit, oom_kills
 from gonogo.guard.parent import default_folder
@@ -182,7 +185,22 @@ class TestFolders:
     def test_the_default_is_a_folder_of_its_own(self) -> None:
         assert default_folder({}).parent == Path("gonogo-runs")
         assert default_folder({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}) == Path("gonogo-runs/slurm-12-3")
-        assert default_folder({"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "1"}).name == "slurm-12-batch-restart1"
+        step = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3", "SLURM_RESTART_COUNT": "1"}
+        assert default_folder(step).name == "slurm-12-3-restart1"
+        assert not default_folder({"SLURM_JOB_ID": "12"}).name.startswith("slurm")
+
+    def test_one_that_an_earlier_run_was_given_tells_of_the_last(self, tmp_path: Path) -> None:
+        for started, status in ((1000.0, 1), (2000.0, 0)):
+            launch = Launched("a", int(started), started=started, ended=started + 500, exit_status=status)
+            launch_path(str(tmp_path), "a", launch.pid).write_bytes(msgspec.json.encode(launch))
+        records = [Start(1010.0, rank=1), Start(1010.0, rank=0), Start(2010.0, rank=0)]
+        for record in records:
+            with open(records_path(str(tmp_path), record.rank), "ab") as file:
+                file.write(encode(record))
+        run = read_run(tmp_path)
+        assert [rank.rank for rank in run.ranks] == [0]
+        assert run.ranks[0].earlier == []
+        assert (run.exit_status, run.started) == (0, 2000.0)
 
     def test_report_of_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
         done = gonogo("run", "--report", str(tmp_path / "nowhere"))

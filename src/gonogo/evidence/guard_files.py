@@ -31,7 +31,7 @@ from gonogo.evidence.guarded import (
     Thread,
     Warned,
 )
-from gonogo.evidence.guarded_launch import read_children, read_launches
+from gonogo.evidence.guarded_launch import Launched, read_children, read_launches
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 
@@ -41,6 +41,8 @@ BEAT_MARK = b"gonogo1\0"
 
 _FILE = re.compile(r"rank-(\d{1,7})\.jsonl")
 _LONGEST_LINE = 16 << 20
+_CLOCKS = 5.0
+"""Seconds by which the clocks of two machines may differ."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
@@ -74,23 +76,34 @@ def read_run(folder: str | Path) -> GuardedRun:
     """
     files = [path for path in Path(folder).iterdir() if path.is_file()]
     found = [(int(name[1]), path) for path in files if (name := _FILE.fullmatch(path.name))]
-    launches = read_launches(folder)
+    launches = _of_the_last_run(read_launches(folder))
+    since = launches[0].started - _CLOCKS if launches else 0.0
+    ranks = [one for rank, path in sorted(found) if (one := read_rank(path, rank, since)) is not None]
     first = launches[0] if launches else None
     failed = next((one.exit_status for one in launches if one.exit_status), None)
     return GuardedRun(
         folder=str(folder),
-        ranks=[read_rank(path, rank) for rank, path in sorted(found)],
+        ranks=ranks,
         command=list(first.command) if first else [],
         exit_status=first.exit_status if first is not None and failed is None else failed,
         started=first.started if first else 0.0,
         ended=max((one.ended for one in launches), default=0.0),
         launches=launches,
-        children=read_children(folder),
+        children=[child for child in read_children(folder) if child.time >= since],
     )
 
 
-def read_rank(path: Path, rank: int) -> GuardedRank:
-    """One rank's records. Raises OSError where the file can't be read."""
+def _of_the_last_run(launches: list[Launched]) -> list[Launched]:
+    """Those that ran together with the one that was started last: a folder may have been given to a run before."""
+    latest = max((launch.started for launch in launches), default=0.0)
+    return [one for one in launches if one.started == latest or not one.ended or one.ended >= latest]
+
+
+def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
+    """One rank's records of a run that began at ``since``; None where all are older.
+
+    Raises OSError where the file can't be read.
+    """
     lives = [GuardedRank(rank, path=str(path))]
     with path.open("rb") as file:
         while line := file.readline(_LONGEST_LINE):
@@ -102,6 +115,9 @@ def read_rank(path: Path, rank: int) -> GuardedRank:
             if isinstance(record, Start) and lives[-1].start is not None:
                 lives.append(GuardedRank(rank, path=str(path)))
             _keep(lives[-1], record)
+    lives = [life for life in lives if life.start is None or life.start.time >= since]
+    if not lives:
+        return None
     # A script may run other Python programs as well, before and after the one that trains.
     trained = [life for life in lives if _has_trained(life)]
     last = (trained or lives)[-1]

@@ -37,11 +37,10 @@ class GuardRequest(msgspec.Struct, frozen=True):
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where the records go unless a folder is named: one a start, the same on all nodes of a Slurm job."""
-    job = environment.get("SLURM_JOB_ID")
-    if job:
+    """Where the records go unless a folder is named: one a start, the same for all of a Slurm job step."""
+    job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
+    if job and step:  # within srun: one gonogo run on each node, or for each task
         restart = environment.get("SLURM_RESTART_COUNT", "0")
-        step = environment.get("SLURM_STEP_ID", "batch")
         return Path("gonogo-runs", f"slurm-{job}-{step}" + (f"-restart{restart}" if restart != "0" else ""))
     return Path("gonogo-runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
