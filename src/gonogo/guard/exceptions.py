@@ -22,7 +22,8 @@ from gonogo.guard.operands import operands_of, zero_state
 if TYPE_CHECKING:
     from gonogo.guard.worker import Guard
 
-_MARK, _DIED = "_gonogo_noted", "_gonogo_died"
+# Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
+_MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
 _MOST_NOTED = 100
 _OF_LAUNCHERS = (
     "CalledProcessError",
@@ -136,7 +137,7 @@ def _type_name(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     """What the exception says, without what the guard has added to it."""
     message = str(error)
-    before: str | None = getattr(error, "_gonogo_message", None)
+    before: str | None = getattr(error, _MESSAGE, None)
     return message if before is None else before
 
 
@@ -156,7 +157,9 @@ def _printed(error: BaseException, outside: FrameType | None) -> str:
         if notes:
             chain.__notes__ = [note for note in notes if not str(note).startswith("gonogo")] or None
         chain = chain.__cause__ or chain.__context__
-    return "".join(whole.format())[-_LONGEST:]
+    text = "".join(whole.format())
+    before: str | None = getattr(error, _MESSAGE, None)
+    return (text if before is None else text.replace(str(error), before))[-_LONGEST:]
 
 
 _WHERE = Text("gonogo: {where}", "gonogo：{where}")
@@ -182,7 +185,7 @@ def tell(error: BaseException, context: Context, where: tuple[str, ...], languag
         if hasattr(error, "add_note"):
             error.add_note("\n".join(lines))
         elif len(error.args) == 1 and isinstance(error.args[0], str) and str(error) == error.args[0]:
-            error._gonogo_message = error.args[0]  # type: ignore[attr-defined]
+            setattr(error, _MESSAGE, error.args[0])
             error.args = ("\n".join([error.args[0], *lines]),)
     except (AttributeError, TypeError):  # an exception that takes no attributes
         return
