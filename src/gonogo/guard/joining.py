@@ -128,11 +128,19 @@ def _present(store: Any, world_size: int) -> list[int]:
     return [rank for rank in range(world_size) if store.check([f"facts/{rank}"])]
 
 
-def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool:
-    """Whether the sum of all ranks' numbers, made by the process group, is what it has to be."""
+def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool | None:
+    """Whether the sum of all ranks' numbers, made by the process group, is what it has to be.
+
+    None where the group's backend is another one than gloo and NCCL. All ranks have the same.
+    """
     torch: Any = sys.modules["torch"]
-    on_gpu = "nccl" in str(distributed.get_backend()) and torch.cuda.is_available()
-    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    backend = str(distributed.get_backend())
+    if "gloo" in backend:
+        device = torch.device("cpu")
+    elif "nccl" in backend:
+        device = torch.device("cuda", torch.cuda.current_device())
+    else:
+        return None
     number = torch.tensor([float(rank + 1)], device=device)
     distributed.all_reduce(number)
     return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)
