@@ -93,6 +93,7 @@ def test_an_exception_is_told_where_it_was(tmp_path: Path) -> None:
     assert all(raised.time > first.time for raised in left.exceptions)
 
 
+@pytest.mark.very_slow
 def test_a_parameter_that_zero_has_taken_apart_is_named(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "partitioned", ranks=1)
     assert done.returncode == 1
@@ -106,6 +107,7 @@ def test_a_parameter_that_zero_has_taken_apart_is_named(tmp_path: Path) -> None:
     assert "layers.0.project.weight is NOT_AVAILABLE, whole shape (8, 8)" in done.stderr
 
 
+@pytest.mark.very_slow
 def test_a_rank_that_sleeps_is_waited_for(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "sleeps", options=GuardOptions(stall_seconds=2.0), STAGE="1")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -128,6 +130,7 @@ def test_a_rank_that_sleeps_is_waited_for(tmp_path: Path) -> None:
         assert any(one.seconds > 8 for one in rank.resumed)
 
 
+@pytest.mark.very_slow
 def test_the_first_value_that_is_not_finite(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "nan", ranks=1, options=GuardOptions(nonfinite=True))
     assert done.returncode == 0, done.stderr[-3000:]

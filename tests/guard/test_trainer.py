@@ -44,6 +44,7 @@ def test_two_ranks_with_ddp(tmp_path: Path) -> None:
     assert (compared.differences, compared.missing, compared.sum_checked) == ((), (), True)
 
 
+@pytest.mark.very_slow
 def test_one_rank_with_deepspeed(tmp_path: Path) -> None:
     config = {
         "train_micro_batch_size_per_gpu": "auto",
