@@ -42,6 +42,7 @@ from gonogo.options import (
     SyntheticBatch,
     SyntheticDeepSpeed,
 )
+from gonogo.run_command import run
 
 app = typer.Typer(
     name="gonogo",
@@ -230,6 +231,11 @@ app.command(
     epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 unusable input, 3 CANNOT-TELL, 130 Ctrl-C.",
 )(bisect)
 
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: COMMAND's (128 and more for a signal); 1 where the check says NO-GO, 2 unusable input.",
+)(run)
+
 
 @app.command()
 def explain(
@@ -263,7 +269,9 @@ def hazards(
     ] = None,
     stage: Annotated[
         str | None,
-        typer.Option(metavar="config|launch|script|environment|rehearsal|log", help="Only those that are met there."),
+        typer.Option(
+            metavar="config|launch|script|environment|rehearsal|log|run", help="Only those that are met there."
+        ),
     ] = None,
     format_: PageFormat = "text",
     output: Output = None,

@@ -25,6 +25,7 @@ STAGES = {
     "environment": Text("found in the versions or the machine", "版本或机器环境中可发现"),
     "rehearsal": Text("found in a rehearsal", "排练中可发现"),
     "log": Text("found in a log", "日志中可发现"),
+    "run": Text("found in a guarded run", "受监护的训练中可发现"),
 }
 """Where a hazard can be met, by what its handlers look at."""
 
@@ -72,7 +73,10 @@ def theme_of(hazard: Hazard) -> str:
 
 def stages_of(hazard: Hazard) -> list[str]:
     """The stages whose evidence the hazard looks at, in the order of :data:`STAGES`."""
-    return [stage for stage in STAGES if getattr(type(hazard), f"in_{stage}") is not getattr(Hazard, f"in_{stage}")]
+    handlers = {stage: "in_guarded_run" if stage == "run" else f"in_{stage}" for stage in STAGES}
+    return [
+        name for name, handler in handlers.items() if getattr(type(hazard), handler) is not getattr(Hazard, handler)
+    ]
 
 
 def page_of(hazard: Hazard, language: str) -> str:

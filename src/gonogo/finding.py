@@ -139,6 +139,8 @@ class Report(msgspec.Struct, frozen=True):
     """What ``env`` saw: packages, torch's build, the machine."""
     bisection: dict[str, Any] | None = None
     """What ``bisect`` tried and found."""
+    guarded_run: dict[str, Any] | None = None
+    """What ``run`` saw: how each rank ended, what it held, who waited for whom."""
     notes: tuple[Text, ...] = ()
 
 

@@ -16,6 +16,7 @@ from gonogo.hazard_code import modules_of
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.deepspeed_config import DeepSpeedConfig
     from gonogo.evidence.environment import Environment
+    from gonogo.evidence.guarded import GuardedRun
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.evidence.script import Script
@@ -75,6 +76,10 @@ class Hazard:
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Findings in a failed run's logs."""
+        yield from ()
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Findings in what the guard of a live training recorded, while it runs or once it has ended."""
         yield from ()
 
     def finding(

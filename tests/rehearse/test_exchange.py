@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gonogo.evidence.guards import guards_of
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import answer
 from gonogo.rehearse.exchange import Exchange
-from gonogo.rehearse.parting import guards_of
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

@@ -24,6 +24,8 @@ _WORDINGS = (
         rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
     ),
     Pattern(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
+    # meta kernels, which a tensor left on "meta" meets as well
+    Pattern(rf"Tensor on device ({_DEVICE}) is not on the expected device ({_DEVICE})"),
     # torch.Tensor's setters of .grad and .data
     Pattern(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
     Pattern(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),

@@ -22,7 +22,9 @@ PHASES = {
     "evaluate": Text("evaluation", "评估"),
     "save": Text("saving", "保存"),
     "exit": Text("exit", "退出"),
+    "between": Text("the program's own code between steps", "两步之间程序自身的代码"),
 }
+"""What a rank was doing; ``between`` is of guarded runs only."""
 
 
 CATEGORIES = {

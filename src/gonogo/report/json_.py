@@ -44,6 +44,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         **({"log": report.log} if report.log is not None else {}),
         **({"environment": report.environment} if report.environment is not None else {}),
         **({"bisection": report.bisection} if report.bisection is not None else {}),
+        **({"guarded_run": report.guarded_run} if report.guarded_run is not None else {}),
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Report
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
+from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, of_ranks, word
@@ -43,12 +44,17 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
     if report.rehearsal is not None:
         yield from ("", _plain(summary(report.rehearsal, language)))
+    if report.guarded_run is not None:
+        yield from ("", _plain(guarded_summary(report.guarded_run, language)))
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for finding in report.findings:
         yield from _finding_lines(finding, language)
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
+            yield from _table_lines(table)
+    if report.guarded_run is not None:
+        for table in guarded_tables(report.guarded_run, language):
             yield from _table_lines(table)
     if report.environment is not None:
         for table in environment_tables(report.environment, language):

@@ -6,6 +6,7 @@ from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
+from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.rehearsal import summary, tables
 from gonogo.report.untrusted import clean, clean_line
@@ -44,6 +45,10 @@ def print_report(report: Report, page: Page, language: str) -> None:
         for table in environment_tables(report.environment, language):
             page.line()
             page.table(table)
+    if report.guarded_run is not None:
+        for table in guarded_tables(report.guarded_run, language):
+            page.line()
+            page.table(table)
     if report.bisection is not None:
         page.line()
         page.table(bisection_table(report.bisection, language))
@@ -63,6 +68,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(counts))
     if report.rehearsal is not None:
         page.line(Styled(summary(report.rehearsal, language)))
+    if report.guarded_run is not None:
+        page.line(Styled(guarded_summary(report.guarded_run, language)))
     for note in report.notes:
         page.line(Styled(_say(note, language)))
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from gonogo.after_import import after_import, import_within
 from gonogo.virtual import private
-from gonogo.virtual.after_import import after_import, import_within
 from gonogo.virtual.patching import Patches
 
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from gonogo.virtual.after_import import after_import
+from gonogo.after_import import after_import
 from gonogo.virtual.patching import Patches
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gonogo.virtual.after_import import after_import
+from gonogo.after_import import after_import
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
+from gonogo.after_import import after_import
 from gonogo.virtual import private, values
 from gonogo.virtual import private_serialization as serialization
-from gonogo.virtual.after_import import after_import
 from gonogo.virtual.apart import Apart
 from gonogo.virtual.memory import Cell
 from gonogo.virtual.patching import Patches

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as _distributed
 
+from gonogo.after_import import after_import
 from gonogo.virtual import private
-from gonogo.virtual.after_import import after_import
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor

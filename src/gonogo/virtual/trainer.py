@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.after_import import after_import
+from gonogo.after_import import after_import
 from gonogo.virtual.lifecycle import Lifecycle
 from gonogo.virtual.patching import Patches
 

@@ -141,7 +141,8 @@ class DeviceMismatch(Hazard):
 def _odd_operand(failure: Failure, mismatch: Mismatch) -> Operand | None:
     """The operand that is on the wrong device: the one on the CPU, else the one that the message names."""
     with_shape = [operand for operand in failure.operands if operand.shape]
-    return next(
+    without_data = next((operand for operand in with_shape if operand.device == "meta"), None)
+    return without_data or next(
         (operand for operand in with_shape if operand.device == "cpu"),
         next((operand for operand in with_shape if operand.name == mismatch.argument), None),
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.guarded import GuardedRun
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import span_of_rank
 from gonogo.hazards._mismatch_in_log import Owner, mismatches_in
 from gonogo.hazards._parameter_names import group_by_module
 from gonogo.hazards._rehearsed import few
@@ -100,6 +102,55 @@ class ModuleLeftOnCpu(Hazard):
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
             parameter=first.left_on_cpu[0].name,
         )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Parameters and buffers that the census found on the CPU, where the config has them on the accelerator."""
+        for rank in run.ranks:
+            left = [
+                place
+                for census in rank.censuses[-1:]
+                for place in census.misplaced
+                if place.device == "cpu" and place.what in ("parameter", "buffer")
+            ]
+            if not left:
+                continue
+            names = [name for place in left for name in place.names]
+            modules = group_by_module(names)
+            yield self.finding(
+                Text(
+                    en="Before the first step {count} parameters and buffers of the model are on the CPU, though "
+                    "nothing is offloaded and the rest is on {device}: {modules}.",
+                    zh="第一步之前，模型有 {count} 个参数与 buffer 在 CPU 上，而没有配置卸载，其余部分在 {device} 上："
+                    "{modules}。",
+                ).format(
+                    count=sum(place.count for place in left), device=left[0].expected or "?", modules=few(modules)
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        en="Move the part to the device with the model, before training begins: "
+                        "model.{module}.to(device)",
+                        zh="训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                    ).format(module=(names[0].rpartition(".")[0] if names else "") or "…"),
+                    Text(en="Leave the part out if no batch uses it", zh="若没有 batch 会用到它，请不要构建该部分"),
+                ),
+                spans=(span_of_rank(rank),),
+                ranks=tuple(
+                    one.rank
+                    for one in run.ranks
+                    if any(place.device == "cpu" for census in one.censuses[-1:] for place in census.misplaced)
+                ),
+                module=(names[0].rpartition(".")[0] or None) if names else None,
+                parameter=names[0] if names else None,
+                confirm=(
+                    Text(
+                        "The first batch that uses it ends with a device mismatch",
+                        "第一个用到它的 batch 会以设备不一致的错误结束",
+                    ),
+                ),
+            )
+            return
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """A mismatch whose operand on the CPU is a weight, by the operator's argument."""

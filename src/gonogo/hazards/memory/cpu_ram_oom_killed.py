@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
 from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
@@ -12,6 +13,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import roots, span_of_rank
 from gonogo.hazards._log_context import outside_training
 from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
 from gonogo.hazards.collective._exit_summary import exits, first_failure
@@ -121,6 +123,58 @@ class CpuRamOomKilled(Hazard):
         "https://github.com/hiyouga/LlamaFactory/issues/4629",
         "https://github.com/databrickslabs/dolly/issues/166",
     )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """A rank that SIGKILL ended first, where the kernel counts such a killing or hardly any memory was left."""
+        death = next(iter(roots(run)), None)
+        rank = run.rank(death.rank) if death is not None and death.signal == 9 else None
+        if rank is None:
+            return
+        kills = sum(launch.oom_kills or 0 for launch in run.launches)
+        total = max((census.host_total for census in rank.censuses), default=0) or max(
+            (launch.host_total for launch in run.launches), default=0
+        )
+        left = rank.steps[-1].host_available if rank.steps else None
+        short = left is not None and total > 0 and left < (1 - _HEADROOM) * total
+        if not kills and not short:
+            return
+        yield self.finding(
+            Text(
+                en="Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}",
+                zh="rank {rank} 在第 {step} 步之后被 SIGKILL 结束。{kernel}{memory}",
+            ).format(
+                rank=rank.rank,
+                step=rank.last_step,
+                kernel=Text(
+                    f" The kernel counts {kills} process(es) killed for want of memory while the run lasted.",
+                    f"内核记录到训练期间有 {kills} 个进程因内存不足被杀。",
+                )
+                if kills
+                else "",
+                memory=_last_memory(run, rank, total),
+            ),
+            certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Offload less, or to NVMe; spread the run over more nodes; or take a node with more memory",
+                    "减少卸载或卸载到 NVMe；使用更多节点；或换内存更大的节点",
+                ),
+                Text(
+                    "Fewer DataLoader workers, and a look at what grows from step to step in the report's table",
+                    "减少 DataLoader 的 worker，并查看报告表格中逐步增长的部分",
+                ),
+            ),
+            spans=(span_of_rank(rank),),
+            ranks=(rank.rank,),
+            confirm=()
+            if kills
+            else (
+                Text(
+                    "dmesg -T on that machine says 'Out of memory: Killed process'",
+                    "该机器的 dmesg -T 中有 “Out of memory: Killed process”",
+                ),
+            ),
+        )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
         """The fullest node, estimated from the ranks of it that were run, against its memory."""
@@ -343,4 +397,20 @@ def _room_on_gpu(rank: RankRecord, more: int) -> bool:
         and memory.shortage is None
         and memory.peak_reserved_bytes + more <= memory.total_bytes - memory.allowance_bytes
         for memory in rank.devices
+    )
+
+
+def _last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
+    """What the ranks of its machine held, and what was left of it, when that was last looked at."""
+    last = rank.steps[-1] if rank.steps else None
+    if last is None or not last.host_bytes:
+        return Text("", "")
+    host = rank.start.host if rank.start is not None else ""
+    beside = [one for one in run.ranks if one.start is not None and one.start.host == host and one.steps]
+    held = sum(one.steps[-1].host_bytes for one in beside)
+    return Text(
+        f" It held {size(last.host_bytes)} when last looked at, the ranks of its machine {size(held)} together, and "
+        f"{size(last.host_available)} of {size(total)} were left.",
+        f"最后一次查看时它占用 {size(last.host_bytes)}，同一机器上的各 rank 共占用 {size(held)}，"
+        f"{size(total)} 中剩余 {size(last.host_available)}。",
     )

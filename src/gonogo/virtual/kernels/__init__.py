@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.after_import import after_import
+from gonogo.after_import import after_import
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.after_import import after_import
+from gonogo.after_import import after_import
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from gonogo.after_import import after_import
 from gonogo.virtual import real
-from gonogo.virtual.after_import import after_import
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gonogo.after_import import after_import
 from gonogo.errors import UserError
 from gonogo.finding import Text
-from gonogo.virtual.after_import import after_import
 from gonogo.virtual.overlay import Overlay
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.weights import skeleton

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.virtual.after_import import after_import, import_within
+from gonogo.after_import import after_import, import_within
 
 
 @pytest.fixture

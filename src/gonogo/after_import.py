@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
 
-Action = Callable[[ModuleType], object]
-Context = Callable[[], AbstractContextManager[object]]
+TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    Action = Callable[[ModuleType], object]
+    Context = Callable[[], AbstractContextManager[object]]
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds nothing itself: the others find the module; it is executed within the contexts, then the actions run."""
 
     def __init__(self) -> None:
-        self.actions: dict[str, list[Action]] = defaultdict(list)
-        self.contexts: dict[str, list[Context]] = defaultdict(list)
+        self.actions: dict[str, list[Action]] = {}
+        self.contexts: dict[str, list[Context]] = {}
         self._searching: set[str] = set()
 
     def find_spec(
@@ -28,17 +29,20 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if (name not in self.actions and name not in self.contexts) or name in self._searching:
             return None
+        from importlib.util import find_spec
+
         self._searching.add(name)
         try:
             spec = find_spec(name)
         finally:
             self._searching.discard(name)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, self.actions.get(name, []), self.contexts.get(name, []))
+            actions, contexts = self.actions.get(name, []), self.contexts.get(name, [])
+            spec.loader = _Loader(spec.loader, actions, contexts)  # type: ignore[assignment]
         return spec
 
 
-class _Loader(Loader):
+class _Loader:
     """The module's own loader, within the contexts and followed by the actions."""
 
     def __init__(self, inner: Loader, actions: list[Action], contexts: list[Context]) -> None:
@@ -53,6 +57,8 @@ class _Loader(Loader):
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
+        from contextlib import ExitStack
+
         with ExitStack() as stack:
             for context in self._contexts:
                 stack.enter_context(context())
@@ -72,7 +78,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
 
     Returns what takes the action off again (what it did stays done).
     """
-    _finder.actions[name].append(action)
+    _finder.actions.setdefault(name, []).append(action)
     _watch()
     module = sys.modules.get(name)
     if module is not None:
@@ -88,7 +94,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
 
 def import_within(name: str, context: Context) -> Callable[[], None]:
     """Have module ``name`` be executed within ``context()``, where it is not imported yet; returns the undo."""
-    _finder.contexts[name].append(context)
+    _finder.contexts.setdefault(name, []).append(context)
     _watch()
 
     def forget() -> None:

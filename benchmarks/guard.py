@@ -1,0 +1,118 @@
+"""What the guard costs a training: seconds a step and memory, with `gonogo run` and without, in pairs.
+
+    python benchmarks/guard.py [--pairs 5] [--steps 40] [--models small,mid] [--ranks 1] [--device cpu|cuda]
+                               [--format text|json]
+
+The training is transformers' Trainer with DeepSpeed ZeRO-2 on a Llama made from its configuration (small: 2 layers of
+256; mid: 8 layers of 512), the same data and seed each time (`benchmarks/guard_training.py`). A pair is one run without
+the guard and one with it, right after each other, in alternating order. Of each run the median step counts, after ten
+that do not. Printed are the median over the pairs of what the guard adds, and the worst pair: by the clock; by the
+clock of the quickest tenth of the steps, and by the processors (all threads of the rank), which say more on a machine
+that does other work as well. Memory is the greatest resident memory of a rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TRAINING = ROOT / "benchmarks" / "guard_training.py"
+_NOT_COUNTED = 10
+_MEASURES = {"seconds": "clock", "quickest": "quickest tenth", "processor": "processors"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def trained(folder: Path, model: str, guarded: bool, ranks: int, steps: int, device: str) -> list[dict[str, Any]]:
+    """What each rank measured of one run."""
+    folder.mkdir(parents=True)
+    launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
+    launch += [f"--master_port={free_port()}", str(TRAINING), model, str(steps), device, str(folder)]
+    if guarded:
+        launch = [sys.executable, "-m", "gonogo", "run", "--no-check", "--folder", str(folder / "guard"), "--", *launch]
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    if device == "cpu":
+        environment |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(launch)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("measured-*.json"))]
+
+
+def summed(measured: list[dict[str, Any]]) -> dict[str, float]:
+    """The slowest rank's median step, and the fullest rank's memory."""
+    return {
+        "seconds": max(statistics.median(rank["seconds"][_NOT_COUNTED:]) for rank in measured),
+        "quickest": max(statistics.quantiles(rank["seconds"][_NOT_COUNTED:], n=10)[0] for rank in measured),
+        "processor": max(statistics.median(rank["processor"][_NOT_COUNTED:]) for rank in measured),
+        "bytes": max(rank["bytes"] for rank in measured),
+    }
+
+
+def compared(folder: Path, model: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The pairs of one model, and what the guard adds by them."""
+    pairs = []
+    for number in range(arguments.pairs):
+        pair = {}
+        for guarded in (False, True) if number % 2 == 0 else (True, False):
+            place = folder / f"{model}-{number}-{guarded}"
+            measured = trained(place, model, guarded, arguments.ranks, arguments.steps, arguments.device)
+            pair["on" if guarded else "off"] = summed(measured)
+            shutil.rmtree(place)
+        pairs.append(pair)
+        print(f"{model}: pair {number + 1} of {arguments.pairs}", file=sys.stderr)
+    added = {what: [100 * (pair["on"][what] / pair["off"][what] - 1) for pair in pairs] for what in _MEASURES}
+    return {
+        "model": model,
+        "step_seconds": statistics.median(pair["off"]["seconds"] for pair in pairs),
+        "added_percent": {
+            what: {"median": statistics.median(all_), "worst": max(all_)} for what, all_ in added.items()
+        },
+        "added_bytes": statistics.median(pair["on"]["bytes"] - pair["off"]["bytes"] for pair in pairs),
+        "pairs": pairs,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--models", default="small,mid")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gonogo-guard-") as folder:
+        rows = [compared(Path(folder), model, arguments) for model in arguments.models.split(",")]
+    if arguments.format == "json":
+        machine = {"python": platform.python_version(), "processors": os.cpu_count(), "device": arguments.device}
+        print(json.dumps({"machine": machine, "ranks": arguments.ranks, "steps": arguments.steps, "models": rows}))
+        return
+    print(
+        f"{'model':8}{'step':>10}{'clock, median':>16}{'worst':>9}{'processor, median':>20}{'worst':>9}{'memory':>12}"
+    )
+    for row in rows:
+        clock, processor = row["added_percent"]["seconds"], row["added_percent"]["processor"]
+        print(
+            f"{row['model']:8}{row['step_seconds']:8.3f} s{clock['median']:+14.2f} %{clock['worst']:+7.2f} %"
+            f"{processor['median']:+18.2f} %{processor['worst']:+7.2f} %{row['added_bytes'] / (1 << 20):+8.1f} MiB"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The command that is guarded, as a child process: its streams untouched, signals passed on, its exit status ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+
+_FROM_KERNEL = 0x80
+"""``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""
+_PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""What a shell answers for a command that isn't there, or can't be run."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How the command ended."""
+
+    status: int
+    """As a shell tells it: 128 and the signal's number for a command that a signal ended."""
+    signal: int | None = None
+    """The signal that ended it, or None."""
+    passed_on: tuple[int, ...] = ()
+    """Signals that came to gonogo and went on to the command."""
+    interrupted: bool = False
+    """Whether Ctrl-C or a signal to end came while it ran."""
+
+
+def run_child(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    on_tick: Callable[[], None] = lambda: None,
+    every: float = 2.0,
+    on_start: Callable[[int], None] = lambda child: None,
+) -> Ended:
+    """Run the command to its end; ``on_tick`` is called every few seconds while it runs, ``on_start`` with its number.
+
+    Standard input, output and error are those of this process. Signals to end are held back here and passed on, but for
+    those that the terminal has sent to the command as well. Raises CannotStart for a command that can't be started.
+    """
+    held = {one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        child = _started(command, environment, before)
+        on_start(child)
+        return _waited_for(child, held, on_tick, every)
+    finally:
+        _forget_pending(held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _started(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+    try:
+        return os.posix_spawnp(command[0], list(command), dict(environment), setsigmask=mask)
+    except FileNotFoundError:
+        raise CannotStart(
+            NOT_FOUND,
+            Text("{name}: no such command; is it on PATH?", "{name}：没有这个命令；它在 PATH 中吗？").format(
+                name=command[0]
+            ),
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CannotStart(
+            NOT_EXECUTABLE,
+            Text("{name}: cannot be run ({why})", "{name}：无法运行（{why}）").format(
+                name=command[0], why=getattr(error, "strerror", None) or error
+            ),
+        ) from None
+
+
+class CannotStart(UserError):
+    """A command that could not be started; ``status`` is what a shell would answer."""
+
+    def __init__(self, status: int, text: Text) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], None], every: float) -> Ended:
+    passed_on: list[int] = []
+    interrupted = False
+    next_tick = time.monotonic() + every
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return _ended(status, tuple(passed_on), interrupted)
+        came = signal.sigtimedwait(held, max(next_tick - time.monotonic(), 0.0))
+        if came is None:
+            on_tick()
+            next_tick = time.monotonic() + every
+        elif came.si_signo != signal.SIGCHLD:
+            interrupted = interrupted or came.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+            if came.si_code != _FROM_KERNEL:
+                passed_on.append(came.si_signo)
+                os.kill(child, came.si_signo)
+
+
+def _ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> Ended:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return Ended(128 - code, -code, passed_on, interrupted)
+    return Ended(code, None, passed_on, interrupted)
+
+
+def _forget_pending(held: set[signal.Signals]) -> None:
+    """A second Ctrl-C, given while the command was ending, does not cost the report."""
+    while signal.sigtimedwait(held, 0) is not None:
+        pass

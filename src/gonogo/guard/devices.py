@@ -1,0 +1,105 @@
+"""`gonogo.check_devices`: are these tensors all on one device? And the table that says where each of them is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+class MixedDevicesError(RuntimeError):
+    """Tensors that are to be computed with together are on different devices.
+
+    ``devices`` has each tensor's device by its name; ``odd`` are the names of those that are not where most are.
+    """
+
+    def __init__(self, message: str, devices: dict[str, str], odd: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.devices = devices
+        self.odd = odd
+
+
+def check_devices(*tensors: Any, names: Sequence[str] | None = None, expected: Any = None) -> str | None:
+    """Raise where not all of these tensors are on one device; else the device that they share, such as ``"cuda:0"``.
+
+    Each argument may be a tensor, a module (its parameters and buffers count), or a list, tuple or dictionary of
+    those, however deep; anything else is passed over. ``names``: one for each argument, for the table in the error;
+    without it they are counted from 0. ``expected``: the device where all have to be, such as ``"cuda:0"`` or a
+    ``torch.device``; without it, the one where most are.
+
+    A tensor on the CPU without dimensions mixes with any device, as it does in torch, and does not count; nor does a
+    parameter that ZeRO-3 has not gathered. None is answered where no tensor is left. Nothing waits for the GPU.
+
+    Raises :class:`MixedDevicesError` (a ``RuntimeError``) with a table of all tensors: name, device, type, shape.
+    Raises ValueError where ``names`` are not as many as the arguments.
+    """
+    if names is not None and len(names) != len(tensors):
+        raise ValueError(f"check_devices: {len(names)} names for {len(tensors)} arguments")
+    labels = names if names is not None else [str(number) for number in range(len(tensors))]
+    found = [one for label, value in zip(labels, tensors, strict=True) for one in _tensors(label, value, 0)]
+    return check_named(found, None if expected is None else str(expected))
+
+
+def check_named(found: list[tuple[str, Any]], expected: str | None = None, where: str = "") -> str | None:
+    """As :func:`check_devices`, for tensors with their names. ``where`` opens the message."""
+    counted = [(name, tensor) for name, tensor in found if not _mixes(tensor)]
+    if not counted:
+        return None
+    devices = {name: str(tensor.device) for name, tensor in counted}
+    home = expected or _home(devices)
+    if ":" not in home and home != "cpu":
+        odd = tuple(name for name, device in devices.items() if device.partition(":")[0] != home)
+    else:
+        odd = tuple(name for name, device in devices.items() if device != home)
+    if odd:
+        verb = "is" if len(odd) == 1 else "are"
+        named = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
+        message = f"{where}{named} {verb} not on {home}\n{table(counted, odd)}"
+        raise MixedDevicesError(message, devices, odd)
+    return home
+
+
+def _home(devices: dict[str, str]) -> str:
+    """Where most tensors are; among equals, an accelerator."""
+    counts = Counter(devices.values())
+    return max(counts, key=lambda device: (counts[device], device != "cpu"))
+
+
+def _mixes(tensor: Any) -> bool:
+    """Whether torch takes it together with tensors of any device, or it isn't really anywhere."""
+    status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
+    return (tensor.device.type == "cpu" and tensor.ndim == 0) or tensor.device.type == "meta" or status != "AVAILABLE"
+
+
+def table(tensors: list[tuple[str, Any]], odd: tuple[str, ...], most: int = 40) -> str:
+    """Where each tensor is, a line each; those that are elsewhere first, with a mark."""
+    marked = set(odd)
+    ordered = sorted(tensors, key=lambda item: item[0] not in marked)
+    rows = [
+        (name, str(tensor.device), str(tensor.dtype).removeprefix("torch."), str(tuple(tensor.shape)))
+        for name, tensor in ordered[:most]
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = []
+    for row in rows:
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        lines.append(f"{'>' if row[0] in marked else ' '} {cells}")
+    if len(ordered) > most:
+        lines.append(f"  … {len(ordered) - most} more")
+    return "\n".join(lines)
+
+
+def _tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for inner, tensor in (*value.named_parameters(), *value.named_buffers()):
+            yield f"{name}.{inner}", tensor
+    elif depth < 8 and isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _tensors(f"{name}[{index}]", one, depth + 1)
+    elif depth < 8 and hasattr(value, "items"):
+        for key, one in list(value.items()):
+            yield from _tensors(f"{name}[{key!r}]", one, depth + 1)

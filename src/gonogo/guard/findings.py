@@ -1,0 +1,130 @@
+"""What all hazards find in a guarded run: the rank that failed first and its cause before all that followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from gonogo.diagnose import findings_in_log
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.finding import Certainty, Finding, Severity, Span, best_first
+from gonogo.hazard import Hazard, all_hazards
+from gonogo.hazards._guarded import Death, exception_of, log_of, roots, went_well
+from gonogo.hazards._guarded_record import as_rehearsal
+from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
+
+
+def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
+    """What all hazards find, the root cause first; at most one finding a hazard and place.
+
+    A hazard looks at the guard's own records, at the exceptions and at the calls where ranks part as at a rehearsal's,
+    and at the tracebacks that are left as at a log's. Fallbacks speak only where nothing else explains a rank.
+    """
+    first = roots(run)
+    found: list[Finding] = []
+    for hazard in all_hazards():
+        if not hazard.fallback:
+            found += hazard.in_guarded_run(run)
+    found += _of_exceptions(run)
+    unexplained = _unexplained(first, found)
+    for hazard in all_hazards():
+        if hazard.fallback and (unexplained or not first):
+            for finding in hazard.in_guarded_run(run):
+                if not first or set(finding.ranks) & unexplained:
+                    found.append(finding)
+                    unexplained -= set(finding.ranks)
+    return _in_order([_softened(run, finding) for finding in found], first)
+
+
+def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
+    """What hazards that judge rehearsals and logs say of the exceptions, and of the place where the ranks part."""
+    record = as_rehearsal(run)
+    explained: set[int] = set()
+    hazards = all_hazards()
+    for hazard in hazards:
+        if not hazard.fallback and type(hazard).in_rehearsal is not Hazard.in_rehearsal:
+            for finding in hazard.in_rehearsal(record):
+                yield finding
+                if hazard.explains_failure and finding.severity is Severity.ERROR:
+                    explained |= set(finding.ranks)
+    for failed in failed_ranks(record):
+        if set(failed.ranks) <= explained:
+            continue
+        told = _as_log(run, failed)
+        if told is not None and told.certainty is not Certainty.POSSIBLE:
+            yield told
+            continue
+        fallbacks = [
+            f for h in hazards if h.fallback for f in h.in_rehearsal(record) if set(f.ranks) & set(failed.ranks)
+        ]
+        yield from fallbacks[:1]
+        if told is not None and all(one.hazard == "program-raises" for one in fallbacks[:1]):
+            yield told
+
+
+def _as_log(run: GuardedRun, failed: FailedRanks) -> Finding | None:
+    """The root cause that hazards see in the traceback, with its places in the code."""
+    ranks = [rank for number in failed.ranks if (rank := run.rank(number)) is not None]
+    findings = findings_in_log(log_of(run, ranks))
+    fallbacks = {hazard.name for hazard in all_hazards() if hazard.fallback}
+    chosen = next((one for one in findings if one.hazard not in fallbacks), None)
+    if chosen is None:
+        return None
+    return replace(
+        chosen,
+        spans=failure_places(failed.failure) or chosen.spans,
+        ranks=failed.ranks,
+        module=chosen.module or failed.failure.module,
+    )
+
+
+def _unexplained(first: list[Death], found: list[Finding]) -> set[int]:
+    explain = {hazard.name for hazard in all_hazards() if hazard.explains_failure or hazard.consequence}
+    told = {rank for one in found if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks}
+    return {death.rank for death in first} - told
+
+
+def _softened(run: GuardedRun, finding: Finding) -> Finding:
+    """An error that a run lived through was none: it ended well all the same."""
+    if went_well(run) and finding.severity is Severity.ERROR:
+        return replace(finding, severity=Severity.WARNING)
+    return finding
+
+
+def _in_order(found: list[Finding], first: list[Death]) -> tuple[Finding, ...]:
+    """Errors first; of these, what explains the rank that ended first; what came later may only follow from it."""
+    time = {death.rank: death.time for death in first}
+    earliest = min(time.values(), default=0.0)
+    root = {rank for rank, one in time.items() if one == earliest}
+
+    def follows(finding: Finding) -> bool:
+        ranks = set(finding.ranks)
+        return finding.severity is Severity.ERROR and bool(ranks) and bool(ranks & set(time)) and not ranks & root
+
+    told: list[Finding] = []
+    for finding in found:
+        certainty = Certainty.POSSIBLE if follows(finding) else finding.certainty
+        told.append(replace(finding, certainty=certainty))
+    told.sort(key=lambda finding: min((time.get(rank, earliest) for rank in finding.ranks), default=earliest))
+    return best_first(_once(told))
+
+
+def _once(found: list[Finding]) -> list[Finding]:
+    kept: dict[tuple[str, tuple[int, ...], Span | None], Finding] = {}
+    for finding in found:
+        kept.setdefault((finding.hazard, finding.ranks, finding.spans[0] if finding.spans else None), finding)
+    return list(kept.values())
+
+
+def failed_rank(run: GuardedRun) -> GuardedRank | None:
+    """The rank that ended first without another's being the reason; None where none did."""
+    first = roots(run)
+    return run.rank(first[0].rank) if first else None
+
+
+def first_exception(run: GuardedRun) -> str | None:
+    """What the rank that failed first raised, in one line; None where it raised nothing."""
+    rank = failed_rank(run)
+    raised = exception_of(rank) if rank is not None else None
+    return f"{raised.type}: {raised.message.partition(chr(10))[0]}" if raised is not None else None

@@ -1,0 +1,71 @@
+"""The guard's own faults: each switches off the part that it is in, is said once, and never reaches the program."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gonogo.finding import Text
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+off: set[str] = set()
+"""The parts that are switched off."""
+_listeners: list[Callable[[str, BaseException], None]] = []
+_said = threading.Event()
+_busy = threading.local()
+
+_FAULT = Text(
+    "gonogo: a fault of the guard itself ({what}); {part} is no longer watched in this process, and training goes on",
+    "gonogo：守护程序自身出错（{what}）；本进程不再监视 {part}，训练照常继续",
+)
+
+
+def harmless(part: str) -> Callable[[Function], Function]:
+    """A function of the guard that answers None, and is not called again, once anything of its part has failed."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            if part in off:
+                return None
+            try:
+                return function(*arguments, **named)
+            except Exception as error:
+                fault(part, error)
+                return None
+
+        return guarded  # type: ignore[return-value]
+
+    return decorate
+
+
+def fault(part: str, error: BaseException) -> None:
+    """Switch a part off for a fault of its own, and say so, once in a process."""
+    off.add(part)
+    if getattr(_busy, "telling", False):
+        return
+    _busy.telling = True
+    try:
+        if not _said.is_set():
+            _said.set()
+            what = f"{type(error).__name__}: {error}"[:300].replace("\n", " ")
+            print(_FAULT.format(what=what, part=part).in_language(language), file=sys.stderr, flush=True)
+        for listener in _listeners:
+            listener(part, error)
+    except Exception:  # standard error may be closed
+        return
+    finally:
+        _busy.telling = False
+
+
+def on_fault(listener: Callable[[str, BaseException], None]) -> None:
+    """Have faults heard of."""
+    _listeners.append(listener)
+
+
+language = "en"
+"""Of what is said."""

@@ -1,0 +1,83 @@
+"""In a launcher's process: how each process that it had started ended, noted as the launcher learns of it.
+
+Launchers tell of it on their standard error only, each in its own words, and kill the others at once; the ranks
+themselves can't tell of a SIGKILL. Nothing but the standard library is needed, and nothing is imported for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gonogo.after_import import after_import
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+def watch_children(folder: str) -> None:
+    """Note in the folder how processes end that this one starts by ``subprocess`` or ``multiprocessing``."""
+    notes = _Notes(folder)
+    after_import("subprocess", lambda module: _watched(_watch_subprocess, module, notes))
+    after_import("multiprocessing.popen_fork", lambda module: _watched(_watch_multiprocessing, module, notes))
+
+
+def _watched(watch: Any, module: ModuleType, notes: _Notes) -> None:
+    try:
+        watch(module, notes)
+    except Exception:  # another Python's subprocess: nothing is noted
+        return
+
+
+class _Notes:
+    """The file that is appended to, opened at the first process that ends. It never raises, and gives up at a fault."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._owner = os.getpid()
+        self._seen: set[tuple[int, int]] = set()
+        self._broken = False
+
+    def add(self, pid: int, status: int | None) -> None:
+        """Note how a process ended, once; a process that was forked off the launcher notes nothing."""
+        if status is None or self._broken or os.getpid() != self._owner or (pid, status) in self._seen:
+            return
+        self._seen.add((pid, status))
+        try:
+            import json
+            import socket
+
+            host = socket.gethostname()
+            line = json.dumps({"kind": "child", "time": time.time(), "pid": pid, "status": status, "host": host})
+            path = os.path.join(self._folder, f"launcher-{host}-{self._owner}.jsonl")
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            try:
+                os.write(file, line.encode() + b"\n")
+            finally:
+                os.close(file)
+        except Exception:
+            self._broken = True
+
+
+def _watch_subprocess(module: ModuleType, notes: _Notes) -> None:
+    original = module.Popen._handle_exitstatus
+
+    def handle(self: Any, *arguments: Any, **named: Any) -> Any:
+        answer = original(self, *arguments, **named)
+        notes.add(self.pid, self.returncode)
+        return answer
+
+    module.Popen._handle_exitstatus = handle
+
+
+def _watch_multiprocessing(module: ModuleType, notes: _Notes) -> None:
+    original = module.Popen.poll
+
+    def poll(self: Any, *arguments: Any, **named: Any) -> Any:
+        answer = original(self, *arguments, **named)
+        notes.add(self.pid, self.returncode)
+        return answer
+
+    module.Popen.poll = poll

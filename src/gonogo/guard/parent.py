@@ -1,0 +1,145 @@
+"""``gonogo run``: the command is started with the guard in it, and a report is made when it has ended.
+
+Nothing here may cost the training anything: where the guard cannot be set up, the command runs without it; where the
+report cannot be made, that is said; the exit status is the command's in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from gonogo.atomic import write_atomically
+from gonogo.evidence.guard_files import read_run
+from gonogo.evidence.guarded_launch import Launched, launch_path
+from gonogo.exit_status import complain
+from gonogo.finding import Report, Text
+from gonogo.guard.child import CannotStart, Ended, run_child
+from gonogo.guard.injection import GuardOptions, inject
+from gonogo.guard.machine_memory import memory_limit, oom_kills
+from gonogo.guard.watch import Watch
+
+
+class GuardRequest(msgspec.Struct, frozen=True):
+    """What is to be run, and how it is guarded."""
+
+    command: list[str]
+    folder: Path
+    options: GuardOptions
+    verdict: str | None = None
+    """What the check before it came to, or None where it was left out."""
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """Where the records go unless a folder is named: one a start, the same for all of a Slurm job step."""
+    job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
+    if job and step:  # within srun: one gonogo run on each node, or for each task
+        restart = environment.get("SLURM_RESTART_COUNT", "0")
+        return Path("gonogo-runs", f"slurm-{job}-{step}" + (f"-restart{restart}" if restart != "0" else ""))
+    return Path("gonogo-runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+
+
+def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> Ended:
+    """Run the command to its end with the guard in its Python processes; how it ended.
+
+    A command that can't be started ends as in a shell: 127 or 126, with one line on standard error.
+    """
+    launched = Launched(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        command=list(request.command),
+        cwd=os.getcwd(),
+        started=time.time(),
+        host_total=memory_limit(),
+        verdict=request.verdict,
+    )
+    killed_before = oom_kills()
+    guarded = dict(environment)
+    watch: Callable[[], None] = lambda: None  # noqa: E731
+    try:
+        request.folder.mkdir(parents=True, exist_ok=True)
+        guarded = inject(request.folder, request.options, environment)
+        _write(request.folder, launched)
+        watch = Watch(request.folder, lambda: _tell_trouble(request.folder, language)).look
+    except OSError as error:
+        _say_unguarded(request.folder, error, language)
+
+    def started(child: int) -> None:
+        launched.child = child
+        _write_if_possible(request.folder, launched)
+
+    try:
+        ended = run_child(request.command, guarded, watch, on_start=started)
+    except CannotStart as error:
+        complain(error.text, language)
+        ended = Ended(error.status)
+    killed_after = oom_kills()
+    launched.ended = time.time()
+    launched.exit_status = ended.status
+    launched.signals = list(ended.passed_on)
+    launched.interrupted = ended.interrupted
+    if killed_before is not None and killed_after is not None:
+        launched.oom_kills = killed_after - killed_before
+    _write_if_possible(request.folder, launched)
+    return ended
+
+
+def report_in(folder: Path) -> Report:
+    """The report of a folder's records, written into it as ``report.json`` and ``report.txt`` where that is possible.
+
+    Raises OSError where the folder can't be read.
+    """
+    from gonogo.guard.report import report_of
+
+    return report_of(read_run(folder))
+
+
+def keep_report(report: Report, folder: Path, language: str) -> None:
+    """Put the report into the folder as text and JSON. Raises OSError where it can't be written."""
+    from gonogo.report import render
+
+    for name, format_name in (("report.json", "json"), ("report.txt", "text")):
+        write_atomically(folder / name, render(report, format_name, language).encode("utf-8", "backslashreplace"))
+
+
+def _write(folder: Path, launched: Launched) -> None:
+    write_atomically(launch_path(str(folder), launched.host, launched.pid), msgspec.json.encode(launched))
+
+
+def _write_if_possible(folder: Path, launched: Launched) -> None:
+    try:
+        _write(folder, launched)
+    except OSError:  # said once, where the folder was made or where the report is written
+        return
+
+
+def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
+    complain(
+        Text(
+            "the guard can't write to {folder} ({why}): the command runs without it; --folder DIR names another place",
+            "监护无法写入 {folder}（{why}）：命令将在没有监护的情况下运行；可用 --folder DIR 指定其他位置",
+        ).format(folder=folder, why=error.strerror or error),
+        language,
+    )
+
+
+def _tell_trouble(folder: Path, language: str) -> None:
+    """One line on the gravest finding so far; the whole report is in the folder."""
+    report = report_in(folder)
+    if not report.findings:
+        return
+    keep_report(report, folder, language)
+    first = report.findings[0]
+    complain(
+        Text("{title}. {cause} ({place})", "{title}。{cause}（{place}）").format(
+            title=first.title, cause=first.cause, place=folder / "report.txt"
+        ),
+        language,
+    )
+    sys.stderr.flush()

@@ -1,0 +1,57 @@
+"""While the command runs: a line on standard error, and a report in the folder, when the ranks record trouble."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_TROUBLE = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
+_SETTLES = 3.0
+"""Seconds for the other ranks to record what they saw of it."""
+_LONGEST_SILENCE = 3600.0
+_MOST_READ = 1 << 20
+
+
+class Watch:
+    """Looks at what the ranks have appended; ``tell`` is called when they have recorded trouble, ever more seldom."""
+
+    def __init__(self, folder: Path, tell: Callable[[], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._read: dict[str, int] = {}
+        self._trouble_since: float | None = None
+        self._quiet_until = 0.0
+        self._quiet = 30.0
+
+    def look(self) -> None:
+        """Look once; never raises."""
+        try:
+            self._look()
+        except Exception:  # the watch is a convenience: the report at the end tells the same
+            self._quiet_until = float("inf")
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._grown_with_trouble() and self._trouble_since is None:
+            self._trouble_since = now
+        since = self._trouble_since
+        if since is not None and now - since >= _SETTLES and now >= self._quiet_until:
+            self._trouble_since = None
+            self._quiet_until = now + self._quiet
+            self._quiet = min(2 * self._quiet, _LONGEST_SILENCE)
+            self._tell()
+
+    def _grown_with_trouble(self) -> bool:
+        trouble = False
+        for path in self._folder.glob("rank-*.jsonl"):
+            known = self._read.get(path.name, 0)
+            size = path.stat().st_size
+            if size <= known:
+                continue
+            with path.open("rb") as file:
+                file.seek(max(known, size - _MOST_READ))
+                data = file.read(_MOST_READ)
+            self._read[path.name] = size
+            trouble = trouble or any(word in data for word in _TROUBLE)
+        return trouble

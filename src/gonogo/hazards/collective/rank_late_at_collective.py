@@ -1,0 +1,190 @@
+"""rank-late-at-collective."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from gonogo.evidence.frame import Frame
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.finding import Certainty, Finding, Severity, Span, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import interrupted
+from gonogo.hazards._parted import ranks_text
+from gonogo.hazards._parted_live import divergence
+from gonogo.hazards._rehearsed import places
+from gonogo.hazards._standstill import Standstill, standstill
+from gonogo.hazards._whereabouts import own_frame, whereabouts
+
+_LASTING = 600.0
+"""Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
+_TIMEOUT = Text(
+    "Where it needs this long, give the others a larger time-out (ddp_timeout; init_process_group(timeout=...)), and "
+    "let all ranks do their share, so that none waits",
+    "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），"
+    "并让所有 rank 分担，避免空等",
+)
+_ALIVE = Text(
+    "Look at that process on its machine: py-spy dump --native --pid PID; a state of D (a disk or network file system) "
+    "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus",
+    "在该机器上查看这个进程：py-spy dump --native --pid PID；ps 中状态为 D（磁盘或网络文件系统）或 T（被暂停）；"
+    "用 dmesg 与 nvidia-smi 检查是否掉卡",
+)
+
+
+class RankLateAtCollective(Hazard):
+    """All ranks but one wait in a collective; that one is busy elsewhere, or does not answer.
+
+    ## What happens
+    Training stands still. GPUs of the waiting ranks show full load, that of the late one none. After ten minutes or
+    more NCCL's watchdog ends the ranks that waited, and their logs name a collective, never the reason.
+
+    ## Why
+    A collective returns when every rank of its group has called it. One rank is held up before it: it waits for data
+    (a slow or a dead DataLoader worker), writes a checkpoint, compiles, downloads, is in a debugger, or its process or
+    machine hangs.
+
+    ## Cure
+    Look at the rank that the others wait for, not at those that time out: the finding says where its Python was. Take
+    the work off the training's path, share it among the ranks, or give the others a larger time-out.
+
+    ## When it is safe
+    Where the rank comes in the end, and before the time-out: the step was long, and nothing is lost but time.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/87995: one rank in its DataLoader, 31 wait in all_reduce
+    - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell which rank was late
+    """
+
+    page_zh = """除一个 rank 外都在等待某次集合通信；那个 rank 在别处忙碌，或没有响应。
+
+    ## 现象
+    训练停住。等待中的 rank 的 GPU 显示满载，迟到的 rank 则没有负载。十分钟或更久之后，NCCL 的 watchdog 结束那些等待的
+    rank，它们的日志只写出某次集合通信，从不写原因。
+
+    ## 原因
+    集合通信要等组内每个 rank 都调用后才返回。某个 rank 在此之前被耽搁：等待数据（DataLoader 的 worker 太慢或已死）、写
+    checkpoint、编译、下载、停在调试器中，或其进程、机器卡死。
+
+    ## 解决办法
+    查看被等待的 rank，而不是超时的 rank：结果会给出它的 Python 当时所在的位置。把这项工作移出训练路径，由各 rank 分
+    担，或为其他 rank 设置更大的超时。
+
+    ## 何时安全
+    该 rank 最终在超时之前到达：这一步只是慢，除时间外没有损失。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/87995：一个 rank 停在 DataLoader，其余 31 个在 all_reduce 中等待
+    - https://github.com/pytorch/pytorch/issues/118369：一次超时，日志看不出哪个 rank 迟到
+    """
+
+    name = "rank-late-at-collective"
+    title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/87995",
+        "https://github.com/pytorch/pytorch/issues/118369",
+    )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Ranks that have not come to the collective in which the others stand, and where they are instead."""
+        still = standstill(run)
+        if still is None or still.call is None or not still.late or divergence(run) is not None:
+            return
+        first = min(still.late)
+        if all(run.rank(rank) is None for rank in still.late):
+            return  # they have never come: rank-never-joined
+        seen = still.seen.get(first)
+        frames = seen.frames if seen is not None else ()
+        known = whereabouts(frames)
+        frozen = first in still.silent
+        ended = run.exit_status not in (None, 0)
+        lasting = ended or still.seconds >= _LASTING
+        at = own_frame(frames)
+        yield self.finding(
+            Text("{waits}{where}{long}", "{waits}{where}{long}").format(
+                waits=_waits(still), where=_where(still, frames, frozen), long=_long(still)
+            ),
+            title=Text(
+                "{who} held up, and the others wait in {operator}", "{who} 被耽搁，其他 rank 在 {operator} 中等待"
+            ).format(
+                who=Text(
+                    f"{_capital(ranks_text(still.late).en)} {'is' if len(still.late) == 1 else 'are'}",
+                    ranks_text(still.late).zh,
+                ),
+                operator=still.call.operator,
+            ),
+            certainty=Certainty.CERTAIN if ended and not interrupted(run) else Certainty.LIKELY,
+            severity=Severity.ERROR if lasting else Severity.WARNING,
+            cure=(*((_ALIVE,) if frozen else ()), *((known.cure,) if known and known.cure else ()), _TIMEOUT),
+            spans=_spans(still, at),
+            ranks=still.late,
+            module=seen.module if seen is not None else None,
+            confirm=()
+            if ended
+            else (
+                Text(
+                    "It goes on standing: py-spy dump --pid of that rank shows the same line minutes later",
+                    "它一直停住：几分钟后对该 rank 执行 py-spy dump --pid 仍显示同一行",
+                ),
+            ),
+        )
+
+
+def _waits(still: Standstill) -> Text:
+    assert still.call is not None
+    return Text(
+        en="{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
+        zh="{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
+    ).format(
+        waiting=Text(_capital(ranks_text(still.waiting).en), ranks_text(still.waiting).zh),
+        s="s" if len(still.waiting) == 1 else "",
+        operator=still.call.operator,
+        call=Text(f"call {still.call.index + 1} of this group, ", f"该组的第 {still.call.index + 1} 次调用，")
+        if still.call.group
+        else "",
+        step=still.call.step + 1,
+        late=ranks_text(still.late),
+        has="has" if len(still.late) == 1 else "have",
+    )
+
+
+def _where(still: Standstill, frames: tuple[Frame, ...], frozen: bool) -> Text:
+    if frozen:
+        return Text(
+            " Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.",
+            "它的 Python 没有响应：进程被暂停、卡在原生代码中，或机器已失联。",
+        )
+    at = own_frame(frames)
+    if at is None:
+        return Text("", "")
+    known = whereabouts(frames)
+    return Text(" It is at {place} in {function}{doing}.", "它当时位于 {place}（函数 {function}）{doing}。").format(
+        place=f"{os.path.basename(at.path)}:{at.line}",
+        function=at.function,
+        doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
+    )
+
+
+def _long(still: Standstill) -> Text:
+    if not still.seconds:
+        return Text("", "")
+    if not still.median:
+        return Text(" So for {seconds:.0f} s.", "已持续 {seconds:.0f} 秒。").format(seconds=still.seconds)
+    return Text(
+        " So for {seconds:.0f} s; a step took {median:.2f} s before.",
+        "已持续 {seconds:.0f} 秒；此前每步 {median:.2f} 秒。",
+    ).format(seconds=still.seconds, median=still.median)
+
+
+def _spans(still: Standstill, at: Frame | None) -> tuple[Span, ...]:
+    held = Text("{ranks} {be} here", "{ranks} 停在这里").format(
+        ranks=ranks_text(still.late), be="is" if len(still.late) == 1 else "are"
+    )
+    wait = Text("{ranks} wait{s} here", "{ranks} 在这里等待").format(
+        ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
+    )
+    return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

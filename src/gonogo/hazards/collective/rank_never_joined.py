@@ -1,0 +1,133 @@
+"""rank-never-joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import all_joined, roots, unseen
+from gonogo.hazards._parted import ranks_text
+from gonogo.hazards._standstill import standstill
+from gonogo.hazards._whereabouts import own_frame
+
+
+class RankNeverJoined(Hazard):
+    """Ranks of the world are not there when training begins.
+
+    ## What happens
+    The others wait in their first collective, or in `init_process_group`, until the time-out.
+
+    ## Why
+    The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
+    let it in), it cannot reach the master's address, or it is still loading while the others are through.
+
+    ## Cure
+    Start the launcher on every node, each with its own node rank, the same number of nodes, the same address and port;
+    test the way there (`nc -zv ADDRESS PORT`). Where a rank is merely slow at loading, a larger time-out.
+
+    ## When it is safe
+    Where the missing ranks come in time, as after loading a large model from a slow disk.
+
+    ## Sources
+    - https://github.com/pytorch/pytorch/issues/79388: a node that cannot reach the master
+    - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
+    """
+
+    page_zh = """训练开始时，有 rank 不在场。
+
+    ## 现象
+    其他 rank 停在第一次集合通信或 `init_process_group` 中，直到超时。
+
+    ## 原因
+    该进程从未启动（缺少某个节点的启动器、节点序号重复、仍在排队），无法连到 master 地址，或其他 rank 已加载完而它仍在加
+    载。
+
+    ## 解决办法
+    在每个节点上启动启动器：各自的节点序号、相同的节点数、相同的地址与端口；测试连通性（`nc -zv 地址 端口`）。若只是加
+    载慢，请增大超时。
+
+    ## 何时安全
+    缺席的 rank 及时到达时，例如从慢盘加载大模型之后。
+
+    ## 来源
+    - https://github.com/pytorch/pytorch/issues/79388：无法连到 master 的节点
+    - https://github.com/meta-pytorch/torchtune/issues/2676：各 rank 等待一个不来的 rank
+    """
+
+    name = "rank-never-joined"
+    title = Text("Ranks are missing when training begins", "训练开始时缺少 rank")
+    sources = (
+        "https://github.com/pytorch/pytorch/issues/79388",
+        "https://github.com/meta-pytorch/torchtune/issues/2676",
+    )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Ranks that nothing was heard of, and those that the others missed before the first step."""
+        still = standstill(run)
+        stuck = still is not None or run.exit_status not in (None, 0)
+        never = [] if all_joined(run) else unseen(run)
+        missing = {rank for one in run.ranks if one.compared is not None for rank in one.compared.missing}
+        late = [rank for rank in sorted(missing) if not _came(run, rank)]
+        if roots(run) or not (stuck and (never or late)):
+            return
+        ranks = tuple(sorted({*never, *late}))
+        waiting = run.ranks[0].compared
+        known = [rank for rank in ranks if run.rank(rank) is not None]
+        at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
+        yield self.finding(
+            Text(
+                en="{ranks} of {world}: {state}. {place}",
+                zh="{world} 个 rank 中的 {ranks}：{state}。{place}",
+            ).format(
+                ranks=Text(ranks_text(ranks).en.capitalize(), ranks_text(ranks).zh),
+                world=run.world_size,
+                state=Text(
+                    "no process of that rank has written anything",
+                    "没有任何属于该 rank 的进程写下记录",
+                )
+                if never
+                else Text(
+                    "started, but did not come to the first step within {seconds:.0f} s",
+                    "已启动，但在 {seconds:.0f} 秒内没有到达第一步",
+                ).format(seconds=waiting.waited if waiting is not None else 0.0),
+                place=Text("It was at {place} in {function}.", "它当时位于 {place}（函数 {function}）。").format(
+                    place=f"{at.path}:{at.line}", function=at.function
+                )
+                if at is not None
+                else Text(
+                    "The others can't begin without it.",
+                    "没有它，其他 rank 无法开始。",
+                ),
+            ),
+            certainty=Certainty.LIKELY,
+            severity=Severity.ERROR,
+            cure=(
+                Text(
+                    "Start the launcher on every node with its own node rank, and the same address, port and number "
+                    "of nodes; in a queue, see that all nodes were given",
+                    "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
+                ),
+                Text(
+                    "If they do run: give gonogo run on every node the same --folder, which all of them see",
+                    "若它们确实在运行：请让每个节点上的 gonogo run 使用同一个各节点都能看到的 --folder",
+                ),
+                Text(
+                    "From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed",
+                    "在该节点上执行 nc -zv MASTER_ADDR MASTER_PORT 应当成功",
+                ),
+            ),
+            ranks=ranks,
+            confirm=(
+                Text(
+                    "On the node where it should run, ps shows no such process, or one that waits",
+                    "在它应当运行的节点上，ps 看不到该进程，或进程处于等待状态",
+                ),
+            ),
+        )
+
+
+def _came(run: GuardedRun, number: int) -> bool:
+    rank = run.rank(number)
+    return rank is not None and (rank.last_step > 0 or (rank.joined is not None and not rank.stalls))

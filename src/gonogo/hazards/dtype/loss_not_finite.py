@@ -1,0 +1,165 @@
+"""loss-not-finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.guarded import GuardedRank, GuardedRun, NonFinite
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import deepspeed_config, span_of_rank
+from gonogo.hazards._rehearsed import setting
+
+_WHAT = {
+    "loss": Text("the loss", "loss"),
+    "gradient": Text("a gradient", "某个梯度"),
+    "activation": Text("the output of a module", "某个模块的输出"),
+    "parameter": Text("a parameter", "某个参数"),
+}
+
+
+class LossNotFinite(Hazard):
+    """The loss, a gradient or an activation is NaN or infinite.
+
+    ## What happens
+    The log says "loss: nan", or "loss: 0.0, grad_norm: nan", from some step on. With bf16 or fp32 the weights are NaN
+    after that step, and everything later is lost; with fp16 the step is skipped and the loss scale halved.
+
+    ## Why
+    Numbers beyond fp16's 65504; a division by zero (a batch whose labels are all -100, a mask that hides a whole row);
+    the logarithm of zero in a custom loss; weights that were NaN when loaded; a learning rate that is too high; a
+    library's fault.
+
+    ## Cure
+    bf16 instead of fp16. The first module that makes it, with the input that it had, tells the rest: look there.
+    Leave out batches without a label, clip gradients, warm up. Go back to a checkpoint from before that step.
+
+    ## When it is safe
+    fp16's first steps, while the loss scale is found: the loss itself is finite then, and only gradients overflow.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5242: loss and grad_norm are nan with one version only
+    - https://github.com/hiyouga/LlamaFactory/issues/7263: loss 0 and grad_norm nan
+    """
+
+    page_zh = """loss、梯度或激活值为 NaN 或无穷大。
+
+    ## 现象
+    从某一步起日志显示“loss: nan”，或“loss: 0.0, grad_norm: nan”。bf16 或 fp32 下，这一步之后权重即为 NaN，之后的训练全
+    部作废；fp16 下该步被跳过，loss scale 减半。
+
+    ## 原因
+    数值超过 fp16 的 65504；除以零（标签全为 -100 的 batch、遮住整行的 mask）；自定义 loss 中对零取对数；加载的权重本来
+    就是 NaN；学习率过大；库的缺陷。
+
+    ## 解决办法
+    用 bf16 代替 fp16。最先产生它的模块及其当时的输入能说明其余问题：从那里查起。去掉没有标签的 batch，裁剪梯度，加
+    warmup。回到这一步之前的 checkpoint。
+
+    ## 何时安全
+    fp16 训练的最初几步，正在寻找 loss scale 时：此时 loss 本身有限，只有梯度溢出。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/issues/5242：仅某个版本下 loss 与 grad_norm 为 nan
+    - https://github.com/hiyouga/LlamaFactory/issues/7263：loss 为 0 且 grad_norm 为 nan
+    """
+
+    name = "loss-not-finite"
+    explains_failure = False
+    title = Text("The loss is not finite", "loss 不是有限值")
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/issues/5242",
+        "https://github.com/hiyouga/LlamaFactory/issues/7263",
+    )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """The first value that is not finite, with the module that made it where that was looked for."""
+        first = min(
+            ((rank, one) for rank in run.ranks for one in rank.nonfinite),
+            key=lambda pair: (pair[1].step, pair[1].time),
+            default=None,
+        )
+        if first is not None:
+            yield self._found(run, *first)
+            return
+        warned = [(rank, one) for rank in run.ranks for one in rank.warnings if one.what == "nonfinite-loss"]
+        if not warned:
+            return
+        rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
+        yield self.finding(
+            Text(
+                en="The loss is {value} at step {step} on rank {rank}. Where it arose was not looked for.",
+                zh="rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
+            ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
+            certainty=Certainty.CERTAIN,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input "
+                    "(each step is then slower)",
+                    "gonogo run --nonfinite -- … 会指出最先输出非有限值的模块及其输入（每步会变慢）",
+                ),
+                *_general(run),
+            ),
+            spans=(span_of_rank(rank),),
+            ranks=tuple(sorted({one.rank for one, _ in warned})),
+        )
+
+    def _found(self, run: GuardedRun, rank: GuardedRank, first: NonFinite) -> Finding:
+        where = first.module or first.parameter
+        count = first.nan + first.infinite
+        return self.finding(
+            Text(
+                en="At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}",
+                zh="rank {rank} 在第 {step} 步，{what}不是有限值{where}{count}。{inputs}",
+            ).format(
+                step=first.step,
+                rank=rank.rank,
+                what=_WHAT[first.what],
+                where=Text(
+                    f": {where}{f' ({first.module_class})' if first.module_class else ''}",
+                    f"：{where}{f'（{first.module_class}）' if first.module_class else ''}",
+                )
+                if where
+                else "",
+                count=Text(
+                    f", {count} of {first.elements} elements ({first.dtype})",
+                    f"，{first.elements} 个元素中的 {count} 个（{first.dtype}）",
+                )
+                if first.elements
+                else "",
+                inputs=Text(" What went into it was finite: it arose there.", "输入是有限的：它就产生于此。")
+                if first.inputs_finite
+                else Text(
+                    " What went into it was not finite either: look at the batch, or at the weights before it.",
+                    "其输入已经不是有限值：请检查 batch，或其之前的权重。",
+                )
+                if first.inputs_finite is False
+                else Text("", ""),
+            ),
+            certainty=Certainty.CERTAIN,
+            severity=Severity.WARNING,
+            cure=_general(run),
+            spans=(span_of_rank(rank),),
+            ranks=(rank.rank,),
+            module=first.module,
+            parameter=first.parameter,
+        )
+
+
+def _general(run: GuardedRun) -> tuple[Text, ...]:
+    half = setting(deepspeed_config(run), "fp16", "enabled")
+    cures = [
+        Text(
+            "Leave out samples without a label that counts (all -100) and rows that a mask hides whole; look at a "
+            "custom loss for log(0) and x/0",
+            "去掉没有有效标签（全为 -100）的样本与被 mask 整行遮住的行；检查自定义 loss 中的 log(0) 与除零",
+        ),
+        Text(
+            "A lower learning rate, warm-up, max_grad_norm 1.0; go on from a checkpoint from before that step",
+            "降低学习率、加 warmup、max_grad_norm 1.0；从这一步之前的 checkpoint 继续",
+        ),
+    ]
+    if half:
+        cures.insert(0, Text("bf16 instead of fp16, whose limit is 65504", "用 bf16 代替 fp16（上限 65504）"))
+    return tuple(cures)

@@ -1,0 +1,183 @@
+"""ranks-set-up-differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.guarded import Difference, GuardedRun
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import BREAKING, span_of_rank
+from gonogo.hazards._parted import ranks_text
+from gonogo.hazards._rehearsed import few, shorten
+
+_FACTS = {
+    "deepspeed config": Text("the DeepSpeed config", "DeepSpeed 配置"),
+    "model structure": Text("the model's structure", "模型结构"),
+    "parameters": Text("the number of parameters", "参数个数"),
+    "trainable parameters": Text("the number of trainable parameters", "可训练参数个数"),
+    "parameter types": Text("the types of the parameters", "参数的数据类型"),
+    "gpu": Text("the type of GPU", "GPU 型号"),
+    "gpu memory": Text("the GPU's memory", "GPU 显存"),
+    "driver": Text("the driver", "驱动"),
+    "cuda": Text("CUDA", "CUDA"),
+    "torch seed": Text("torch's seed", "torch 的随机种子"),
+}
+_OF_THE_GPU = ("gpu", "gpu memory", "driver")
+
+_CURES = {
+    "breaks": Text(
+        "Give every rank the same files: the same script, model, config and arguments on every node, and nothing that "
+        "depends on the rank before deepspeed.initialize or DDP",
+        "让每个 rank 使用相同的文件：各节点的脚本、模型、配置、参数一致；在 deepspeed.initialize 或 DDP 之前不要做"
+        "依赖 rank 的改动",
+    ),
+    "versions": Text(
+        "Install the same versions on every node, or use one image or one shared environment; gonogo env on both "
+        "shows what differs",
+        "在每个节点安装相同的版本，或使用同一镜像、同一共享环境；在两边运行 gonogo env 可看出差异",
+    ),
+    "data": Text(
+        "Give every rank as many batches: DistributedSampler (or accelerator.prepare) over one dataset, or cut all to "
+        "the shortest",
+        "让每个 rank 的 batch 数相同：对同一数据集使用 DistributedSampler（或 accelerator.prepare），"
+        "或都截到最短的长度",
+    ),
+    "nccl": Text(
+        "Export the variable on every node: deepspeed passes only what stands in .deepspeed_env, Slurm only with "
+        "--export=ALL",
+        "在每个节点上导出该变量：deepspeed 只传递 .deepspeed_env 中的变量，Slurm 需要 --export=ALL",
+    ),
+    "gpu": Text(
+        "Choose nodes of one type, or size the batch by the smallest GPU: the slowest and smallest one decides",
+        "选择同一型号的节点，或按最小的 GPU 设置 batch：最慢、最小的那张卡决定一切",
+    ),
+    "seed": Text(
+        "Seed all ranks alike before the model is made (set_seed), and only the data's order by rank",
+        "在创建模型之前让所有 rank 使用相同的种子（set_seed），只有数据顺序可随 rank 变化",
+    ),
+}
+
+
+class RanksSetUpDifferently(Hazard):
+    """Ranks of one training have other versions, variables, configurations, models or data than the others.
+
+    ## What happens
+    With another model or config: a hang or wrong numbers at the first collective, since sizes do not agree. With
+    another torch or NCCL: a hang at start, "unhandled system error", or nothing at all. With fewer data: a hang at the
+    end of the epoch. With another GPU: memory runs out on some ranks only.
+
+    ## Why
+    Nodes are installed or started apart: an image that is older, a variable that was exported on one node only, a
+    checkout that was not updated, a cache of data that was made twice.
+
+    ## Cure
+    Make the ranks alike in what the finding names. Versions, files and variables should come from one place.
+
+    ## When it is safe
+    Other host names and addresses, GPUs of the same memory, drivers within one CUDA release: these do no harm.
+
+    ## Sources
+    - https://github.com/NVIDIA/nccl/issues/354: a hang, and the question whether NCCL differs between nodes
+    - https://github.com/NVIDIA/nccl/issues/296: sizes that do not agree between ranks
+    """
+
+    page_zh = """同一训练的各 rank 在版本、环境变量、配置、模型或数据上不一致。
+
+    ## 现象
+    模型或配置不同：第一次集合通信时因大小不一致而卡住，或数值错误。torch 或 NCCL 不同：启动时卡住、“unhandled system
+    error”，或没有任何表现。数据较少：在 epoch 末尾卡住。GPU 不同：只有部分 rank 显存不足。
+
+    ## 原因
+    各节点分别安装或启动：镜像较旧、变量只在一个节点导出、代码没有更新、数据缓存生成了两次。
+
+    ## 解决办法
+    让各 rank 在结果指出的方面一致。版本、文件、变量应来自同一处。
+
+    ## 何时安全
+    主机名与地址不同、显存相同的 GPU、同一 CUDA 版本内的驱动不同：没有危害。
+
+    ## 来源
+    - https://github.com/NVIDIA/nccl/issues/354：一次卡住，维护者询问各节点的 NCCL 是否不同
+    - https://github.com/NVIDIA/nccl/issues/296：各 rank 的大小不一致
+    """
+
+    name = "ranks-set-up-differently"
+    explains_failure = False
+    title = Text("The ranks are not set up alike", "各 rank 的环境或配置不一致")
+    sources = (
+        "https://github.com/NVIDIA/nccl/issues/354",
+        "https://github.com/NVIDIA/nccl/issues/296",
+    )
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Each fact in which the ranks' statements before the first step differ, with the ranks of each value."""
+        compared = next((rank for rank in run.ranks if rank.compared is not None and rank.compared.differences), None)
+        if compared is None or compared.compared is None:
+            return
+        for difference in compared.compared.differences:
+            kind = _kind(difference.fact)
+            named = _named(difference.fact)
+            odd = _odd(difference)
+            yield self.finding(
+                Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
+                    what=named, values=_values(difference), details=_details(difference)
+                ),
+                title=Text("The ranks differ in {fact}", "各 rank 的{fact}不一致").format(fact=named),
+                certainty=Certainty.CERTAIN,
+                severity=_severity(kind),
+                cure=(_CURES[kind],),
+                spans=(span_of_rank(compared),),
+                ranks=odd,
+            )
+
+
+def _kind(fact: str) -> str:
+    if fact in BREAKING:
+        return "breaks"
+    if fact == "torch seed":
+        return "seed"
+    if "dataset" in fact or "batch" in fact:
+        return "data"
+    if fact.isupper():
+        return "nccl"
+    return "gpu" if fact in _OF_THE_GPU else "versions"
+
+
+def _severity(kind: str) -> Severity:
+    if kind == "breaks":
+        return Severity.ERROR
+    return Severity.NOTE if kind in ("gpu", "seed") else Severity.WARNING
+
+
+def _named(fact: str) -> Text:
+    if fact.startswith("version of "):
+        package = fact.removeprefix("version of ")
+        return Text(f"the version of {package}", f"{package} 版本")
+    return _FACTS.get(fact, Text(fact, f" {fact} "))
+
+
+def _odd(difference: Difference) -> tuple[int, ...]:
+    """The ranks that differ from most."""
+    groups = sorted(difference.values.values(), key=lambda ranks: (-len(ranks), ranks))
+    return tuple(sorted(rank for ranks in groups[1:] for rank in ranks))
+
+
+def _values(difference: Difference) -> Text:
+    told = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[1]))
+    shown = [(ranks_text(ranks), shorten(value, 80) or "-") for value, ranks in told[:6]]
+    return Text(
+        "; ".join(f"{value} on {ranks.en}" for ranks, value in shown),
+        "；".join(f"{ranks.zh} 为 {value}" for ranks, value in shown),
+    )
+
+
+def _details(difference: Difference) -> Text:
+    if not difference.details:
+        return Text("", "")
+    told = []
+    for setting, values in list(difference.details.items())[:4]:
+        sides = ", ".join(f"{shorten(value, 40)} ({ranks_text(ranks).zh})" for value, ranks in values.items())
+        told.append(f"{setting} = {sides}")
+    listed = few(told, 4)
+    return Text(f" They differ in: {listed}.", f"不同之处：{listed}。")

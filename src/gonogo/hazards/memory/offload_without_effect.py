@@ -1,0 +1,122 @@
+"""offload-without-effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.guarded import GuardedRun, Place
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._guarded import span_of_rank
+from gonogo.hazards._rehearsed import few, size
+
+_WHAT = {
+    "parameter": Text("parameters", "参数"),
+    "buffer": Text("buffers", "buffer"),
+    "optimizer-state": Text("optimizer states", "优化器状态"),
+    "zero-partition": Text("ZeRO's partitions of the parameters", "ZeRO 的参数分片"),
+    "fp32-partition": Text("fp32_partitioned_groups_flat", "fp32_partitioned_groups_flat"),
+    "master-weights": Text("the fp32 master weights", "fp32 主权重"),
+}
+
+
+class OffloadWithoutEffect(Hazard):
+    """What the DeepSpeed config offloads to the host is on the GPU all the same.
+
+    ## What happens
+    The run needs the GPU memory that offload was to save, and may run out of it; or `clip_grad_norm_` and the optimizer
+    meet tensors on two devices.
+
+    ## Why
+    Another config was in force than the one that was edited (accelerate's own, a default of the framework), the
+    optimizer was made by the program and brought its states along, or states were loaded from a checkpoint to the GPU.
+
+    ## Cure
+    Look at the config that the engine prints at the start, let DeepSpeed make the optimizer, and load checkpoints
+    through the engine.
+
+    ## When it is safe
+    Small parameters that ZeRO-3 keeps whole (`stage3_param_persistence_threshold`), and `ratio` below 1, which offloads
+    only part of the optimizer.
+
+    ## Sources
+    - https://www.deepspeed.ai/docs/config-json/: what offload_param and offload_optimizer move, and where to
+    """
+
+    page_zh = """DeepSpeed 配置要求卸载到主机的内容仍在 GPU 上。
+
+    ## 现象
+    训练仍占用本应由卸载省下的显存，可能因此不足；或 `clip_grad_norm_`、优化器遇到位于两种设备的张量。
+
+    ## 原因
+    实际生效的不是所修改的配置（accelerate 自己的配置、框架的默认配置）；优化器由程序创建并带来了自己的状态；或从
+    checkpoint 把状态加载到了 GPU。
+
+    ## 解决办法
+    查看 engine 启动时打印的配置；由 DeepSpeed 创建优化器；通过 engine 加载 checkpoint。
+
+    ## 何时安全
+    ZeRO-3 保持完整的小参数（`stage3_param_persistence_threshold`），以及 `ratio` 小于 1 而只卸载部分优化器时。
+
+    ## 来源
+    - https://www.deepspeed.ai/docs/config-json/：offload_param 与 offload_optimizer 移动什么、移到哪里
+    """
+
+    name = "offload-without-effect"
+    explains_failure = False
+    title = Text("What should be offloaded is on the GPU", "应被卸载的内容仍在 GPU 上")
+    sources = ("https://www.deepspeed.ai/docs/config-json/",)
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Places of the census where the host was expected and a GPU was found."""
+        for rank in run.ranks:
+            for census in rank.censuses:
+                wrong = [place for place in census.misplaced if (place.expected or "").startswith("cpu")]
+                if not wrong:
+                    continue
+                yield self.finding(
+                    Text(
+                        en="Before the first step, {told}, though the config offloads them (offload_param: "
+                        "{parameters}, offload_optimizer: {optimizer}).",
+                        zh="第一步之前，{told}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
+                        "{optimizer}）。",
+                    ).format(
+                        told=_told(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
+                    ),
+                    certainty=Certainty.CERTAIN,
+                    severity=Severity.WARNING,
+                    cure=(
+                        Text(
+                            "See which config is in force: the engine prints it at the start (zero_optimization)",
+                            "确认实际生效的配置：engine 启动时会打印（zero_optimization）",
+                        ),
+                        Text(
+                            "Let DeepSpeed make the optimizer (an optimizer section, or the Trainer's), and load "
+                            "checkpoints by engine.load_checkpoint",
+                            "由 DeepSpeed 创建优化器（optimizer 配置段或 Trainer），用 engine.load_checkpoint 加载 "
+                            "checkpoint",
+                        ),
+                    ),
+                    spans=(span_of_rank(rank),),
+                    ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.censuses)),
+                    parameter=wrong[0].names[0] if wrong[0].names else None,
+                )
+                return
+
+
+def _offended(places: tuple[Place, ...]) -> bool:
+    return any((place.expected or "").startswith("cpu") for place in places)
+
+
+def _told(places: list[Place]) -> Text:
+    each = [(_WHAT[place.what], place) for place in places]
+    return Text(
+        "; ".join(
+            f"{what.en} are on {place.device}: {place.count}, {size(place.bytes)} ({few(place.names, 2)})"
+            for what, place in each
+        ),
+        "；".join(
+            f"{what.zh}位于 {place.device}：{place.count} 个，{size(place.bytes)}（{few(place.names, 2)}）"
+            for what, place in each
+        ),
+    )

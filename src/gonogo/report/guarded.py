@@ -1,0 +1,214 @@
+"""The tables of a guarded run, made from :attr:`Report.guarded_run`; a renderer only draws them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.report.rehearsal import Table
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import joined_ranks, size, word
+
+_OUTCOMES = {
+    "completed": Text("completed", "完成"),
+    "running": Text("running", "运行中"),
+    "raised": Text("raised an exception", "抛出异常"),
+    "killed": Text("ended by {signal}", "被 {signal} 结束"),
+    "exited": Text("ended itself", "自行结束"),
+    "vanished": Text("vanished", "消失"),
+}
+_FOLLOWING = Text(" (a consequence)", "（后果）")
+_STATES = {
+    "late": Text("has not come", "没有到达"),
+    "waiting": Text("waits", "等待"),
+    "elsewhere": Text("elsewhere", "在别处"),
+    "silent": Text("does not answer", "没有响应"),
+}
+_PLACES = {
+    "parameter": Text("parameters", "参数"),
+    "buffer": Text("buffers", "buffer"),
+    "optimizer-state": Text("optimizer states", "优化器状态"),
+    "zero-partition": Text("ZeRO partitions", "ZeRO 分片"),
+    "fp32-partition": Text("fp32_partitioned_groups_flat", "fp32_partitioned_groups_flat"),
+    "master-weights": Text("master weights", "主权重"),
+}
+_HOW = Text("How the ranks ended", "各 rank 如何结束")
+_WAITS = Text("Who waits for whom", "谁在等谁")
+_OPERANDS = Text("Tensors where rank {rank} failed", "rank {rank} 失败处的张量")
+_ZERO = Text("The same parameters in ZeRO-3", "这些参数在 ZeRO-3 中的状态")
+_STANDS = Text("Where the state stood before the first step (rank {rank})", "第一步之前状态所在的位置（rank {rank}）")
+_SECONDS = Text("s/step", "秒/步")
+_GPU = Text("GPU reserved, peak", "显存 reserved 峰值")
+_HOST = Text("host, peak", "主机内存峰值")
+_COUNT = Text("count", "数量")
+_EXPECTED = Text("expected", "应在")
+_CALL = Text("call", "第几次")
+_STATUS = Text("status", "状态")
+_PARTITION = Text("partition", "分片")
+_STEPS = Text("steps", "步数")
+_HOSTS = Text("host", "主机")
+_STATE = Text("state", "状态")
+
+
+def guarded_summary(run: dict[str, Any], language: str) -> str:
+    """One line that says what was guarded: ``4 ranks on 1 host, 120 steps, 35.2 s, exit status 1``."""
+    hosts, ranks = len(run["hosts"]), len(run["ranks"])
+    chinese = language == "zh"
+    parts = [
+        f"{ranks} 个 rank，{hosts} 台主机"
+        if chinese
+        else f"{ranks} rank{'s' if ranks != 1 else ''} on {hosts} host{'s' if hosts != 1 else ''}",
+        f"{run['steps']} 步" if chinese else f"{run['steps']} steps",
+    ]
+    if run["seconds"] is not None:
+        parts.append(f"{run['seconds']:.1f} s")
+    if run["exit_status"] is not None:
+        parts.append(f"退出码 {run['exit_status']}" if chinese else f"exit status {run['exit_status']}")
+    return ", ".join(parts)
+
+
+def guarded_tables(run: dict[str, Any], language: str) -> list[Table]:
+    """All tables that the run has rows for, in the order of reading."""
+    found = [
+        _waits(run, language),
+        _operands(run, language),
+        _zero(run, language),
+        _ends(run, language),
+        _stands(run, language),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _ends(run: dict[str, Any], language: str) -> Table:
+    rows = []
+    on_gpus = any(rank["gpu_peak_reserved_bytes"] for rank in run["ranks"])
+    for rank in run["ranks"]:
+        seconds = rank["seconds_per_step"]
+        cells = (
+            clean_line(str(rank["host"] or "-")),
+            _outcome(rank, language),
+            str(rank["steps"]),
+            f"{seconds:.3f}" if seconds is not None else "-",
+            size(rank["host_peak_bytes"]),
+            *((size(rank["gpu_peak_reserved_bytes"]),) if on_gpus else ()),
+        )
+        rows.append((rank["rank"], cells))
+    columns = (
+        word("rank", language),
+        _HOSTS.in_language(language),
+        word("outcome", language),
+        *(text.in_language(language) for text in (_STEPS, _SECONDS, _HOST, *((_GPU,) if on_gpus else ()))),
+    )
+    return Table(_HOW.in_language(language), columns, _merged(rows), frozenset(range(3, 7)))
+
+
+def _outcome(rank: dict[str, Any], language: str) -> str:
+    kind, _, following = rank["outcome"].partition(", ")
+    text = _OUTCOMES.get(kind, Text(kind, kind)).format(signal=rank["signal"] or "?")
+    failure = rank["failure"]
+    said = f": {clean_line(failure['type'].rpartition('.')[2])}" if failure is not None and kind == "raised" else ""
+    return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
+
+
+def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, cells in rows:
+        alike.setdefault(cells, []).append(rank)
+    return tuple((joined_ranks(ranks), *cells) for cells, ranks in alike.items())
+
+
+def _waits(run: dict[str, Any], language: str) -> Table:
+    still = run["standstill"]
+    if still is None:
+        return Table("", (), ())
+    rows = []
+    for row in still["ranks"]:
+        place = f"{_short(row['place'])} {row['function']}" if row["place"] else "-"
+        state = _STATES[row["state"]].in_language(language)
+        cells = (state, str(row["operator"] or "-"), str(row["call"] or "-"), clean_line(place))
+        rows.append((row["rank"], cells))
+    columns = (
+        word("rank", language),
+        _STATE.in_language(language),
+        word("operator", language),
+        _CALL.in_language(language),
+        word("where", language),
+    )
+    return Table(_WAITS.in_language(language), columns, _merged(rows))
+
+
+def _first_failure(run: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    first = run["first_failed"]
+    if first is None:
+        return None
+    rank = next((rank for rank in run["ranks"] if rank["rank"] == first["rank"]), None)
+    return (rank["rank"], rank["failure"]) if rank is not None and rank["failure"] is not None else None
+
+
+def _operands(run: dict[str, Any], language: str) -> Table:
+    found = _first_failure(run)
+    rows = []
+    for operand in (found[1].get("operands") or ()) if found is not None else ():
+        owner = operand.get("parameter") or operand.get("kind") or "-"
+        rows.append(
+            (
+                clean_line(str(operand["name"])),
+                clean_line(str(owner)),
+                clean_line(str(operand["device"])),
+                str(operand["dtype"]).removeprefix("torch."),
+                str(list(operand["shape"])),
+            )
+        )
+    columns = tuple(word(name, language) for name in ("operand", "owner", "device", "dtype", "shape"))
+    rank = found[0] if found is not None else "-"
+    return Table(_OPERANDS.format(rank=rank).in_language(language), columns, tuple(rows))
+
+
+def _zero(run: dict[str, Any], language: str) -> Table:
+    found = _first_failure(run)
+    rows = []
+    for state in (found[1].get("zero") or ()) if found is not None else ():
+        partition = f"{state.get('partition_elements', 0):,} ({state.get('partition_device') or '-'})"
+        rows.append((clean_line(state["parameter"]), state["status"], str(list(state["shape"])), partition))
+    columns = (
+        word("parameter", language),
+        _STATUS.in_language(language),
+        word("shape", language),
+        _PARTITION.in_language(language),
+    )
+    return Table(_ZERO.in_language(language), columns, tuple(rows))
+
+
+def _stands(run: dict[str, Any], language: str) -> Table:
+    """The census of the first rank that has one: the others' are in the JSON."""
+    rank = next((rank for rank in run["ranks"] if rank["census"] is not None and rank["census"].get("places")), None)
+    if rank is None:
+        return Table("", (), ())
+    rows = tuple(
+        (
+            _PLACES.get(place["what"], Text(place["what"], place["what"])).in_language(language),
+            clean_line(str(place["device"])),
+            clean_line(str(place.get("expected") or "-")),
+            clean_line(str(place["dtype"])).removeprefix("torch."),
+            f"{place['count']:,}",
+            size(place["bytes"]),
+        )
+        for place in rank["census"]["places"]
+    )
+    columns = (
+        word("what", language),
+        word("device", language),
+        _EXPECTED.in_language(language),
+        word("dtype", language),
+        _COUNT.in_language(language),
+        word("bytes", language),
+    )
+    title = _STANDS.format(rank=rank["rank"]).in_language(language)
+    return Table(title, columns, rows, frozenset({4, 5}))
+
+
+def _short(place: str) -> str:
+    """A place without the folder that a package is installed in."""
+    return re.sub(r"^.*/(?:site|dist)-packages/", "", place)

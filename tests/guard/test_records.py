@@ -1,0 +1,62 @@
+"""Records outlive the rank that wrote them, cut lines and all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gonogo.evidence.guard_files import BEAT, BEAT_MARK, beat_path, encode, read_run, records_path
+from gonogo.evidence.guarded import End, Raised, Start, Step
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    records = [
+        Start(1.0, rank=1, world_size=2, versions={"torch": "2.6"}),
+        Step(2.0, step=3, seconds=0.5),
+        Raised(3.0, type="ValueError", message="no\nway", fatal=True),
+        End(4.0, reason="exception", status=1, step=3),
+    ]
+    Path(records_path(str(tmp_path), 1)).write_bytes(b"".join(map(encode, records)))
+    (tmp_path / "options.json").write_text("{}")
+    run = read_run(tmp_path)
+    [rank] = run.ranks
+    assert [rank.start, *rank.steps, *rank.exceptions, rank.end] == records
+    assert (rank.rank, run.world_size, rank.last_step, rank.last_time) == (1, 2, 3, 4.0)
+    assert run.rank(1) is rank
+    assert run.rank(0) is None
+
+
+def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
+    whole = encode(Start(1.0)) + encode(Step(2.0, step=7))
+    Path(records_path(str(tmp_path), 0)).write_bytes(whole + b'{"kind": "from-the-future"}\n' + encode(End(3.0))[:9])
+    beat = BEAT.pack(BEAT_MARK, 2.5, 8, 2, 1, 4321, 99)
+    Path(beat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
+    [rank] = read_run(tmp_path).ranks
+    assert rank.unreadable == 2
+    assert rank.end is None
+    assert rank.beat is not None
+    assert (rank.beat.phase, rank.beat.step, rank.beat.inside, rank.beat.collectives) == ("forward", 8, True, 99)
+    assert (rank.last_step, rank.last_time) == (8, 2.5)
+
+
+def test_a_restarted_rank_has_its_earlier_lives_apart(tmp_path: Path) -> None:
+    lives = encode(Start(1.0)) + encode(Raised(2.0, type="OSError")) + encode(Start(3.0, restarts=1))
+    Path(records_path(str(tmp_path), 0)).write_bytes(lives)
+    [rank] = read_run(tmp_path).ranks
+    assert rank.start is not None
+    assert rank.start.restarts == 1
+    assert [raised.type for raised in rank.earlier[0].exceptions] == ["OSError"]
+
+
+def test_a_folder_without_ranks(tmp_path: Path) -> None:
+    (tmp_path / "rank-0.beat").write_bytes(b"torn")
+    assert read_run(tmp_path).ranks == []
+
+
+def test_other_programs_beside_the_training_are_left_out(tmp_path: Path) -> None:
+    helper = encode(Start(1.0)) + encode(End(2.0))
+    training = encode(Start(3.0, pid=7)) + encode(Step(4.0, step=1)) + encode(End(5.0, step=1))
+    Path(records_path(str(tmp_path), 0)).write_bytes(helper + training + helper)
+    [rank] = read_run(tmp_path).ranks
+    assert rank.start is not None
+    assert rank.start.pid == 7
+    assert rank.earlier == []

@@ -1,0 +1,81 @@
+"""What is added to an exception, and that it is told from what the program said."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from gonogo.evidence.guarded import ZeroState
+from gonogo.evidence.rehearsal import Operand
+from gonogo.guard import exceptions
+from gonogo.guard.exceptions import Context, tell, told
+
+CONTEXT = Context(
+    module="layers.0",
+    module_class="Linear",
+    operands=(
+        Operand("x", "cuda:0", "float32", (2, 3)),
+        Operand("self.weight", "cpu", "float32", (3, 3), "layers.0.weight", "parameter"),
+    ),
+    zero=(ZeroState("layers.0.weight", "NOT_AVAILABLE", (3, 3), "cpu", 5),),
+)
+ENGLISH = [
+    "gonogo: rank 1, step 2",
+    "  in module layers.0 (Linear)",
+    "  tensors of the line that failed:",
+    "    x            cuda:0  float32  (2, 3)",
+    "    self.weight  cpu     float32  (3, 3)  parameter layers.0.weight",
+    "  ZeRO-3: layers.0.weight is NOT_AVAILABLE, whole shape (3, 3), 5 elements of it on cpu here",
+]
+
+
+def test_what_is_told() -> None:
+    assert told(CONTEXT, ("rank 1", "step 2"), "en") == ENGLISH
+    chinese = "\n".join(told(CONTEXT, ("rank 1",), "zh"))
+    assert "模块 layers.0（Linear）" in chinese
+    assert "参数 layers.0.weight" in chinese
+
+
+class OfAnOlderPython(RuntimeError):
+    """An exception that takes no notes, as before Python 3.11."""
+
+    add_note: None
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "add_note":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def test_without_notes_the_message_grows() -> None:
+    with pytest.raises(OfAnOlderPython) as raised:
+        raise OfAnOlderPython("too bad")
+    error = raised.value
+    tell(error, CONTEXT, ("rank 1", "step 2"), "en")
+    assert str(error).splitlines() == ["too bad", *ENGLISH]
+    assert exceptions._message(error) == "too bad"
+    assert "gonogo" not in exceptions._printed(error, None)
+    assert exceptions._printed(error, None).endswith("OfAnOlderPython: too bad\n")
+
+
+def test_exceptions_that_take_nothing_are_left_alone() -> None:
+    error = OfAnOlderPython(3, "of several parts")
+    tell(error, CONTEXT, ("rank 1",), "en")
+    assert error.args == (3, "of several parts")
+
+
+def test_nothing_known_adds_nothing() -> None:
+    error = ValueError("alone")
+    tell(error, Context(), ("rank 1",), "en")
+    assert (str(error), getattr(error, "__notes__", [])) == ("alone", [])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="notes came with Python 3.11")
+def test_notes_of_the_programs_are_kept() -> None:
+    with pytest.raises(ValueError, match="alone") as raised:
+        raise ValueError("alone")
+    raised.value.add_note("mine")
+    tell(raised.value, CONTEXT, ("rank 1",), "en")
+    printed = exceptions._printed(raised.value, None)
+    assert printed.endswith("ValueError: alone\nmine\n")

@@ -1,0 +1,43 @@
+"""Real ranks under guard, as `gonogo run` starts them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from gonogo.evidence.guard_files import read_run
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.guard.injection import GuardOptions, inject
+
+HERE = Path(__file__).parent
+
+
+def environment(folder: Path, options: GuardOptions | None = None, **variables: str) -> dict[str, str]:
+    """In which the guard starts, with what `gonogo run` finds on the machine taken away."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+    return inject(folder, options or GuardOptions(), {**kept, "OMP_NUM_THREADS": "1", **variables})
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def train(
+    folder: Path, *command: str, ranks: int = 2, options: GuardOptions | None = None, **variables: str
+) -> tuple[GuardedRun, subprocess.CompletedProcess[str]]:
+    """Run a program on some ranks with torchrun: what the guard saw, and how it ended.
+
+    DeepSpeed compiles its operators in the first run on a machine, which takes minutes.
+    """
+    launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
+    launch += [f"--master_port={free_port()}", *command]
+    done = subprocess.run(
+        launch, env=environment(folder, options, **variables), capture_output=True, text=True, timeout=500, check=False
+    )
+    return read_run(folder), done
