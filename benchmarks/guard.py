@@ -103,15 +103,11 @@ def main() -> None:
         machine = {"python": platform.python_version(), "processors": os.cpu_count(), "device": arguments.device}
         print(json.dumps({"machine": machine, "ranks": arguments.ranks, "steps": arguments.steps, "models": rows}))
         return
-    print(
-        f"{'model':8}{'step':>10}{'clock, median':>16}{'worst':>9}{'processor, median':>20}{'worst':>9}{'memory':>12}"
-    )
+    print(f"{'model':8}{'step':>10}" + "".join(f"{name:>24}" for name in _MEASURES.values()) + f"{'memory':>14}")
     for row in rows:
-        clock, processor = row["added_percent"]["seconds"], row["added_percent"]["processor"]
-        print(
-            f"{row['model']:8}{row['step_seconds']:8.3f} s{clock['median']:+14.2f} %{clock['worst']:+7.2f} %"
-            f"{processor['median']:+18.2f} %{processor['worst']:+7.2f} %{row['added_bytes'] / (1 << 20):+8.1f} MiB"
-        )
+        added = [row["added_percent"][what] for what in _MEASURES]
+        told = "".join(f"{one['median']:+12.2f} % ({one['worst']:+.2f})".rjust(24) for one in added)
+        print(f"{row['model']:8}{row['step_seconds']:8.3f} s{told}{row['added_bytes'] / (1 << 20):+10.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from test_hazards import assert_readable
 
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded import Census, Fault, GuardedRun, Place, ZeroState
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of
@@ -73,6 +74,24 @@ def test_every_format_tells_of_it(path: Path) -> None:
     for format_name in FORMATS:
         for language in ("en", "zh"):
             assert render(report, format_name, language).strip()
+
+
+def test_what_a_program_says_cannot_steer_the_terminal() -> None:
+    run = run_of(FIXTURES / "device-mismatch-buffer-on-cpu" / "bad_likely_tensor_left_behind.guard.json")
+    evil = "\x1b]0;owned\x07[red]\u202e"
+    raised = run.ranks[1].exceptions[0]
+    operands = tuple(replace(one, name=evil, device=evil, dtype=evil, parameter=evil) for one in raised.operands)
+    zero = (ZeroState(evil, evil, (1,), evil),)
+    changed = replace(raised, message=raised.message + evil, module=evil, operands=operands, zero=zero)
+    run.ranks[1].exceptions[:] = [changed]
+    assert run.ranks[1].start is not None
+    run.ranks[1].start = replace(run.ranks[1].start, host=evil)
+    run.ranks[1].censuses[:] = [Census(1.0, places=(Place("buffer", evil, evil, 1, 1, (evil,), evil),))]
+    run.ranks[0].faults[:] = [Fault(1.0, part=evil, type=evil, message=evil)]
+    for format_name in ("text", "markdown", "github"):
+        for language in ("en", "zh"):
+            written = render(report_of(run), format_name, language)
+            assert not {"\x1b", "\x07", "\u202e"} & set(written)
 
 
 class TestTheRootRank:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from guard.worlds import HERE, train
+from guard.worlds import HERE, environment, free_port, train
 
+from gonogo.evidence.guard_files import read_run
 from gonogo.guard.injection import GuardOptions
 
 TRAIN = str(HERE / "train.py")
@@ -154,3 +157,23 @@ def test_a_loop_of_ones_own_with_ddp(tmp_path: Path) -> None:
     compared = run.ranks[0].compared
     assert compared is not None
     assert (compared.differences, compared.missing, compared.sum_checked) == ((), (), True)
+
+
+def test_a_rank_that_waits_for_one_that_never_starts(tmp_path: Path) -> None:
+    program = (
+        "import datetime, torch.distributed as dist\n"
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=9))\n"
+    )
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    guarded = environment(tmp_path, GuardOptions(stall_seconds=2.0), **variables, MASTER_PORT=str(free_port()))
+    done = subprocess.run([sys.executable, "-c", program], env=guarded, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 1
+    [rank] = read_run(tmp_path).ranks
+    stall = rank.stalls[0]
+    assert 2 <= stall.seconds < 4
+    assert (stall.phase, stall.step) == ("init", 0)
+    assert [(one.operator, one.returned) for one in stall.collectives] == [("init_process_group", False)]
+    assert [frame.function for frame in stall.threads[0].frames][-1] != "<module>"
+    [raised] = rank.exceptions
+    assert (raised.fatal, raised.phase) == (True, "init")
+    assert "DistStoreError" in raised.type or "Timeout" in raised.message

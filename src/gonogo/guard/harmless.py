@@ -20,7 +20,7 @@ _busy = threading.local()
 
 _FAULT = Text(
     "gonogo: a fault of the guard itself ({what}); {part} is no longer watched in this process, and training goes on",
-    "gonogo：守护程序自身出错（{what}）；本进程不再监视 {part}，训练照常继续",
+    "gonogo：监护程序自身出错（{what}）；本进程不再监视 {part}，训练照常继续",
 )
 
 

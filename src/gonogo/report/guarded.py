@@ -106,7 +106,7 @@ def _ends(run: dict[str, Any], language: str) -> Table:
 
 def _outcome(rank: dict[str, Any], language: str) -> str:
     kind, _, following = rank["outcome"].partition(", ")
-    text = _OUTCOMES.get(kind, Text(kind, kind)).format(signal=rank["signal"] or "?")
+    text = _OUTCOMES[kind].format(signal=rank["signal"] or "?")
     failure = rank["failure"]
     said = f": {clean_line(failure['type'].rpartition('.')[2])}" if failure is not None and kind == "raised" else ""
     return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
@@ -127,7 +127,7 @@ def _waits(run: dict[str, Any], language: str) -> Table:
     for row in still["ranks"]:
         place = f"{_short(row['place'])} {row['function']}" if row["place"] else "-"
         state = _STATES[row["state"]].in_language(language)
-        cells = (state, str(row["operator"] or "-"), str(row["call"] or "-"), clean_line(place))
+        cells = (state, clean_line(str(row["operator"] or "-")), str(row["call"] or "-"), clean_line(place))
         rows.append((row["rank"], cells))
     columns = (
         word("rank", language),
@@ -157,7 +157,7 @@ def _operands(run: dict[str, Any], language: str) -> Table:
                 clean_line(str(operand["name"])),
                 clean_line(str(owner)),
                 clean_line(str(operand["device"])),
-                str(operand["dtype"]).removeprefix("torch."),
+                clean_line(str(operand["dtype"])).removeprefix("torch."),
                 str(list(operand["shape"])),
             )
         )
@@ -170,8 +170,8 @@ def _zero(run: dict[str, Any], language: str) -> Table:
     found = _first_failure(run)
     rows = []
     for state in (found[1].get("zero") or ()) if found is not None else ():
-        partition = f"{state.get('partition_elements', 0):,} ({state.get('partition_device') or '-'})"
-        rows.append((clean_line(state["parameter"]), state["status"], str(list(state["shape"])), partition))
+        partition = clean_line(f"{state.get('partition_elements', 0):,} ({state.get('partition_device') or '-'})")
+        rows.append((clean_line(state["parameter"]), clean_line(state["status"]), str(list(state["shape"])), partition))
     columns = (
         word("parameter", language),
         _STATUS.in_language(language),

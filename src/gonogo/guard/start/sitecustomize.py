@@ -53,7 +53,7 @@ def _say(error: Exception) -> None:
     if "msgspec" in str(error):
         what += f"; {sys.executable} -m pip install msgspec"
     english = f"gonogo: the guard did not start in this process, and training goes on without it ({what})"
-    chinese = f"gonogo：守护程序未能在本进程中启动，训练照常继续（{what}）"
+    chinese = f"gonogo：监护程序未能在本进程中启动，训练照常继续（{what}）"
     print(chinese if locale.lower().startswith("zh") else english, file=sys.stderr)
 
 
