@@ -1,6 +1,6 @@
 """What the guard costs a training: seconds a step and memory, with `gonogo run` and without, in pairs.
 
-    python benchmarks/guard.py [--pairs 5] [--steps 40] [--models small,mid] [--ranks 1] [--device cpu|cuda]
+    python benchmarks/guard.py [--pairs 5 | --turns] [--steps 40] [--models small,mid] [--ranks 1] [--device cpu|cuda]
                                [--format text|json]
 
 The training is transformers' Trainer with DeepSpeed ZeRO-2 on a Llama made from its configuration (small: 2 layers of
@@ -9,6 +9,10 @@ the guard and one with it, right after each other, in alternating order. Of each
 that do not. Printed are the median over the pairs of what the guard adds, and the worst pair: by the clock; by the
 clock of the quickest tenth of the steps, and by the processors (all threads of the rank), which say more on a machine
 that does other work as well. Memory is the greatest resident memory of a rank.
+
+With --turns there are no pairs of runs: in one guarded run the guard's parts are switched off and on again, five steps
+each, and each five are compared with the five before. What is left of the guard when it is off, a look-up a call, is
+not counted; what else the machine does is shared by both.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "benchmarks" / "guard_training.py"
 _NOT_COUNTED = 10
+_BLOCK = 5
 _MEASURES = {"seconds": "clock", "quickest": "quickest tenth", "processor": "processors"}
 
 
@@ -38,14 +43,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def trained(folder: Path, model: str, guarded: bool, ranks: int, steps: int, device: str) -> list[dict[str, Any]]:
+def trained(
+    folder: Path, model: str, guarded: bool, ranks: int, steps: int, device: str, **variables: str
+) -> list[dict[str, Any]]:
     """What each rank measured of one run."""
     folder.mkdir(parents=True)
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
     launch += [f"--master_port={free_port()}", str(TRAINING), model, str(steps), device, str(folder)]
     if guarded:
         launch = [sys.executable, "-m", "gonogo", "run", "--no-check", "--folder", str(folder / "guard"), "--", *launch]
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", **variables}
     if device == "cpu":
         environment |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=False)
@@ -88,9 +95,25 @@ def compared(folder: Path, model: str, arguments: argparse.Namespace) -> dict[st
     }
 
 
+def in_turns(folder: Path, model: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the guard adds to five steps, against the five before them, of one guarded run."""
+    [measured] = trained(folder / model, model, True, 1, arguments.steps, arguments.device, TURNS="1")
+    added = {}
+    for what in ("seconds", "processor"):
+        # After steps 5, 15, 25 ... the guard is off; the first step of a block is left out.
+        blocks = [
+            measured[what][at + 1 : at + _BLOCK] for at in range(_BLOCK - 1, len(measured[what]) - _BLOCK, _BLOCK)
+        ]
+        halves = [statistics.median(block) for block in blocks][2 : len(blocks) // 2 * 2]
+        ratios = [100 * (on / off - 1) for off, on in zip(halves[::2], halves[1::2], strict=False)]
+        added[what] = {"median": statistics.median(ratios), "quartiles": statistics.quantiles(ratios, n=4)[::2]}
+    return {"model": model, "turns": len(ratios), "added_percent": added}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--models", default="small,mid")
     parser.add_argument("--ranks", type=int, default=1)
@@ -98,10 +121,19 @@ def main() -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gonogo-guard-") as folder:
-        rows = [compared(Path(folder), model, arguments) for model in arguments.models.split(",")]
+        measure = in_turns if arguments.turns else compared
+        rows = [measure(Path(folder), model, arguments) for model in arguments.models.split(",")]
     if arguments.format == "json":
         machine = {"python": platform.python_version(), "processors": os.cpu_count(), "device": arguments.device}
         print(json.dumps({"machine": machine, "ranks": arguments.ranks, "steps": arguments.steps, "models": rows}))
+        return
+    if arguments.turns:
+        for row in rows:
+            told = [
+                f"{_MEASURES[what]} {one['median']:+.2f} % ({one['quartiles'][0]:+.2f} to {one['quartiles'][1]:+.2f})"
+                for what, one in row["added_percent"].items()
+            ]
+            print(f"{row['model']}: {row['turns']} turns; {', '.join(told)}")
         return
     print(f"{'model':8}{'step':>10}" + "".join(f"{name:>24}" for name in _MEASURES.values()) + f"{'memory':>14}")
     for row in rows:
