@@ -14,6 +14,20 @@ from gonogo.errors import UserError
 from gonogo.finding import Text
 
 
+class Speed(msgspec.Struct, frozen=True):
+    """What an accelerator does at best, as its maker states it; see ``data/accelerators.json``."""
+
+    matmul_flops: float
+    """Dense 16-bit matrix products, FLOP/s."""
+    memory_bytes: float
+    """Device memory, bytes/s."""
+    link_bytes: float
+    """To the other accelerators of the node, bytes/s in one direction."""
+    host_link_bytes: float
+    """To the host's memory, bytes/s in one direction."""
+    source: str = ""
+
+
 class Accelerator(msgspec.Struct, frozen=True):
     """One type of accelerator, as its own software reports it."""
 
@@ -30,6 +44,7 @@ class Accelerator(msgspec.Struct, frozen=True):
     """What the context, cuBLAS/cuDNN workspaces and communicators take beside the caching allocator."""
     aliases: tuple[str, ...] = ()
     source: str = ""
+    speed: Speed | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -63,6 +78,13 @@ def all_accelerators() -> tuple[Accelerator, ...]:
             allowance_bytes=(row["context_mib"] + row["communicators_mib"]) << 20,
             aliases=tuple(row["aliases"]),
             source=row["source"],
+            speed=Speed(
+                matmul_flops=row["matmul_tflops"] * 1e12,
+                memory_bytes=row["memory_gbs"] * 1e9,
+                link_bytes=row["link_gbs"] * 1e9,
+                host_link_bytes=row["host_link_gbs"] * 1e9,
+                source=row["speed_source"],
+            ),
         )
         for row in rows
     )

@@ -1,0 +1,110 @@
+"""Memory and time by formula: rough, and only good enough to say what is worth a rehearsal.
+
+Model states by the ZeRO paper (https://arxiv.org/abs/1910.02054, §3.1 and §5): 2 bytes a parameter and a gradient,
+12 for Adam's fp32 master and two moments. Activations by Korthikanti et al. (https://arxiv.org/abs/2205.05198, §4)
+with the scores of attention left out, as flash attention does.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.evidence.hardware import Speed
+from gonogo.plan.jobs import Facts
+from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
+from gonogo.plan.strategy import Family, Strategy
+
+_LIVE_PARAMETERS = 1_000_000_000
+"""DeepSpeed's stage3_max_live_parameters."""
+_BUCKET = 500_000_000
+"""DeepSpeed's reduce_bucket_size, elements."""
+_LOGITS_BYTES = 14
+"""For each token and word: 16-bit logits, fp32 logits, their softmax and its gradient."""
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Bytes of one rank; ``host``: with its share of what lies in host memory or on NVMe."""
+
+    states: float
+    buffers: float
+    activations: float
+    host: float
+    nvme: float
+
+    @property
+    def allocated(self) -> float:
+        """All on the accelerator."""
+        return self.states + self.buffers + self.activations
+
+
+def memory(facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int) -> Estimate:
+    """What a strategy takes, by formula."""
+    family = strategy.family
+    optimizer_ranks = world_size if family.zero >= 1 else 1
+    parameter_ranks = world_size if family.zero >= 3 else 1
+    gradient_ranks = world_size if family.zero >= 2 else 1
+    states = host = nvme = buffers = 0.0
+    parameters = 2.0 * facts.parameters / parameter_ranks
+    if family.parameters == "gpu":
+        states += parameters
+    elif family.parameters == "cpu":
+        host += parameters
+    else:
+        nvme += parameters
+    moments, gradients = 12.0 * facts.trainable / optimizer_ranks, 2.0 * facts.trainable / gradient_ranks
+    if family.optimizer == "gpu":
+        states += moments + gradients
+    elif family.optimizer == "cpu":
+        host += moments + 2 * gradients
+    else:
+        nvme += moments
+        host += 2 * gradients
+    if family.zero == 3:
+        live = max(facts.largest_parameter, min(_LIVE_PARAMETERS, facts.parameters))
+        buffers += 2.0 * live + 4.0 * facts.largest_parameter
+    elif family.zero >= 1:
+        buffers += 2 * 2.0 * min(_BUCKET, facts.trainable)
+    return Estimate(states, buffers, _activations(facts, strategy, seq_len), host, nvme)
+
+
+def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
+    tokens = strategy.micro_batch * seq_len
+    of_inputs = 2.0 * tokens * facts.hidden_size
+    of_layer = 17.0 * of_inputs
+    layers = max(facts.depth, 1)
+    kept = layers * of_inputs + of_layer if strategy.checkpointing else layers * of_layer
+    return kept + float(_LOGITS_BYTES) * tokens * facts.vocabulary
+
+
+def time(
+    facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
+    bandwidth: float, nvme_drives: int,
+) -> StepTime:  # fmt: skip
+    """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link."""
+    family = strategy.family
+    tokens = strategy.micro_batch * strategy.accumulation * seq_len
+    passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
+    compute = 2.0 * passes * facts.parameters * tokens / (speed.matmul_flops * MATMUL_SHARE)
+    gradients = 2.0 * facts.trainable
+    gathers = 2.0 * facts.parameters * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
+    volume = strategy.accumulation * (gathers + 2 * gradients) if world_size > 1 else 0.0
+    share = 1.0 / world_size
+    offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0
+    fetched = 2.0 * facts.parameters * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0
+    return step_time(
+        compute=compute,
+        communication=volume / (bandwidth * LINK_SHARE),
+        to_host_bytes=4 * offloaded,
+        from_host_bytes=2 * offloaded + fetched,
+        host_parameters=offloaded,
+        nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
+        ranks_per_node=ranks_per_node,
+        nvme_drives=nvme_drives,
+        speed=speed,
+    )
+
+
+def lower_bound(facts: Facts, family: Family, world_size: int) -> float:
+    """Bytes of model states alone: below them no micro-batch helps."""
+    smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
+    return memory(facts, smallest, world_size=world_size, seq_len=0).states

@@ -1,0 +1,195 @@
+"""``python -m gonogo.plan.server FOLDER``: rehearses each job in a fork of a process that has imported the stack once.
+
+Jobs come on standard input as lines of JSON (:class:`gonogo.plan.jobs.Job`), as many at once as there are cores;
+answers go to their files, and a line (:class:`gonogo.plan.jobs.Ended`) to standard output for each.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from typing import Any, NoReturn, TextIO
+
+import msgspec
+
+from gonogo.evidence.hardware import Accelerator, find_accelerator
+from gonogo.plan.jobs import Ended, Job, Measured
+
+_STEPS = 2
+_POLL = 0.02
+_TO_WRITE = 10.0
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The first line: what all jobs have in common."""
+
+    accelerator: str
+    folder: str
+    at_once: int
+
+
+class _Running:
+    def __init__(self, job: Job, process: int) -> None:
+        self.job = job
+        self.process = process
+        self.deadline = time.monotonic() + job.timeout
+        self.told = False
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    lines = os.fdopen(os.dup(0), "r")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what programs print is no answer
+    start = msgspec.json.decode(lines.readline(), type=Start)
+    session = _session(start)
+    with session:
+        with session.mode:
+            _import_the_stack()
+        _serve(session, start, lines, answers)
+
+
+def _session(start: Start) -> Any:
+    from gonogo.virtual.garbage import collect_seldom
+    from gonogo.virtual.plan import WorkerPlan
+    from gonogo.virtual.session import Session
+
+    collect_seldom()
+    accelerator: Accelerator = find_accelerator(start.accelerator)
+    plan = WorkerPlan(
+        program_kind="module",
+        program="gonogo.plan.program",
+        arguments=(),
+        rank=0,
+        local_rank=0,
+        world_size=1,
+        local_world_size=1,
+        accelerator=accelerator,
+        host_bytes=None,
+        steps=_STEPS,
+        scratch=os.path.join(start.folder, "scratch"),
+        record=os.path.join(start.folder, "record.json"),
+        progress=os.path.join(start.folder, "progress.jsonl"),
+        devices=256,
+    )
+    os.makedirs(plan.scratch, exist_ok=True)
+    return Session(plan)
+
+
+def _import_the_stack() -> None:
+    """What every job needs; a child does not import it again."""
+    import deepspeed  # noqa: F401
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    from transformers import Trainer, TrainingArguments  # noqa: F401
+
+    from gonogo.rehearse.synthetic import batch, model, program  # noqa: F401
+
+
+def _serve(session: Any, start: Start, lines: TextIO, answers: TextIO) -> None:
+    waiting: deque[Job] = deque()
+    running: list[_Running] = []
+    selector = selectors.DefaultSelector()
+    selector.register(lines, selectors.EVENT_READ)
+    os.set_blocking(lines.fileno(), False)
+    partial = ""
+    more = True
+    while more or waiting or running:
+        if more and selector.select(0 if waiting or running else None):
+            text = lines.read()
+            more = text != ""
+            *whole, partial = (partial + text).split("\n")
+            waiting.extend(msgspec.json.decode(line, type=Job) for line in whole if line.strip())
+        while waiting and len(running) < start.at_once:
+            job = waiting.popleft()
+            child = os.fork()
+            if child == 0:
+                _rehearse(session, job)
+            running.append(_Running(job, child))
+        for one in list(running):
+            why = _ended(one)
+            if why is not None:
+                running.remove(one)
+                answers.write(msgspec.json.encode(Ended(one.job.name, why)).decode() + "\n")
+                answers.flush()
+        if running:
+            time.sleep(_POLL)
+
+
+def _ended(running: _Running) -> str | None:
+    """Why a job is over; None while it runs."""
+    ended, status = os.waitpid(running.process, os.WNOHANG)
+    if ended:
+        if os.path.exists(running.job.answer):
+            return ""
+        return f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
+    late = time.monotonic() - running.deadline
+    if late > 0 and not running.told:
+        os.kill(running.process, signal.SIGTERM)
+        running.told = True
+    elif late > _TO_WRITE:
+        os.kill(running.process, signal.SIGKILL)
+    return None
+
+
+def _rehearse(session: Any, job: Job) -> NoReturn:
+    """In the child: the job, as a worker of ``gonogo rehearse`` does it."""
+    status = 70
+    try:
+        folder = os.path.dirname(job.answer)
+        log = os.open(f"{job.answer}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["WORLD_SIZE"] = str(job.world_size)
+        os.environ["LOCAL_WORLD_SIZE"] = str(job.local_world_size)
+        session.plan = msgspec.structs.replace(
+            session.plan,
+            arguments=job.arguments,
+            world_size=job.world_size,
+            local_world_size=job.local_world_size,
+            record=f"{job.answer}.record",
+        )
+        session.started = time.monotonic()
+        answer = _described(job) if job.describe else _measured(session, folder)
+        _write(job.answer, answer)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _described(job: Job) -> Any:
+    from gonogo.plan.facts import facts_of
+
+    return facts_of(job.arguments)
+
+
+def _measured(session: Any, folder: str) -> Measured:
+    from gonogo.plan import work
+    from gonogo.virtual import worker
+
+    worker._write_on_signal(session)
+    worker._keep_files_as_they_are(session, msgspec.structs.replace(session.plan, scratch=folder))
+    work.watch(session)
+    record = session.run()
+    if record.failure is not None:
+        print(session.raw_traceback, file=sys.stderr)
+    return Measured(record, work.phases())
+
+
+def _write(path: str, answer: Any) -> None:
+    from pathlib import Path
+
+    Path(f"{path}.partial").write_bytes(msgspec.json.encode(answer))
+    os.replace(f"{path}.partial", path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What the program takes for granted, told to the rehearsal it runs in; printed where it runs in none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def assume(what: str) -> None:
+    """Record an assumption."""
+    from gonogo.virtual.tensor import VirtualTensor
+
+    mode = getattr(VirtualTensor, "mode", None)
+    if mode is None:
+        print(f"assumed: {what}", file=sys.stderr, flush=True)
+    else:
+        mode.ledger.assume(what)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """What the host holds meanwhile, and no longer afterwards, is no part of the training: its peak is forgotten."""
+    import gc
+
+    from gonogo.virtual.tensor import CPU, VirtualTensor
+
+    mode = getattr(VirtualTensor, "mode", None)
+    if mode is None:
+        yield
+        return
+    host = mode.memory.device(CPU)
+    with host.peak_kept():
+        try:
+            yield
+        finally:
+            gc.collect()
