@@ -1,6 +1,6 @@
 """Which versions of DeepSpeed, transformers and torch gonogo holds on: the tables of `docs/compatibility.md`, measured.
 
-    python benchmarks/versions.py deepspeed [--only 0.14.1,0.14.2] [--again]
+    python benchmarks/versions.py deepspeed [--only 0.14.1,0.14.2] [--programs clip] [--again]
     python benchmarks/versions.py transformers
     python benchmarks/versions.py torch          # the torch of this Python; see docs/compatibility.md
     python benchmarks/versions.py --tables       # write the documents' tables from what has been measured
@@ -155,9 +155,9 @@ def save(package: str, version: str, program: str, result: dict[str, Any]) -> No
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
-def try_versions(package: str, versions: list[str], again: bool) -> None:
+def try_versions(package: str, versions: list[str], programs: list[str], again: bool) -> None:
     for version in versions:
-        for program in PROGRAMS[package]:
+        for program in programs:
             if program in load().get(package, {}).get(version, {}) and not again:
                 continue
             options = [] if package == "torch" else ["--with", f"{package}=={version}"]
@@ -210,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("package", nargs="?", choices=tuple(PROGRAMS))
     parser.add_argument("--only", metavar="VERSIONS", help="these versions, with commas between")
+    parser.add_argument("--programs", metavar="NAMES", help="these programs, with commas between")
     parser.add_argument("--again", action="store_true", help="measure also what has been measured")
     parser.add_argument("--tables", action="store_true", help="write the documents' tables, and measure nothing")
     options = parser.parse_args()
@@ -218,7 +219,8 @@ def main() -> None:
             versions = [Version(metadata.version("torch")).public]
         else:
             versions = options.only.split(",") if options.only else wanted(options.package)
-        try_versions(options.package, versions, options.again)
+        programs = options.programs.split(",") if options.programs else list(PROGRAMS[options.package])
+        try_versions(options.package, versions, programs, options.again)
     elif not options.tables:
         parser.error("name a package, or --tables")
     if options.tables:

@@ -18,6 +18,7 @@ import typer
 from typer.models import CommandInfo
 
 from gonogo import __version__
+from gonogo.bisect_command import bisect
 from gonogo.check_command import check
 from gonogo.env_command import env
 from gonogo.errors import UserError
@@ -202,6 +203,12 @@ def diagnose(
             )
         publish(report, format_, output, language)
         raise SystemExit(report.verdict.exit_status)
+
+
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 unusable input, 3 CANNOT-TELL, 130 Ctrl-C.",
+)(bisect)
 
 
 @app.command()

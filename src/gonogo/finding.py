@@ -137,6 +137,8 @@ class Report(msgspec.Struct, frozen=True):
     """What ``diagnose`` saw: the logs that were read, and the events in them with their roles."""
     environment: dict[str, Any] | None = None
     """What ``env`` saw: packages, torch's build, the machine."""
+    bisection: dict[str, Any] | None = None
+    """What ``bisect`` tried and found."""
     notes: tuple[Text, ...] = ()
 
 

@@ -10,22 +10,15 @@ from typing import Literal
 
 import msgspec
 
-Owner = Literal["user", "library", "torch"]
+from gonogo.evidence.divergence import Divergence
+from gonogo.evidence.frame import Frame as Frame
+from gonogo.evidence.frame import Owner as Owner
+
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
 ]
 Phase = Literal["load", "init", "forward", "backward", "step", "evaluate", "save", "exit"]
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """One frame of a Python stack. ``owner`` is whose code it is: the user's, a library's, or torch's."""
-
-    path: str
-    line: int
-    function: str
-    text: str = ""
-    owner: Owner = "library"
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -202,6 +195,14 @@ class RankRecord(msgspec.Struct):
     """Where the program was, for one that was ended from outside."""
     rss_bytes: int = 0
     """Peak resident memory of the worker itself: what the rehearsal cost."""
+    batch: list[tuple[str, str]] = []
+    """The last batch that was read: (name, type and shape)."""
+    batches: int = 0
+    """How many batches were read."""
+    parameter_names: dict[int, str] = {}
+    """Names of the parameters, by DeepSpeed's number, that the collective at which the ranks parted was for."""
+    stopped_by: tuple[int, str] | None = None
+    """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
@@ -234,3 +235,5 @@ class RehearsalRecord(msgspec.Struct):
     """:attr:`skipped` in Chinese, entry by entry; empty where it was written by an older gonogo."""
     notes: list[tuple[str, str]] = []
     """Facts about how the command was understood, in English and Chinese."""
+    divergence: Divergence | None = None
+    """Where the rehearsed ranks parted; None where they did not, or where one rank alone was rehearsed."""

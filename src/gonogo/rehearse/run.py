@@ -11,18 +11,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
 from gonogo.errors import UserError
+from gonogo.evidence.divergence import Divergence
 from gonogo.evidence.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.rehearsal import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.rehearse.environment import worker_environment
+from gonogo.rehearse.exchange import Exchange
 from gonogo.rehearse.keep import check_keep, keep_records
 from gonogo.rehearse.launch import UNSTATED, Surroundings
 from gonogo.rehearse.packages import Overlay, lay_over
+from gonogo.rehearse.parting import settle, with_names
 from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
@@ -78,15 +81,36 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
             assignments = [
                 _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
             ]
-            records = run_workers(assignments, deadline, show.ranks)
+            records, divergence = _run(assignments, deadline, show)
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
+            record.divergence = divergence
             if request.keep is not None:
                 keep_records(request.keep, record, assignments)
     for rank_record in records:
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
     return record
+
+
+def _run(
+    assignments: Sequence[Assignment], deadline: float, show: _Shown
+) -> tuple[list[RankRecord], Divergence | None]:
+    """Run the ranks, several of them in touch with each other."""
+    if len(assignments) == 1:
+        return run_workers(assignments, deadline, show.ranks), None
+    with Exchange([assignment.plan.rank for assignment in assignments]) as exchange:
+
+        def watch(statuses: tuple[RankStatus, ...]) -> None:
+            exchange.watch(statuses)
+            show.ranks(statuses)
+
+        records = run_workers([one.meeting(exchange.address) for one in assignments], deadline, watch)
+    divergence = exchange.divergence
+    if divergence is not None:
+        divergence = with_names(divergence, records)
+        settle(records, divergence)
+    return records, divergence
 
 
 class _Shown:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal import Outcome, RankRecord
 from gonogo.rehearse.log_file import LogFile
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.python_start import python_module
-from gonogo.virtual.plan import Progress, WorkerPlan
+from gonogo.virtual.plan import ExchangeAddress, Progress, WorkerPlan
 
 _POLL = 0.05
 # A worker told to end writes its record first; one that is inside native code can't, and is killed.
@@ -39,6 +39,10 @@ class Assignment:
     def log(self) -> Path:
         """What the program printed."""
         return self.folder / "output.log"
+
+    def meeting(self, where: ExchangeAddress) -> Assignment:
+        """The same worker, in touch with the others through an exchange."""
+        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where))
 
 
 class _Worker:
@@ -119,9 +123,12 @@ def run_workers(
     """Run each assignment's worker; a record for each, in their order, whatever happens.
 
     ``deadline`` is a time of ``time.monotonic``: workers that still run then are told to end (``timed-out``), those not
-    yet started never are. KeyboardInterrupt ends all (``interrupted``) and does not come through.
+    yet started never are. KeyboardInterrupt ends all (``interrupted``) and does not come through. Workers that are in
+    touch with each other wait for each other: they all run at once.
     """
     at_once = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if any(assignment.plan.exchange is not None for assignment in assignments):
+        at_once = len(assignments)
     waiting = list(assignments)
     running: list[_Worker] = []
     records: dict[int, RankRecord] = {}

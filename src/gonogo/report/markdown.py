@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
+from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
@@ -52,6 +53,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.environment is not None:
         for table in environment_tables(report.environment, language):
             yield from _table_lines(table)
+    if report.bisection is not None:
+        yield from _table_lines(bisection_table(report.bisection, language))
     if report.covered:
         yield from ("", f"### {word('covered', language)}", "")
         yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)

@@ -9,6 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text as Styled
 
 from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
+from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.rehearsal import Table, summary, tables
@@ -48,6 +49,9 @@ def print_report(report: Report, console: Console, language: str) -> None:
         for table in environment_tables(report.environment, language):
             console.print()
             _print_table(table, console)
+    if report.bisection is not None:
+        console.print()
+        _print_table(bisection_table(report.bisection, language), console)
     _print_coverage(report, console, language)
     if report.rehearsal is not None or min(in_full, len(report.findings)) > _SCREEN:  # the first line is out of sight
         console.print()

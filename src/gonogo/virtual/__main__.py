@@ -12,6 +12,9 @@ if __name__ == "__main__":
     # itself is told stands in the environment again before it runs.
     _visible = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")}
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["ASCEND_RT_VISIBLE_DEVICES"] = ""
+    # Nor may torch load what others have installed for their accelerators (torch_npu enters CANN).
+    _visible["TORCH_DEVICE_BACKEND_AUTOLOAD"] = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     collect_seldom()
     from gonogo.virtual.worker import main
 

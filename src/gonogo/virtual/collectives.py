@@ -1,4 +1,4 @@
-"""Collectives: recorded, and answered as though every rank had sent what this one sent."""
+"""Collectives: recorded, and answered by what the rehearsed ranks send; others are taken to send what this one does."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal import CollectiveTotal
-from gonogo.virtual import real, values
+from gonogo.virtual import exchanged, real, values
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching import Patches
+from gonogo.virtual.peers import Peers
 from gonogo.virtual.tensor import VirtualTensor
 
 _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
@@ -21,9 +22,10 @@ _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_",
 
 
 class CollectiveRecord:
-    """What this rank has put into collectives."""
+    """What this rank has put into collectives; ``peers`` are the ranks that are rehearsed with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, peers: Peers | None = None) -> None:
+        self.peers = peers
         self.count: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.reduction: Any = None
@@ -76,27 +78,23 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
     out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    _answer(mode, name, args, record)
+    peers = record.peers
+    if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
+        _answer(mode, name, args, record)
     return _back(out, back)
 
 
 def _sent(name: str, args: Any) -> list[torch.Tensor]:
     """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
-    first = _flat(args[0]) if args else []
-    second = _flat(args[1]) if len(args) > 1 else []
+    first = exchanged.flat(args[0]) if args else []
+    second = exchanged.flat(args[1]) if len(args) > 1 else []
     return second or first
-
-
-def _flat(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [t for item in value for t in _flat(item)] if isinstance(value, list | tuple) else []
 
 
 def _answer(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
-    outputs = _flat(args[0]) if args else []
-    inputs = _flat(args[1]) if len(args) > 1 else []
+    outputs = exchanged.flat(args[0]) if args else []
+    inputs = exchanged.flat(args[1]) if len(args) > 1 else []
     if not inputs:
         if name in _REDUCING and any(isinstance(t, VirtualTensor) and values.is_known(t) for t in outputs):
             mode.ledger.assume("every rank sends what this rank sends")

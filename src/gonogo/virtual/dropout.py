@@ -1,4 +1,4 @@
-"""Dropout as CUDA runs it: one fused kernel that keeps a boolean mask.
+"""Dropout as accelerators run it: one fused kernel that keeps a boolean mask (a bit an element on Ascend).
 
 ATen's own choice asks ``is_cuda``, which C++ answers with no for a virtual tensor, and then keeps a mask of the
 input's dtype.
@@ -23,7 +23,11 @@ def install() -> Callable[[], None]:
 
     def dropout(input: Any, p: float, train: bool) -> Any:
         fused = isinstance(input, VirtualTensor) and input.device.type != "cpu" and train and 0 < p < 1
-        return torch.native_dropout(input, p, True)[0] if fused and input.numel() else original(input, p, train)
+        if not fused or not input.numel():
+            return original(input, p, train)
+        if input.device.type == "npu":
+            return torch.ops.npu._npu_dropout(input, p)[0]
+        return torch.native_dropout(input, p, True)[0]
 
     patches.set(functions, "dropout", dropout)
     patches.set(torch, "dropout", dropout)

@@ -114,6 +114,19 @@ class DeviceRecord:
             self._modules_noted_at = self.peak
             self.peak_by_module = sorted(self.by_module.items(), key=lambda item: -item[1])[:10]
 
+    @contextmanager
+    def peak_kept(self) -> Iterator[None]:
+        """What is taken and given back meanwhile leaves no trace in the peak."""
+        names = ("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_by_module", "peak_phase", "peak_step",
+                 "_noted_peak", "_modules_noted_at")  # fmt: skip
+        before = {name: getattr(self, name) for name in names}
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+            self.peak = max(self.peak, self.live)
+
     def pin(self, cell: Cell) -> None:
         """The storage is page-locked from now on."""
         if not cell.pinned:

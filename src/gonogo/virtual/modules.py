@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -109,6 +109,17 @@ class ModuleTracker:
                     yield name, "gradient", parameter.grad
             for name, buffer in root.named_buffers():
                 yield name.removeprefix("module."), "buffer", buffer
+
+    def names_of(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Names of the parameters that DeepSpeed knows by these numbers."""
+        wanted = set(numbers)
+        if not wanted:
+            return {}
+        return {
+            number: name
+            for name, kind, tensor in self.named_tensors()
+            if kind == "parameter" and (number := getattr(tensor, "ds_id", None)) in wanted
+        }
 
     def name_of(self, tensor: torch.Tensor) -> tuple[str | None, str]:
         """(name, kind) of a tensor that is, or shares storage with, one of the models' tensors."""

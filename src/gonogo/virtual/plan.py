@@ -9,6 +9,17 @@ import msgspec
 from gonogo.evidence.hardware import Accelerator
 
 
+class ExchangeAddress(msgspec.Struct, frozen=True):
+    """Where a worker meets the other ranks that are rehearsed with it."""
+
+    address: str
+    """``HOST:PORT``, or the path of a local socket."""
+    key: str
+    """What proves to the exchange, and to the worker, that the other side belongs to this rehearsal."""
+    ranks: tuple[int, ...]
+    """The ranks that are rehearsed together."""
+
+
 class WorkerPlan(msgspec.Struct, frozen=True):
     """Written as JSON by the parent; read by ``python -m gonogo.virtual PLAN``."""
 
@@ -33,6 +44,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
     devices: int = 0
     """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
+    exchange: ExchangeAddress | None = None
+    """None where one rank is rehearsed alone."""
 
 
 class Progress(msgspec.Struct, frozen=True):

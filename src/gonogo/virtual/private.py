@@ -59,6 +59,18 @@ def lift_only_cpu_tensors() -> Callable[[], None]:
     return lambda: torch._C._set_only_lift_cpu_tensors(before)
 
 
+def name_accelerator(device_type: str) -> None:
+    """Have torch know devices of that type: one that is not its own is PrivateUse1, once a process."""
+    if device_type not in ("cpu", "cuda"):
+        torch.utils.rename_privateuse1_backend(device_type)  # type: ignore[attr-defined]
+
+
+def refuse_device(device: torch.device) -> None:
+    """Raise what torch raises for a device that it has nothing for: ``cuda`` on an Ascend machine, ``mps`` …."""
+    with modes_off():
+        torch.empty(0, device=device)
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """Identity of the tensor's storage."""
     return int(_storage(tensor)._cdata)

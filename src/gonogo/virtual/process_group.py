@@ -21,7 +21,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from gonogo.virtual import exchanged
 from gonogo.virtual.patching import Patches
+from gonogo.virtual.peers import Peers
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
 Assume = Callable[[str], object]
@@ -30,8 +32,11 @@ _SAME = "every rank sends the objects that this rank sends"
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 
 
-def install(assume: Assume) -> Callable[[], None]:
-    """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks."""
+def install(assume: Assume, peers: Peers | None = None) -> Callable[[], None]:
+    """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
+
+    ``peers`` are the ranks that are rehearsed with this one.
+    """
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
     patches = Patches()
@@ -44,7 +49,7 @@ def install(assume: Assume) -> Callable[[], None]:
                 replaced.append((original, value))
             patches.set(module, name, value)
 
-    for name, function in {**_groups(patches), **_object_collectives(assume)}.items():
+    for name, function in {**_groups(patches, peers), **_object_collectives(assume, peers)}.items():
         replace(name, function)
     for backend in ("nccl", "gloo"):
         replace(f"is_{backend}_available", lambda: True)
@@ -106,7 +111,7 @@ def _checked(backend: Any) -> str:
     return name
 
 
-def _groups(patches: Patches) -> dict[str, Any]:
+def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
     """What makes groups, and what asks for more than the fake backend has."""
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
 
@@ -146,6 +151,11 @@ def _groups(patches: Patches) -> dict[str, Any]:
     ) -> Any:
         requested = _checked(backend) if backend is not None else str(c10d.get_backend())
         kwargs.pop("device_id", None)
+        local = args[0] if args else kwargs.get("use_local_synchronization", False)
+        if peers is not None and not local:
+            everyone = tuple(range(dist.get_world_size()))
+            if peers.are_in(everyone):
+                peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
         return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
 
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
@@ -153,6 +163,8 @@ def _groups(patches: Patches) -> dict[str, Any]:
             return
         if c10d.get_backend(group) != dist.Backend.GLOO:
             raise ValueError("monitored_barrier is only implemented for GLOO backend.")
+        if peers is not None:
+            exchanged.tell(peers, group, "monitored_barrier")
 
     def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Any:
         group = group or c10d._get_default_group()
@@ -160,6 +172,8 @@ def _groups(patches: Patches) -> dict[str, Any]:
             return None
         options = c10d.BarrierOptions()
         options.device = torch.device("cpu")
+        if hasattr(options, "asyncOp"):
+            options.asyncOp = async_op
         work = group.barrier(opts=options)
         return work if async_op else None
 
@@ -171,49 +185,64 @@ def _groups(patches: Patches) -> dict[str, Any]:
     }
 
 
-def _object_collectives(assume: Assume) -> dict[str, Any]:
-    def copy(value: Any) -> Any:
-        """What arrives is a pickled copy; what can't be pickled can't be sent."""
-        return pickle.loads(pickle.dumps(value))
+def _copy(value: Any) -> Any:
+    """What arrives is a pickled copy; what can't be pickled can't be sent."""
+    return pickle.loads(pickle.dumps(value))
 
-    def is_outside(group: Any) -> bool:
-        return c10d._rank_not_in_group(group)
 
-    def source(src: Any, group: Any, group_src: Any) -> int:
-        if group_src is not None:
-            return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
-        return 0 if src is None else int(src)
+def _source(src: Any, group: Any, group_src: Any) -> int:
+    """The global rank that sends, or gathers."""
+    if group_src is not None:
+        return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
+    return 0 if src is None else int(src)
+
+
+def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
+    is_outside = c10d._rank_not_in_group
+
+    def told(group: Any, operator: str, **what: Any) -> list[Any] | None:
+        """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
+        return exchanged.tell(peers, group, operator, **what) if peers is not None else None
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
         if is_outside(group):
             return
-        assume(_SAME)
+        sent = told(group, "all_gather_object", objects=[obj])
+        if sent is None:
+            assume(_SAME)
         for index in range(dist.get_world_size(group)):
-            object_list[index] = copy(obj)
+            object_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
 
     def gather_object(
         obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
     ) -> None:
         if is_outside(group):
             return
-        mine = dist.get_rank()
-        c10d._validate_output_list_for_rank(mine, source(dst, group, group_dst), object_gather_list)
-        if mine == source(dst, group, group_dst):
-            assume(_SAME)
+        mine, target = dist.get_rank(), _source(dst, group, group_dst)
+        c10d._validate_output_list_for_rank(mine, target, object_gather_list)
+        sent = told(group, "gather_object", objects=[obj], root=target)
+        if mine == target:
+            if sent is None:
+                assume(_SAME)
             for index in range(dist.get_world_size(group)):
-                object_gather_list[index] = copy(obj)
+                object_gather_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
         else:
-            copy(obj)
+            _copy(obj)
 
     def broadcast_object_list(
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
     ) -> None:
         if is_outside(group):
             return
-        if dist.get_rank() == source(src, group, group_src):
-            copy(object_list)
+        root = _source(src, group, group_src)
+        count = len(object_list)
+        sent = told(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
+        if dist.get_rank() == root:
+            _copy(object_list)
+        elif sent is not None:
+            object_list[:] = _copy(sent[0])
         else:
-            assume(f"rank {source(src, group, group_src)} broadcasts the objects that this rank has in their place")
+            assume(f"rank {root} broadcasts the objects that this rank has in their place")
 
     def scatter_object_list(
         scatter_object_output_list: list[Any],
@@ -226,20 +255,39 @@ def _object_collectives(assume: Assume) -> dict[str, Any]:
             return
         if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
             raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-        if dist.get_rank() == source(src, group, group_src):
-            scatter_object_output_list[0] = copy(scatter_object_input_list[dist.get_rank(group)])
-        elif scatter_object_input_list:
-            assume(f"rank {source(src, group, group_src)} scatters the objects that this rank would")
-            scatter_object_output_list[0] = copy(scatter_object_input_list[dist.get_rank(group)])
+        root = _source(src, group, group_src)
+        given = scatter_object_input_list
+        sent = told(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
+        if sent is not None and sent[0]:
+            scatter_object_output_list[0] = _copy(sent[0][dist.get_rank(group)])
+        elif dist.get_rank() == root:
+            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
+        elif given:
+            assume(f"rank {root} scatters the objects that this rank would")
+            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         else:
-            assume(f"rank {source(src, group, group_src)} scatters the object that stands in the output list already")
+            assume(f"rank {root} scatters the object that stands in the output list already")
 
-    def send_object_list(object_list: list[Any], dst: Any = None, group: Any = None, *args: Any, **kwargs: Any) -> None:
-        copy(object_list)
+    def send_object_list(
+        object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
+    ) -> None:
+        _copy(object_list)
+        if peers is not None:
+            exchanged.tell_one(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
 
-    def recv_object_list(object_list: list[Any], src: Any = None, group: Any = None, *args: Any, **kwargs: Any) -> int:
-        assume("the objects received are those that stand in the list already")
-        return -1 if src is None else int(src)
+    def recv_object_list(
+        object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
+    ) -> int:
+        if src is None and group_src is None:
+            assume("the objects received are those that stand in the list already")
+            return -1
+        origin = _source(src, group, group_src)
+        sent = exchanged.tell_one(peers, group, origin, dist.get_rank(), None) if peers is not None else None
+        if sent is not None:
+            object_list[:] = _copy(sent)
+        else:
+            assume("the objects received are those that stand in the list already")
+        return origin
 
     return {
         "all_gather_object": all_gather_object,

@@ -43,14 +43,18 @@ from gonogo.virtual.memory import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.modules import ModuleTracker
 from gonogo.virtual.patching import Patches
+from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
 from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.program import run_program
+from gonogo.virtual.protocol import End, Reply
 from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
          "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
 """Packages whose versions the record names."""
+
+_END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
 __all__ = ["Session", "data_dependent", "writes"]
 
@@ -60,13 +64,16 @@ class Session:
 
     def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
+        private.name_accelerator(plan.accelerator.device_type)
         self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.mode = VirtualMode(self.memory, self.ledger)
         self.modules = ModuleTracker(self.memory)
         self.life = Lifecycle(plan.steps, self.memory, self.ledger)
-        self.collectives = collectives.CollectiveRecord()
+        self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
+        """The ranks that are rehearsed with this one, or None."""
+        self.collectives = collectives.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
@@ -74,6 +81,7 @@ class Session:
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
+        self._parted: Reply | None = None
         self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -130,6 +138,8 @@ class Session:
         undo.append(loading.install(self.life, self.modules, self.facts, self.events))
         undo.append(_mode_in_threads(self.mode))
         self.mode.on_failure = functools.partial(_note, self.modules)
+        if self.peers is not None:
+            self.peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
         torch.manual_seed(0)
         return self
 
@@ -143,12 +153,17 @@ class Session:
         failure: Failure | None = None
         unsupported: list[Unsupported] = []
         user_error = None
+        ended: End = "completed"
         try:
             with self.mode, self._watching_autograd():
                 run_program(self.plan)
             self.life.enter("exit")
-        except RehearsalComplete:
+        except (RehearsalComplete, EnoughRehearsed):
             self.events.append("stopped: the program went on after the steps that were asked for")
+            ended = "enough"
+        except RanksParted as parted:
+            outcome, ended = "diverged", "stopped"
+            self._parted = parted.reply
         except KeyboardInterrupt:
             outcome = "interrupted"
         except BaseException as error:
@@ -168,9 +183,14 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
+        if self.peers is not None:
+            self.peers.ended(ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed"))
         record = self.record(outcome, failure)
         record.unsupported = unsupported
         record.user_error = user_error
+        if self._parted is not None:
+            record.stopped_by = self._parted.stopped_by
+            record.parameter_names = self.modules.names_of(self._parted.parameters)
         return record
 
     @contextlib.contextmanager

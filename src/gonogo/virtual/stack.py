@@ -38,7 +38,8 @@ def _is_laid_over(path: str) -> bool:
     return any(folder and path.startswith(folder + os.sep) for folder in folders)
 
 
-def _frame(code_path: str, line: int, function: str) -> Frame | None:
+def frame_of(code_path: str, line: int, function: str) -> Frame | None:
+    """A frame as a fact; None for gonogo's own and for Python's machinery."""
     if code_path.startswith(("<frozen", "<string>", OURS)) or not line:
         return None
     if code_path.endswith("runpy.py"):
@@ -52,7 +53,7 @@ def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
     found = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        frame = _frame(code.co_filename, traceback.tb_lineno, code.co_name)
+        frame = frame_of(code.co_filename, traceback.tb_lineno, code.co_name)
         if frame is not None:
             found.append(frame)
         traceback = traceback.tb_next
@@ -64,7 +65,7 @@ def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
     current = frame if frame is not None else sys._getframe(1)
     found: list[Frame] = []
     while current is not None and len(found) < _LIMIT:
-        made = _frame(current.f_code.co_filename, current.f_lineno, current.f_code.co_name)
+        made = frame_of(current.f_code.co_filename, current.f_lineno, current.f_code.co_name)
         if made is not None:
             found.append(made)
         if current.f_back is None:

@@ -45,21 +45,39 @@ def install(session: Session) -> list[Callable[[], None]]:
         assert allocator is not None
         return allocator
 
-    facade = cuda.install(
-        plan.accelerator,
-        plan.devices or plan.local_world_size,
-        allocator_of,
-        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        unsupported=UnsupportedOperator,
-        pin=lambda tensor: session.mode.pinned_copy(session.mode.virtualise(tensor)),
-    )
+    count = plan.devices or plan.local_world_size
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        return session.mode.pinned_copy(session.mode.virtualise(tensor))
+
+    if plan.accelerator.device_type == "npu":
+        from gonogo.virtual.npu import facade as ascend
+
+        facade: cuda.VirtualCuda = ascend.install(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get(ascend.VISIBLE),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+            assume=session.ledger.assume,
+        )
+    else:
+        facade = cuda.install(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+        )
     undo.append(facade.undo)
     VirtualTensor.accelerator_index = staticmethod(lambda: facade.current_device)
     VirtualTensor.check_ordinal = staticmethod(facade.check_ordinal)
     for device, record in session.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(facade.current_stream_id, device.index)
-    undo.append(process_group.install(session.ledger.assume))
+    undo.append(process_group.install(session.ledger.assume, session.peers))
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
     undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)

@@ -274,9 +274,10 @@ class VirtualTensor(torch.Tensor):
         return rebuild, (*state, isinstance(self, torch.nn.Parameter))
 
 
-def resolve(device: Any) -> torch.device:
+def resolve(wanted: Any) -> torch.device:
     """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
-    device = torch.device(VirtualTensor.accelerator_type, device) if isinstance(device, int) else torch.device(device)
+    kind = VirtualTensor.accelerator_type
+    device: torch.device = torch.device(kind, wanted) if isinstance(wanted, int) else torch.device(wanted)
     if device.type == "meta" and device.index is not None:  # C++ names a virtual device
         if device.index == _CPU_TOLD_AS:
             return CPU
@@ -285,7 +286,12 @@ def resolve(device: Any) -> torch.device:
         if device.index is None:
             return torch.device(device.type, VirtualTensor.accelerator_index())
         VirtualTensor.check_ordinal(device.index)
-    return CPU if device.type == "cpu" else device
+        return device
+    if device.type == "cpu":
+        return CPU
+    if device.type != "meta":
+        private.refuse_device(device)
+    return device
 
 
 def new_virtual(

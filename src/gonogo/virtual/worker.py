@@ -29,7 +29,8 @@ def main(plan_path: str) -> NoReturn:
     """Rehearse one rank as the plan says; the process ends with status 0 where a record was written."""
     plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
     if os.environ.get(TRACE):
-        plan = msgspec.structs.replace(plan, trace_autograd=True)
+        # The other ranks have ended: this run only looks where the failing node comes from.
+        plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None)
     random.seed(0)
     status = 70
     try:
@@ -44,12 +45,14 @@ def main(plan_path: str) -> NoReturn:
             os.environ[TRACE] = "1"
             sys.stdout.flush()
             sys.stderr.flush()
+            write(plan, record)
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if record.failure is not None:
             print(
                 session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr
             )
-        write(plan, record)
+        if not (plan.trace_autograd and record.failure is None and os.path.exists(plan.record)):
+            write(plan, record)  # else without the others it did not fail: what the first run wrote holds
         status = 0
     except BaseException:
         traceback.print_exc()

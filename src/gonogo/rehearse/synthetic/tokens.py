@@ -116,6 +116,7 @@ def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> di
     at = 2
     for kind, count in counts.items():
         token = placeholder(config, kind)
+        assert token is not None  # it was counted
         start, end = _bracket(config, kind)
         if start is not None:
             row[at] = start

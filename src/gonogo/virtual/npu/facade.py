@@ -1,0 +1,155 @@
+"""The facade of ``torch.npu``: a process without an NPU believes it has N of one type, and no CUDA.
+
+The answers are those of the facade of ``torch.cuda`` (``../cuda.py``), found under ``torch.npu``; what differs in
+torch_npu is in :class:`VirtualNpu` and in ``api.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.evidence.hardware import Accelerator
+from gonogo.virtual import (
+    cuda_devices,
+    cuda_memory,
+    cuda_random,
+    cuda_streams,
+    cuda_tensors,
+)
+from gonogo.virtual.cuda import Unsupported, VirtualCuda, keep_off_real_devices, set_visible_devices
+from gonogo.virtual.npu import api, attention, operators, package
+from gonogo.virtual.npu.names import words
+
+if TYPE_CHECKING:
+    from gonogo.virtual.caching_allocator import CachingAllocator
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_CANN = "/usr/local/Ascend/ascend-toolkit/latest"
+_NO_CUDA = "Torch not compiled with CUDA enabled"
+_OF_CUDA = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
+_NOT_OF_NPU = words(
+    "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
+    "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
+    "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail "
+    "list_gpu_processes"
+)
+"""What ``torch.cuda`` has and ``torch.npu`` has not."""
+
+
+class VirtualNpu(VirtualCuda):
+    """The state behind ``torch.npu``."""
+
+    kind = "npu"
+    c10_type = 20
+    """c10::DeviceType::PrivateUse1"""
+    visible_variable = VISIBLE
+
+    def none_visible(self) -> str:
+        """What torch_npu says where no device is visible."""
+        return "No NPUs are available"
+
+    def not_there(self, index: int) -> str:
+        """What torch_npu says of a device that is not there."""
+        return (
+            "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"
+            "[Error]: Invalid device ID.\n        Check whether the device ID is valid.\n"
+            f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
+        )
+
+    def index_to_set(self, device: Any) -> int:
+        """``torch.npu.set_device`` takes ``npu`` for the current device."""
+        return self.index_of(device)
+
+
+def install(
+    accelerator: Accelerator,
+    count: int,
+    allocator_of: Callable[[int], CachingAllocator],
+    *,
+    visible_devices: str | None,
+    unsupported: Unsupported,
+    pin: Callable[[torch.Tensor], torch.Tensor],
+    assume: Callable[[str], object],
+) -> VirtualNpu:
+    """Put the facade up; the arguments are those of ``cuda.install``. Returns the state, with its ``undo()``.
+
+    ``visible_devices`` is the value of ASCEND_RT_VISIBLE_DEVICES; ``assume`` is told that CANN is set up. The type
+    ``npu`` must have been named (``private.name_accelerator``).
+    """
+    npu = VirtualNpu(accelerator, count, allocator_of, unsupported)
+    patches = npu.patches
+    keep_off_real_devices(patches)
+    _take_cuda_away(npu)
+    set_visible_devices(npu, visible_devices)
+    module = npu.api = api.make_module()
+    replaced: list[tuple[Any, Any]] = []
+    for part in (cuda_devices, cuda_streams, cuda_memory, cuda_random):
+        for owner, name, value in part.replacements(npu):
+            if any(owner is cuda for cuda in _OF_CUDA):
+                if name not in _NOT_OF_NPU:
+                    setattr(module, name, value)
+            elif owner is torch or (owner is torch._C and not name.startswith("_cuda_")):
+                original = getattr(owner, name, None)
+                if callable(original) and original is not value:
+                    replaced.append((original, value))
+                patches.set(owner, name, value)
+    patches.everywhere(replaced)
+    api.fill(module, npu)
+    patches.on_undo(_registered(module))
+    cuda_tensors.install(npu, pin)
+    _extend_classes(npu)
+    operators.define()
+    patches.on_undo(attention.install())
+    patches.on_undo(package.install(module, unsupported, assume))
+    patches.item(os.environ, "DS_ACCELERATOR", "npu")
+    if "ASCEND_HOME_PATH" not in os.environ:
+        assume("CANN's set_env.sh has run on the machine")
+        patches.item(os.environ, "ASCEND_HOME_PATH", _CANN)
+    return npu
+
+
+def _registered(module: Any) -> Callable[[], None]:
+    """``torch.npu`` is the module from now on; returns the undo."""
+    register: Any = torch._register_device_module
+    register("npu", module)
+
+    def undo() -> None:
+        del vars(torch)["npu"]
+        del sys.modules["torch.npu"]
+
+    return undo
+
+
+def _take_cuda_away(npu: VirtualNpu) -> None:
+    """An Ascend machine has a torch without CUDA: a CUDA build is made to answer as one."""
+
+    def refuse() -> None:
+        raise AssertionError(_NO_CUDA)
+
+    for name, value in {
+        "_is_compiled": lambda: False,
+        "is_available": lambda: False,
+        "device_count": lambda: 0,
+        "_lazy_init": refuse,
+        "_lazy_call": lambda function, **kwargs: None,
+    }.items():
+        npu.patches.set(torch.cuda, name, value)
+    npu.patches.set(torch.version, "cuda", None)
+
+
+def _extend_classes(npu: VirtualNpu) -> None:
+    """What torch_npu adds to tensors, modules and storages (``generate_methods_for_privateuse1_backend``)."""
+    patches = npu.patches
+
+    def module_npu(self: Any, device: Any = None) -> Any:
+        return self._apply(lambda tensor: tensor.npu(device))
+
+    patches.set(torch.Tensor, "is_npu", property(lambda self: self.device.type == "npu"))
+    patches.set(torch.nn.Module, "npu", module_npu)
+    patches.set(torch.UntypedStorage, "is_npu", property(lambda self: self.device.type == "npu"))
+    patches.set(torch.storage.TypedStorage, "is_npu", property(lambda self: self.device.type == "npu"))

@@ -1,0 +1,222 @@
+"""``import torch_npu``: the package and its submodules, found though nothing is installed.
+
+A real torch_npu of the user's environment is hidden by it: its libraries would enter CANN.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from gonogo.virtual.cuda import Unsupported
+from gonogo.virtual.npu import operators
+from gonogo.virtual.npu.api import refusing
+from gonogo.virtual.npu.names import OPTIMIZERS, OTHER_OPTIMIZERS
+
+Maker = Callable[[ModuleType], object]
+_PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_npu")
+
+
+def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[str], object]) -> Callable[[], None]:
+    """Let the package be found. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
+    finder = _Finder(_makers(npu, unsupported, assume), unsupported)
+    sys.modules["torch_npu.npu"] = npu
+    npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
+    sys.meta_path.insert(0, finder)
+    importlib.import_module("torch_npu")  # torch itself imports it, as a backend that is installed
+
+    def undo() -> None:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torch_npu"]:
+            del sys.modules[name]
+
+    return undo
+
+
+def version() -> str:
+    """The version of torch_npu: the installed one's, else the one that goes with this torch."""
+    finders = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    for finder in finders:
+        find = getattr(finder, "find_distributions", None)
+        for found in find(importlib.metadata.DistributionFinder.Context(name="torch-npu")) if find else ():
+            return str(found.version)
+    return torch.__version__.partition("+")[0]
+
+
+class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
+    """Finds ``torch_npu``, what lies in it, and its metadata."""
+
+    def __init__(self, makers: dict[str, Maker], unsupported: Unsupported) -> None:
+        self.makers = makers
+        self.unsupported = unsupported
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] != "torch_npu":
+            return None
+        make = self.makers.get(name) or self._refuse
+        spec = ModuleSpec(name, _Loader(make), origin=os.path.join(_PLACE, "__init__.py"), is_package=True)
+        spec.has_location = True
+        spec.submodule_search_locations = [_PLACE]
+        return spec
+
+    def find_distributions(
+        self, context: importlib.metadata.DistributionFinder.Context | None = None
+    ) -> Iterable[importlib.metadata.Distribution]:
+        name = getattr(context, "name", None)
+        if name is None or name.lower().replace("_", "-") == "torch-npu":
+            yield _Distribution()
+
+    def _refuse(self, module: ModuleType) -> None:
+        raise self.unsupported(f"import {module.__name__}", "torch_npu's stand-in does not have this module")
+
+
+class _Loader(Loader):
+    def __init__(self, make: Maker) -> None:
+        self._make = make
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._make(module)
+
+
+class _Distribution(importlib.metadata.Distribution):
+    def read_text(self, filename: str) -> str | None:
+        if filename in ("METADATA", "PKG-INFO"):
+            return f"Metadata-Version: 2.1\nName: torch-npu\nVersion: {version()}\n"
+        return "torch_npu\n" if filename == "top_level.txt" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return os.path.join(os.path.dirname(_PLACE), path)
+
+
+def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[str], object]) -> dict[str, Maker]:
+    """What fills each module, when it is imported."""
+    hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
+
+    def root(module: ModuleType) -> None:
+        def missing(name: str) -> Any:
+            """An operator, or one that has no stand-in; any other name does not exist."""
+            if operators.is_defined(name):
+                return getattr(torch.ops.npu, name)
+            if name.startswith(("npu_", "_npu_")):
+                return refusing(f"torch_npu.{name}", unsupported)
+            if f"torch_npu.{name}" in finder_names:
+                return importlib.import_module(f"torch_npu.{name}")
+            raise AttributeError(f"module 'torch_npu' has no attribute '{name}'")
+
+        module.__version__ = version()  # type: ignore[attr-defined]
+        module.npu = npu  # type: ignore[attr-defined]
+        module._C = SimpleNamespace(_distributed_c10d=hccl)  # type: ignore[attr-defined]
+        module.get_npu_format = lambda tensor: 2  # type: ignore[attr-defined]
+        module.__getattr__ = missing  # type: ignore[method-assign]
+
+    def contrib(module: ModuleType) -> None:
+        pass
+
+    def transfer(module: ModuleType) -> None:
+        from gonogo.virtual.npu import transfer
+
+        transfer.transfer(npu)
+
+    def optim(module: ModuleType) -> None:
+        for name in OPTIMIZERS:
+            setattr(module, f"NpuFused{name}", _fused(name, assume))
+        for name in OTHER_OPTIMIZERS:
+            setattr(module, name, refusing(f"torch_npu.optim.{name}", unsupported))
+
+    def profiler(module: ModuleType) -> None:
+        vars(module).update(_profiler())
+
+    def distributed(module: ModuleType) -> None:
+        module.is_hccl_available = lambda: True  # type: ignore[attr-defined]
+
+    makers: dict[str, Maker] = {
+        "torch_npu": root,
+        "torch_npu.contrib": contrib,
+        "torch_npu.contrib.transfer_to_npu": transfer,
+        "torch_npu.optim": optim,
+        "torch_npu.profiler": profiler,
+        "torch_npu.distributed": distributed,
+    }
+    finder_names = frozenset(makers)
+    return makers
+
+
+def _process_group() -> type:
+    class ProcessGroupHCCL:
+        """Stands for ``ProcessGroupHCCL``: its options are taken, and change nothing."""
+
+        class Options(SimpleNamespace):
+            """``ProcessGroupHCCL.Options``."""
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(is_high_priority_stream=False, hccl_config={})
+
+    return ProcessGroupHCCL
+
+
+def _fused(name: str, assume: Callable[[str], object]) -> type:
+    base: Any = getattr(torch.optim, name)
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        assume(f"NpuFused{name} keeps the states that torch.optim.{name} keeps")
+        base.__init__(self, *args, **kwargs)
+
+    return type(f"NpuFused{name}", (base,), {"__init__": init})
+
+
+def _profiler() -> dict[str, Any]:
+    """A profiler that records nothing: there are no kernels."""
+
+    class profile:
+        """Stands for ``torch_npu.profiler.profile``."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return lambda *args, **kwargs: None
+
+    class Anything(SimpleNamespace):
+        """An enumeration or a configuration, taken as it is."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return name
+
+    return {
+        "profile": profile,
+        "_KinetoProfile": profile,
+        "schedule": torch.profiler.schedule,
+        "tensorboard_trace_handler": lambda *args, **kwargs: lambda *more: None,
+        "supported_activities": lambda: {"CPU", "NPU"},
+        "ProfilerAction": torch.profiler.ProfilerAction,
+        "ProfilerActivity": SimpleNamespace(CPU="CPU", NPU="NPU"),
+        "_ExperimentalConfig": Anything,
+        **{name: Anything() for name in ("ProfilerLevel", "AiCMetrics", "ExportType", "HostSystem")},
+    }

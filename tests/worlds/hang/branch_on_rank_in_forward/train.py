@@ -1,0 +1,31 @@
+"""A regression model whose first rank also trains an auxiliary head for the curves in its dashboard."""
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.probe = nn.Linear(width, 8)
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, x, y):
+        hidden = self.body(x)
+        loss = torch.nn.functional.mse_loss(self.head(hidden), y)
+        if dist.get_rank() == 0:
+            loss = loss + 0.1 * self.probe(hidden).square().mean()
+        return loss
+
+
+deepspeed.init_distributed()
+model = Model()
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
+for _ in range(2):
+    x = torch.randn(4, 64, device=engine.device)
+    loss = engine(x, x.mean(dim=1, keepdim=True))
+    engine.backward(loss)
+    engine.step()
