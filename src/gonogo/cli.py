@@ -26,6 +26,7 @@ from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language, language_of_locale
 from gonogo.options import Format, Lang, Output, PageFormat
+from gonogo.plan_command import plan
 
 app = typer.Typer(
     name="gonogo",
@@ -57,6 +58,7 @@ def _gonogo(
 
 app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be read), 2 unusable input.")(check)
 app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be asked), 2 unreadable input.")(env)
+app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 unusable input.")(plan)
 
 
 @app.command(

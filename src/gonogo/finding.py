@@ -139,6 +139,8 @@ class Report(msgspec.Struct, frozen=True):
     """What ``env`` saw: packages, torch's build, the machine."""
     bisection: dict[str, Any] | None = None
     """What ``bisect`` tried and found."""
+    plan: dict[str, Any] | None = None
+    """What ``plan`` found: strategies that fit, fastest first, and those that don't."""
     notes: tuple[Text, ...] = ()
 
 

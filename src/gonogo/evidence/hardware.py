@@ -136,7 +136,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
         accelerator=find_accelerator(name or DEFAULT_ACCELERATOR),
         count=default_count if count is None else count,
         nodes=1 if nodes is None else nodes,
-        host_bytes=None if host_memory is None else _bytes(host_memory),
+        host_bytes=None if host_memory is None else memory_size(host_memory, "--host-memory"),
     )
 
 
@@ -160,14 +160,15 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     return count, match[2] or ""
 
 
-def _bytes(text: str) -> int:
+def memory_size(text: str, option: str) -> int:
+    """Bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:
         raise UserError(
             Text(
-                en="--host-memory {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
-                zh="--host-memory {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
-            ).format(text=text)
+                en="{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
+                zh="{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
+            ).format(option=option, text=text)
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])
 

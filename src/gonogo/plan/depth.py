@@ -69,7 +69,7 @@ def _with_intervals(part: dict[str, Any], period: int) -> int:
 
 
 def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
-    """The configuration with so many layers in the language model. ``depth`` keeps whole periods; see :func:`depths`."""
+    """The configuration with so many layers in its language model; ``depth`` is one of :func:`depths`."""
     made = copy.deepcopy(config)
     key = _depth_key(made)
     assert key is not None

@@ -36,7 +36,7 @@ class Room(msgspec.Struct, frozen=True):
 def room(
     machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float
 ) -> Room:
-    """What is left. ``reserved``: bytes of one rank's caching allocator; ``band``: how far it may be off, as a share."""
+    """What is left. ``reserved``: of a rank's caching allocator; ``band``: how far it may be off, as a share."""
     accelerator = machine.accelerator
     capacity = accelerator.total_bytes - accelerator.allowance_bytes
     host = None

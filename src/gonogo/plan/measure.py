@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +23,7 @@ from gonogo.plan.depth import with_depth
 from gonogo.plan.jobs import Ended, Facts, Job, Measured
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.server import Start
-from gonogo.plan.strategy import Strategy, deepspeed_config
+from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
 
@@ -55,7 +54,7 @@ class Meter:
         self._folder = folder
         self._on_done = on_done
         self._process: subprocess.Popen[bytes] | None = None
-        self._config = json.loads((request.model / "config.json").read_bytes())
+        self.config = json.loads((request.model / "config.json").read_bytes())
         self._versions = _versions()
         self.rehearsed = 0
         """Rehearsals that were made, and not found in the cache."""
@@ -161,7 +160,7 @@ class Meter:
         request = self._request
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
-        config = with_depth(self._config, cell.depth) if cell.depth else self._config
+        config = with_depth(self.config, cell.depth) if cell.depth else self.config
         (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
         for file in (*_OF_MODEL, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
@@ -206,8 +205,6 @@ class Meter:
         text = json.dumps(told, sort_keys=True).replace(str(self._folder), "")
         return hashlib.sha256(text.encode()).hexdigest()
 
-
-from gonogo.plan.strategy import Family  # noqa: E402
 
 _ANY = Family(0)
 _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
@@ -291,8 +288,3 @@ def check_model(path: Path, name: str) -> None:
                 zh="{file} 没有 model_type：不是 transformers 的模型配置",
             ).format(file=file)
         )
-
-
-def elapsed(since: float) -> float:
-    """Seconds since a ``time.monotonic``."""
-    return time.monotonic() - since

@@ -7,7 +7,7 @@ answers go to their files, and a line (:class:`gonogo.plan.jobs.Ended`) to stand
 from __future__ import annotations
 
 import os
-import selectors
+import select
 import signal
 import sys
 import time
@@ -43,15 +43,16 @@ class _Running:
 
 def main() -> None:
     """Serve until standard input ends."""
-    lines = os.fdopen(os.dup(0), "r")
+    jobs = os.dup(0)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print is no answer
-    start = msgspec.json.decode(lines.readline(), type=Start)
+    first, _, rest = _read_line(jobs).partition(b"\n")
+    start = msgspec.json.decode(first, type=Start)
     session = _session(start)
     with session:
         with session.mode:
             _import_the_stack()
-        _serve(session, start, lines, answers)
+        _serve(session, start, _Lines(jobs, rest), answers)
 
 
 def _session(start: Start) -> Any:
@@ -90,20 +91,44 @@ def _import_the_stack() -> None:
     from gonogo.rehearse.synthetic import batch, model, program  # noqa: F401
 
 
-def _serve(session: Any, start: Start, lines: TextIO, answers: TextIO) -> None:
+def _read_line(descriptor: int) -> bytes:
+    """What comes up to a line's end, and whatever came with it."""
+    data = b""
+    while b"\n" not in data:
+        more = os.read(descriptor, 1 << 16)
+        if not more:
+            break
+        data += more
+    return data
+
+
+class _Lines:
+    """Lines from a descriptor, as they come."""
+
+    def __init__(self, descriptor: int, read: bytes) -> None:
+        self._descriptor = descriptor
+        self._read = read
+        self.ended = False
+
+    def ready(self, wait: bool) -> list[bytes]:
+        """The whole lines that are there; with ``wait``, at least one, or the end."""
+        while b"\n" not in self._read and not self.ended:
+            if not select.select([self._descriptor], [], [], None if wait else 0)[0]:
+                break
+            more = os.read(self._descriptor, 1 << 16)
+            self.ended = not more
+            self._read += more
+        *lines, self._read = self._read.split(b"\n")
+        return [line for line in lines if line.strip()]
+
+
+def _serve(session: Any, start: Start, lines: _Lines, answers: TextIO) -> None:
     waiting: deque[Job] = deque()
     running: list[_Running] = []
-    selector = selectors.DefaultSelector()
-    selector.register(lines, selectors.EVENT_READ)
-    os.set_blocking(lines.fileno(), False)
-    partial = ""
-    more = True
-    while more or waiting or running:
-        if more and selector.select(0 if waiting or running else None):
-            text = lines.read()
-            more = text != ""
-            *whole, partial = (partial + text).split("\n")
-            waiting.extend(msgspec.json.decode(line, type=Job) for line in whole if line.strip())
+    while not lines.ended or waiting or running:
+        if not lines.ended:
+            found = lines.ready(wait=not (waiting or running))
+            waiting.extend(msgspec.json.decode(line, type=Job) for line in found)
         while waiting and len(running) < start.at_once:
             job = waiting.popleft()
             child = os.fork()

@@ -127,5 +127,3 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, list | tuple):
         return [tensor for item in value for tensor in _tensors(item)]
     return []
-
-

@@ -38,7 +38,7 @@ from gonogo.virtual.plan import WorkerPlan
 _LONGEST_SCRIPT = 60.0
 
 
-def _check_torch() -> None:
+def check_torch() -> None:
     """Raise UserError where the program's Python has no torch: there is nothing to rehearse with."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
@@ -61,7 +61,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     deadline = started + request.timeout
     show = _Shown(on_progress, started)
     check_keep(request.keep)
-    _check_torch()
+    check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         overlay = lay_over(request.environment, request.with_packages, say=show)

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Report
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
+from gonogo.report.plan import reasons
+from gonogo.report.plan import summary as plan_summary
+from gonogo.report.plan import tables as plan_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, of_ranks, word
@@ -43,6 +46,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
     if report.rehearsal is not None:
         yield from ("", _plain(summary(report.rehearsal, language)))
+    if report.plan is not None:
+        yield from ("", _plain(plan_summary(report.plan, language)))
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for finding in report.findings:
@@ -50,6 +55,12 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
             yield from _table_lines(table)
+    if report.plan is not None:
+        for table in plan_tables(report.plan, language):
+            yield from _table_lines(table)
+        for name, said in reasons(report.plan, language):
+            yield from ("", f"**{_plain(name)}**", "")
+            yield from (f"- {_plain(text)}" for text in said)
     if report.environment is not None:
         for table in environment_tables(report.environment, language):
             yield from _table_lines(table)

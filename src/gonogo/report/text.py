@@ -12,7 +12,10 @@ from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
-from gonogo.report.rehearsal import Table, summary, tables
+from gonogo.report.plan import summary as plan_summary
+from gonogo.report.plan_text import print_plan
+from gonogo.report.rehearsal import summary, tables
+from gonogo.report.table import print_table
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, of_ranks, word
 
@@ -44,14 +47,16 @@ def print_report(report: Report, console: Console, language: str) -> None:
     if report.rehearsal is not None:
         for table in tables(report.rehearsal, language):
             console.print()
-            _print_table(table, console)
+            print_table(table, console)
     if report.environment is not None:
         for table in environment_tables(report.environment, language):
             console.print()
-            _print_table(table, console)
+            print_table(table, console)
     if report.bisection is not None:
         console.print()
         _print_table(bisection_table(report.bisection, language), console)
+    if report.plan is not None:
+        print_plan(report.plan, console, language)
     _print_coverage(report, console, language)
     if report.rehearsal is not None or min(in_full, len(report.findings)) > _SCREEN:  # the first line is out of sight
         console.print()
@@ -68,6 +73,8 @@ def _print_verdict(report: Report, console: Console, language: str) -> None:
         console.print(Styled(counts))
     if report.rehearsal is not None:
         console.print(Styled(summary(report.rehearsal, language)))
+    if report.plan is not None:
+        console.print(Styled(plan_summary(report.plan, language)))
     for note in report.notes:
         console.print(Styled(_say(note, language)))
 
@@ -131,19 +138,6 @@ def _print_fix(fix: Fix, console: Console, language: str) -> None:
         console.print(Styled(f"    {line}", style=colour), soft_wrap=True)
     if command := how_to_apply(fix):
         console.print(Styled(f"    {word('apply', language)}{colon(language)}{command}", style="cyan"), soft_wrap=True)
-
-
-def _print_table(table: Table, console: Console) -> None:
-    console.print(Rule(Styled(table.title, style="bold"), align="left", style="dim"))
-    drawn = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for number, column in enumerate(table.columns):
-        numeric = number in table.numeric
-        drawn.add_column(Styled(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(Styled(cell) for cell in row))
-    console.print(drawn)
-    if table.note:
-        console.print(Styled(table.note, style="dim"))
 
 
 def _print_coverage(report: Report, console: Console, language: str) -> None:

@@ -1,0 +1,183 @@
+"""From a plan to a report: the ranking with its reasons, what does not fit, and what would make it fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.evidence.hardware import Accelerator, all_accelerators
+from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.plan import roofline
+from gonogo.plan.choice import BANDS, Choice
+from gonogo.plan.reasons import GIB, limit, shortfall, why
+from gonogo.plan.search import Plan
+
+
+def answer(plan: Plan) -> Report:
+    """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
+    rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
+    verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO
+    return Report(
+        command="plan",
+        verdict=verdict,
+        covered=tuple(_covered(plan)),
+        skipped=tuple(_skipped(plan)),
+        plan=_told(plan),
+        notes=tuple(_notes(plan)),
+    )
+
+
+def _notes(plan: Plan) -> list[Text]:
+    notes = []
+    if plan.request.global_batch is None:
+        notes.append(
+            Text(
+                "--global-batch says nothing: {batch} samples a step were taken",
+                "未指定 --global-batch：按每步 {batch} 个样本规划",
+            ).format(batch=plan.global_batch)
+        )
+    if plan.request.machine.host_bytes is None:
+        notes.append(
+            Text(
+                "--host-memory says nothing: whether offloaded states fit into it was not judged",
+                "未指定 --host-memory：没有判断卸载的状态能否放进主机内存",
+            )
+        )
+    return notes
+
+
+def _covered(plan: Plan) -> list[Text]:
+    whole = [choice for choice in plan.fitting if choice.source == "rehearsed"]
+    said = [
+        Text(
+            "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} from the cache), {seconds:.0f} s",
+            "用真实的 transformers 和 DeepSpeed 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
+        ).format(count=plan.rehearsed + plan.reused, new=plan.rehearsed, old=plan.reused, seconds=plan.seconds)
+    ]
+    if whole:
+        said.append(
+            Text("rehearsed at full depth: {what}", "以完整深度排练：{what}").format(
+                what="; ".join(choice.strategy.label for choice in whole)
+            )
+        )
+    return said
+
+
+def _skipped(plan: Plan) -> list[Skipped]:
+    skipped = [
+        Skipped(
+            Text("step times", "每步耗时"),
+            Text(
+                "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
+                "they rank strategies, and are no promise",
+                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）："
+                "用于排序，不是承诺",
+            ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
+        )
+    ]
+    for choice, message in plan.failed:
+        skipped.append(
+            Skipped(
+                Text(choice.strategy.label, choice.strategy.label),
+                Text("its rehearsal failed: {message}", "排练失败：{message}").format(
+                    message=message.strip().partition("\n")[0]
+                ),
+            )
+        )
+    return skipped
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    request, facts = plan.request, plan.facts
+    machine = request.machine
+    return {
+        "model": {
+            "name": request.name,
+            "class": facts.model_class,
+            "parameters": facts.parameters,
+            "trainable": facts.trainable,
+            "layers": facts.depth,
+        },
+        "accelerator": machine.accelerator.name,
+        "gpus": machine.count,
+        "nodes": machine.nodes,
+        "capacity_bytes": machine.accelerator.total_bytes - machine.accelerator.allowance_bytes,
+        "host_memory_bytes": machine.host_bytes,
+        "seq_len": request.seq_len,
+        "tune": request.tune,
+        "global_batch": plan.global_batch,
+        "fitting": [_choice(choice, plan) for choice in plan.fitting],
+        "too_large": [_too_large(choice, plan) for choice in plan.too_large],
+        "seconds": plan.seconds,
+    }
+
+
+def _choice(choice: Choice, plan: Plan) -> dict[str, Any]:
+    strategy = choice.strategy
+    return {
+        "strategy": strategy.label,
+        "zero_stage": strategy.family.zero,
+        "offload_optimizer": strategy.family.optimizer,
+        "offload_parameters": strategy.family.parameters,
+        "gradient_checkpointing": strategy.checkpointing,
+        "micro_batch": strategy.micro_batch,
+        "gradient_accumulation": strategy.accumulation,
+        "source": choice.source,
+        "allocated_bytes": round(choice.allocated),
+        "reserved_bytes": round(choice.reserved),
+        "band": BANDS[choice.source],
+        "host_bytes_of_node": round(choice.host * plan.request.machine.count),
+        "nvme_bytes_of_node": round(choice.nvme * plan.request.machine.count),
+        "by_category": {name: round(nbytes) for name, nbytes in choice.by_category.items()},
+        "seconds_of_step": choice.time.total,
+        "tokens_per_second_per_gpu": choice.tokens_per_second,
+        "limit": choice.time.limit,
+        "limit_said": _both(limit(choice)),
+        "why": [_both(text) for text in why(choice, plan.request)],
+    }
+
+
+def _too_large(choice: Choice, plan: Plan) -> dict[str, Any]:
+    cures = [_both(text) for text in _cures(choice, plan)]
+    return {**_choice(choice, plan), "shortfall": _both(shortfall(choice, plan.request)), "would_fit": cures}
+
+
+def _cures(choice: Choice, plan: Plan) -> list[Text]:
+    """What would make it fit."""
+    machine = plan.request.machine
+    cures = []
+    if choice.room.short_of == "accelerator":
+        needed = choice.reserved * (1 + BANDS[choice.source])
+        larger = _next_larger(machine.accelerator, needed)
+        if larger is not None:
+            cures.append(Text("{name} would hold it", "换成 {name} 可以放下").format(name=larger.name))
+        growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
+        capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
+        share = (growing - (needed - capacity)) / growing if growing else 0.0
+        shorter = int(plan.request.seq_len * share) // 256 * 256
+        if shorter >= 256:
+            cures.append(
+                Text("sequences up to about {length} tokens", "序列缩短到约 {length} token").format(length=shorter)
+            )
+    elif choice.room.short_of == "host":
+        needed = choice.host * machine.count * 1.1
+        cures.append(
+            Text("{size:.0f} GiB of host memory a node", "每节点 {size:.0f} GiB 主机内存").format(size=needed / GIB)
+        )
+    else:
+        needed = choice.nvme * machine.count
+        cures.append(Text("{size:.0f} GiB of NVMe a node", "每节点 {size:.0f} GiB NVMe").format(size=needed / GIB))
+    return cures
+
+
+def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:
+    """The smallest accelerator of its kind that has room for so many bytes."""
+    fitting = [
+        one
+        for one in all_accelerators()
+        if one.device_type == accelerator.device_type and one.total_bytes - one.allowance_bytes >= needed
+    ]
+    return min(fitting, key=lambda one: one.total_bytes, default=None)
+
+
+def _both(text: Text) -> dict[str, str]:
+    return {"en": text.en, "zh": text.zh}

@@ -1,0 +1,145 @@
+"""The tables and the memory picture of a plan, made from :attr:`Report.plan`; a renderer only draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.report.rehearsal import CATEGORIES, Table
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import size, word
+
+REASONED = 3
+"""Strategies whose reasons are told."""
+_BAR = 48
+"""Characters of a bar that stands for the whole accelerator."""
+_LETTERS = {
+    "parameters": "P",
+    "gradients": "G",
+    "optimizer": "O",
+    "activations": "A",
+    "communication": "C",
+    "temporary": "T",
+    "reserve": "·",
+    "free": " ",
+}
+_TITLES = {
+    "fitting": Text("Fits, fastest first", "可行方案（从快到慢）"),
+    "too_large": Text("Does not fit", "放不下"),
+    "why": Text("Why", "理由"),
+}
+_COLUMNS = (
+    Text("", ""),
+    Text("strategy", "方案"),
+    Text("micro-batch x accumulation", "micro-batch x 累积"),
+    Text("GPU memory", "显存"),
+    Text("host a node", "每节点内存"),
+    Text("tokens/s/GPU", "token/s/卡"),
+    Text("limited by", "瓶颈"),
+    Text("known by", "依据"),
+)
+_SOURCES = {
+    "rehearsed": Text("rehearsal", "完整排练"),
+    "extended": Text("short rehearsals", "短排练外推"),
+    "formula": Text("formula", "公式"),
+}
+
+
+def _say(both: dict[str, str], language: str) -> str:
+    return clean_line(both[language])
+
+
+def summary(plan: dict[str, Any], language: str) -> str:
+    """One line on what was planned: ``Qwen2ForCausalLM, 7.6 B parameters, on 8 x H100-80G, 4096 tokens``."""
+    model = plan["model"]
+    billions = model["parameters"] / 1e9
+    trained = model["trainable"] / model["parameters"] if model["parameters"] else 0.0
+    count = f"{plan['gpus']} x {plan['accelerator']}"
+    if plan["nodes"] > 1:
+        count = f"{plan['nodes']} x {count}"
+    if language == "zh":
+        part = f"，训练其中 {trained:.2%}" if trained < 1 else ""
+        return (
+            f"{clean_line(model['class'])}，{billions:.1f} B 参数{part}；{count}；"
+            f"序列长度 {plan['seq_len']}；每步 {plan['global_batch']} 个样本"
+        )
+    part = f" ({trained:.2%} trained)" if trained < 1 else ""
+    return (
+        f"{clean_line(model['class'])}, {billions:.1f} B parameters{part}; {count}; "
+        f"sequences of {plan['seq_len']}; {plan['global_batch']} samples a step"
+    )
+
+
+def tables(plan: dict[str, Any], language: str) -> list[Table]:
+    """The ranking, and what does not fit."""
+    return [table for table in (_fitting(plan, language), _too_large(plan, language)) if table.rows]
+
+
+def _fitting(plan: dict[str, Any], language: str) -> Table:
+    rows = []
+    for number, choice in enumerate(plan["fitting"], 1):
+        band = choice["band"] * choice["reserved_bytes"]
+        rows.append(
+            (
+                str(number),
+                clean_line(choice["strategy"]),
+                f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
+                f"{size(choice['reserved_bytes'])} ± {size(round(band))}",
+                size(choice["host_bytes_of_node"]),
+                f"{choice['tokens_per_second_per_gpu']:,.0f}",
+                _say(choice["limit_said"], language),
+                _SOURCES[choice["source"]].in_language(language),
+            )
+        )
+    columns = tuple(column.in_language(language) for column in _COLUMNS)
+    return Table(_TITLES["fitting"].in_language(language), columns, tuple(rows), frozenset({0, 2, 3, 4, 5}))
+
+
+def _too_large(plan: dict[str, Any], language: str) -> Table:
+    rows = tuple(
+        (
+            clean_line(choice["strategy"]),
+            _say(choice["shortfall"], language),
+            ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice["would_fit"]),
+        )
+        for choice in plan["too_large"]
+    )
+    columns = (
+        _COLUMNS[1].in_language(language),
+        Text("short of", "差多少").in_language(language),
+        Text("what would make it fit", "怎样能放下").in_language(language),
+    )
+    return Table(_TITLES["too_large"].in_language(language), columns, rows)
+
+
+def reasons(plan: dict[str, Any], language: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Of the best strategies: name, and why, sentence by sentence."""
+    return [
+        (f"{number}. {clean_line(choice['strategy'])}", tuple(_say(text, language) for text in choice["why"]))
+        for number, choice in enumerate(plan["fitting"][:REASONED], 1)
+    ]
+
+
+def shares(choice: dict[str, Any], capacity: int) -> dict[str, float]:
+    """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
+    found = {name: choice["by_category"].get(name, 0) / capacity for name in CATEGORIES}
+    found["reserve"] = max(0.0, (choice["reserved_bytes"] - choice["allocated_bytes"]) / capacity)
+    found["free"] = max(0.0, 1 - sum(found.values()))
+    return found
+
+
+def bar(choice: dict[str, Any], capacity: int) -> list[tuple[str, str]]:
+    """The picture of one accelerator: (category, its part of the bar as letters)."""
+    drawn: list[tuple[str, str]] = []
+    reached = 0.0
+    for name, share in shares(choice, capacity).items():
+        start, reached = round(reached * _BAR), reached + share
+        drawn.append((name, _LETTERS[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
+    return drawn
+
+
+def legend(language: str) -> str:
+    """What the letters of a bar stand for."""
+    names = [f"{_LETTERS[name]} {word(name, language)}" for name in CATEGORIES]
+    names.append(f"· {Text('reserved, not used', '已保留未使用').in_language(language)}")
+    return "  ".join(names)
