@@ -84,7 +84,7 @@ def plan(
             name=model,
             machine=machine_from(gpus, nodes, host_memory, 1),
             seq_len=seq_len,
-            tune=tune,  # type: ignore[arg-type]
+            tune=tune,
             lora_rank=lora_rank,
             global_batch=global_batch,
             nvme_bytes=None if nvme is None else memory_size(nvme, "--nvme"),

@@ -49,7 +49,7 @@ def _covered(plan: Plan) -> list[Text]:
     whole = [choice for choice in plan.fitting if choice.source == "rehearsed"]
     said = [
         Text(
-            "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} from the cache), {seconds:.0f} s",
+            "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} cached), {seconds:.0f} s",
             "用真实的 transformers 和 DeepSpeed 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
         ).format(count=plan.rehearsed + plan.reused, new=plan.rehearsed, old=plan.reused, seconds=plan.seconds)
     ]

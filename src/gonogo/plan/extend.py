@@ -33,7 +33,9 @@ def peak_of(measured: Measured) -> Peak:
     """The figures of one rehearsal. The last whole step is the steady one."""
     record = measured.record
     device = next((one for one in record.devices if one.device == record.device), None)
+    host = record.host
     assert device is not None
+    assert host is not None
     last = max((work.step for work in measured.work if work.phase == "step"), default=0)
     phases = [work for work in measured.work if work.step == last]
     passes = [work for work in phases if work.phase in ("forward", "backward")]
@@ -45,8 +47,8 @@ def peak_of(measured: Measured) -> Peak:
     return Peak(
         allocated=device.peak_allocated_bytes,
         reserved=device.peak_reserved_bytes,
-        host=record.host.peak_bytes,
-        pinned=record.host.peak_pinned_bytes,
+        host=host.peak_bytes,
+        pinned=host.peak_pinned_bytes,
         by_category={name: float(device.by_category.get(name, 0)) for name in CATEGORIES},
         forward_backward_seconds=sum(work.seconds for work in passes),
         step_seconds=sum(work.seconds for work in steps),

@@ -81,12 +81,12 @@ def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: fl
     share = (ranks - 1) / ranks
     name = operator.strip("_")
     if "allgather" in name:
-        moved = sent_bytes * (ranks - 1)
+        moved = float(sent_bytes * (ranks - 1))
     elif "allreduce" in name:
         moved = 2 * sent_bytes * share
     else:
         moved = sent_bytes * share
-    return float(moved / (bandwidth * LINK_SHARE))
+    return moved / (bandwidth * LINK_SHARE)
 
 
 def step_time(

@@ -54,7 +54,7 @@ def print_report(report: Report, console: Console, language: str) -> None:
             print_table(table, console)
     if report.bisection is not None:
         console.print()
-        _print_table(bisection_table(report.bisection, language), console)
+        print_table(bisection_table(report.bisection, language), console)
     if report.plan is not None:
         print_plan(report.plan, console, language)
     _print_coverage(report, console, language)
