@@ -1,0 +1,67 @@
+"""Models with fewer layers: whole patterns are kept, and what is linear is told exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from gonogo.plan.depth import depth_of, depths, period_of, with_depth
+from gonogo.plan.extend import Peak, extended
+
+PLAIN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 64}
+TURNS = {
+    "model_type": "gemma3",
+    "text_config": {"num_hidden_layers": 34, "layer_types": (["sliding"] * 5 + ["full"]) * 5 + ["sliding"] * 4},
+}
+DENSE_FIRST = {"model_type": "deepseek_v3", "num_hidden_layers": 61, "first_k_dense_replace": 3}
+T5 = {"model_type": "t5", "num_layers": 12, "num_decoder_layers": 12}
+
+
+def test_depth_and_period() -> None:
+    assert (depth_of(PLAIN), period_of(PLAIN)) == (28, 1)
+    assert (depth_of(TURNS), period_of(TURNS)) == (34, 6)
+    assert (depth_of(DENSE_FIRST), period_of(DENSE_FIRST)) == (61, 1)
+    assert depth_of(T5) == 0
+
+
+def test_a_pattern_that_does_not_repeat_is_not_extended() -> None:
+    config = {"num_hidden_layers": 40, "layer_types": [str(number) for number in range(40)]}
+    assert period_of(config) == 0
+    assert depths(config, 3) is None
+
+
+@pytest.mark.parametrize("config", [PLAIN, TURNS, DENSE_FIRST])
+def test_both_depths_stand_where_the_full_one_stands_in_the_pattern(config: dict[str, object]) -> None:
+    found = depths(config, 3)
+    assert found is not None
+    first, second = found
+    period = period_of(config)
+    assert 3 <= first < second < depth_of(config)
+    assert (depth_of(config) - first) % period == (second - first) % period == 0
+
+
+def test_a_shallow_model_is_measured_as_it_is() -> None:
+    assert depths({"num_hidden_layers": 8}, 4) is None
+
+
+def test_lists_of_layers_are_cut_with_them() -> None:
+    cut = with_depth(TURNS, 10)
+    assert cut["text_config"]["num_hidden_layers"] == 10
+    assert cut["text_config"]["layer_types"] == TURNS["text_config"]["layer_types"][:10]  # type: ignore[index]
+    assert len(TURNS["text_config"]["layer_types"]) == 34  # type: ignore[index]
+
+
+def peak(layers: int) -> Peak:
+    return Peak(
+        allocated=10.0 + 2 * layers, reserved=11.0 + 2 * layers, host=1.0, pinned=0.0,
+        by_category={"parameters": 2.0 * layers, "activations": 10.0}, forward_backward_seconds=0.1 * layers,
+        step_seconds=0.5, flops=3.0 * layers, to_host=0.0, from_host=0.0, sent={"allreduce_": 4.0 * layers},
+    )  # fmt: skip
+
+
+def test_what_is_linear_in_depth_is_told_exactly() -> None:
+    told, true = extended(peak(4), peak(6), (4, 6), 28), peak(28)
+    assert told.allocated == pytest.approx(true.allocated)
+    assert told.forward_backward_seconds == pytest.approx(true.forward_backward_seconds)
+    assert told.step_seconds == pytest.approx(true.step_seconds)
+    assert told.by_category == pytest.approx(true.by_category)
+    assert told.sent == pytest.approx(true.sent)
