@@ -2,10 +2,10 @@
 
     python benchmarks/rehearse.py [--format json] [--layers 20,40,80] [--accumulation 1]
 
-Prints seconds (start to end of the whole command), operators a second, and the worker's peak resident memory: for the
-full model, and for the same at fewer layers, to show how the cost grows. Sequence 4096, micro-batch 1, gradient
-checkpointing, bf16; the program is `examples/qwen_72b_zero3_offload/finetune.py`, unmodified, with the DeepSpeed that
-is installed.
+Prints seconds (start to end of the whole command), the processors' time in it, operators a second, and the worker's
+peak resident memory: for the full model, and for the same at fewer layers, to show how the cost grows. Sequence 4096,
+micro-batch 1, gradient checkpointing, bf16; the program is `examples/qwen_72b_zero3_offload/finetune.py`, unmodified,
+with the DeepSpeed that is installed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -53,12 +54,12 @@ def measure(layers: int, accumulation: int) -> dict[str, float]:
             "json",
         ]
         options += ["--keep", str(Path(folder) / "kept")]
-        started = time.monotonic()
+        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         run = subprocess.run(
             [sys.executable, "-m", "gonogo", "rehearse", *options, "--", "bash", "launch.sh"],
             cwd=copy, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"},
         )  # fmt: skip
-        seconds = time.monotonic() - started
+        seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         records = [json.loads(path.read_text()) for path in Path(folder, "kept").rglob("record.json")]
     if run.returncode != 0:
         raise SystemExit(f"{layers} layers: exit status {run.returncode}\n{run.stdout[:2000]}\n{run.stderr[-2000:]}")
@@ -68,6 +69,7 @@ def measure(layers: int, accumulation: int) -> dict[str, float]:
         "layers": layers,
         "parameters": rank["parameter_count"],
         "seconds": round(seconds, 1),
+        "cpu_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
         "operators": rank["operators"],
         "operators_per_second": round(rank["operators"] / seconds),
         "peak_rss_bytes": max(record["rss_bytes"] for record in records),
@@ -98,11 +100,12 @@ def main() -> None:
     if options.format == "json":
         print(json.dumps(answer, indent=1))
         return
-    print(f"{'layers':>6} {'parameters':>15} {'seconds':>8} {'operators':>10} {'operators/s':>11} {'peak RSS':>9}")
+    print(f"{'layers':>6} {'parameters':>15} {'seconds':>8} {'CPU':>6} {'operators':>10} {'operators/s':>11} "
+          f"{'peak RSS':>9}")  # fmt: skip
     for cell in cells:
         rss = cell["peak_rss_bytes"] / 2**30
-        print(f"{cell['layers']:>6} {cell['parameters']:>15,} {cell['seconds']:>8} {cell['operators']:>10,} "
-              f"{cell['operators_per_second']:>11,} {rss:>5.2f} GiB")  # fmt: skip
+        print(f"{cell['layers']:>6} {cell['parameters']:>15,} {cell['seconds']:>8} {cell['cpu_seconds']:>6} "
+              f"{cell['operators']:>10,} {cell['operators_per_second']:>11,} {rss:>5.2f} GiB")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ EXAMPLE = ROOT / "examples" / "qwen_72b_zero3_offload"
 OLDEST = {"deepspeed": "0.14.0", "transformers": "4.51.0"}
 PROGRAMS = {
     "deepspeed": ("clip", "zero2", "zero3"),
-    "transformers": ("clip", "trainer"),
+    "transformers": ("trainer",),
     "torch": ("clip", "trainer", "zero2", "zero3"),
 }
 BESIDE = ("torch", "deepspeed", "transformers", "accelerate", "tokenizers", "huggingface_hub")
@@ -176,23 +176,29 @@ def table(package: str, zh: bool) -> list[str]:
     """The package's table in Markdown; releases that came out alike stand on one line."""
     rows: list[tuple[list[str], tuple[str, ...]]] = []
     for version, programs in load().get(package, {}).items():
-        names = [moved.partition(",")[0].removeprefix("torch.distributed.") for moved in assumed(programs)]
-        cells = (*(cell(programs.get(name)) for name in PROGRAMS[package]), ", ".join(f"`{name}`" for name in names))
+        cells = (*(cell(programs.get(name)) for name in PROGRAMS[package]), *beside(package, programs))
         if rows and rows[-1][1] == cells:
             rows[-1][0].append(version)
         else:
             rows.append(([version], cells))
-    last = "补回的名字" if zh else "put back for it"
-    header = [package, *(f"`{name}`" for name in PROGRAMS[package]), last]
+    more = {"deepspeed": ["补回的名字" if zh else "put back for it"], "transformers": ["tokenizers", "huggingface-hub"]}
+    header = [package, *(f"`{name}`" for name in PROGRAMS[package]), *more.get(package, [])]
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for versions, cells in rows:
-        shown = versions[0] if len(versions) == 1 else f"{versions[0]} – {versions[-1]} ({len(versions)})"
-        lines.append("| " + " | ".join([shown, *cells]) + " |")
+        lines.append("| " + " | ".join([", ".join(versions), *cells]) + " |")
     return lines
 
 
-def assumed(programs: dict[str, Any]) -> list[str]:
-    return sorted({name for result in programs.values() for name in result.get("assumed", [])})
+def beside(package: str, programs: dict[str, Any]) -> list[str]:
+    """What else was measured of a version: names put back for a DeepSpeed, what came with a transformers."""
+    if package == "deepspeed":
+        moved = sorted({name for result in programs.values() for name in result.get("assumed", [])})
+        names = [name.partition(",")[0].removeprefix("torch.distributed.") for name in moved]
+        return [", ".join(f"`{name}`" for name in names)]
+    if package == "transformers":
+        versions = next(iter(programs.values())).get("versions", {})
+        return [versions.get("tokenizers") or "", versions.get("huggingface_hub") or ""]
+    return []
 
 
 def write_tables() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ def pytest_configure(config: pytest.Config) -> None:
     torch guards a build with a file named ``lock``, and waits for ever on one that a killed build left behind.
     """
     os.environ["TORCH_EXTENSIONS_DIR"] = str(OPERATORS)
+    # A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist: the builds of its siblings may be under way
         return
     for lock in OPERATORS.glob("*/lock"):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
 from gonogo.bisection import Bisection, Judgement
 
 RELEASES = [Version(f"0.{minor}.{patch}") for minor in range(10) for patch in range(6)]
+# A machine that is busy says nothing of the search.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BUSY = settings.get_profile("busy")
 JUDGEMENTS = st.sampled_from(list(Judgement))
 
 
@@ -36,6 +39,7 @@ def ways(draw: st.DrawFn) -> tuple[list[Version], Version, Version]:
     return releases, good, bad
 
 
+@BUSY
 @given(ways(), st.data())
 def test_the_one_change_is_found(way: tuple[list[Version], Version, Version], data: st.DataObject) -> None:
     releases, good, bad = way
@@ -53,6 +57,7 @@ def test_the_one_change_is_found(way: tuple[list[Version], Version, Version], da
     assert len(tried) <= max(len(on_the_way) - 2, 0).bit_length()
 
 
+@BUSY
 @given(ways(), st.data())
 def test_whatever_is_judged_the_ends_are_judged_so_and_only_skipped_ones_lie_between(
     way: tuple[list[Version], Version, Version], data: st.DataObject
@@ -68,6 +73,7 @@ def test_whatever_is_judged_the_ends_are_judged_so_and_only_skipped_ones_lie_bet
     assert between == set(search.suspects[:-1])
 
 
+@BUSY
 @given(ways(), st.data())
 def test_skipped_releases_cost_one_try_each(way: tuple[list[Version], Version, Version], data: st.DataObject) -> None:
     releases, good, bad = way
@@ -84,6 +90,7 @@ def test_skipped_releases_cost_one_try_each(way: tuple[list[Version], Version, V
     assert len(judged) <= len(releases).bit_length() + len(skipped)
 
 
+@BUSY
 @given(ways())
 def test_the_number_that_is_left_never_grows_while_nothing_is_skipped(
     way: tuple[list[Version], Version, Version],

@@ -22,6 +22,10 @@ PAIRS = [
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
+    ("docs/bisect.md", "docs/bisect.zh-CN.md"),
+    ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
+    ("docs/launchers.md", "docs/launchers.zh-CN.md"),
+    ("docs/performance.md", "docs/performance.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
@@ -129,7 +133,8 @@ MAY_IMPORT = {
     "errors": {"finding"},
     "language": {"errors", "finding"},
     "evidence": {"evidence", "finding", "errors", "data"},
-    "hazard": {"evidence", "finding"},
+    "hazard": {"hazard_code", "evidence", "finding"},
+    "hazard_code": {"atomic"},
     "hazards": {"hazards", "hazard", "evidence", "finding", "errors"},
     "report": {"report", "finding", "errors", "atomic"},
     "atomic": set(),
@@ -150,6 +155,8 @@ MAY_IMPORT = {
 }
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
+# What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
+STOOD_IN = {"flash_attn", "flash_attn_2_cuda"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -182,10 +189,12 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             declared[group].add(MODULES.get(distribution, distribution))
     imported: dict[str, set[str]] = {"core": set(), "rehearse": set()}
     for path in sorted((ROOT / "src").rglob("*.py")):
+        if "stand_ins" in path.parts:  # another package's Python, which imports itself
+            continue
         names = {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"gonogo", "tomllib"}
         imported["rehearse" if "virtual" in path.parts else "core"] |= names
     assert imported["core"] == declared["core"]
-    assert imported["rehearse"] <= declared["core"] | declared["rehearse"]
+    assert imported["rehearse"] - STOOD_IN <= declared["core"] | declared["rehearse"]
 
 
 def test_only_virtual_imports_torch_at_its_top() -> None:

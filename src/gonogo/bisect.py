@@ -158,8 +158,8 @@ def root_cause(report: Report) -> str | None:
         return failed.hazard
     # A fallback speaks of any exception: which one it was tells them apart.
     ranks = (report.rehearsal or {}).get("ranks", [])
-    failure = next((rank["failure"] for rank in ranks if rank["rank"] in failed.ranks and rank["failure"]), {})
-    return f"{failed.hazard}: {failure.get('type')}: {failure.get('message')}"
+    failures = [rank["failure"] for rank in ranks if rank["rank"] in failed.ranks and rank["failure"]]
+    return ": ".join([failed.hazard, *(f"{failure['type']}: {failure['message']}" for failure in failures[:1])])
 
 
 def _is_certain_error(finding: Finding) -> bool:

@@ -12,7 +12,17 @@ from gonogo.errors import UserError
 from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language
-from gonogo.options import Format, Lang, Output
+from gonogo.options import (
+    Command,
+    Format,
+    Gpus,
+    HostMemory,
+    Lang,
+    Nodes,
+    Output,
+    Ranks,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from gonogo.finding import Report
@@ -21,27 +31,17 @@ if TYPE_CHECKING:
 
 
 def bisect(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")
-    ] = None,
+    command: Command = None,
     package: Annotated[str | None, typer.Option(metavar="NAME", help="The package whose releases are tried.")] = None,
     good: Annotated[
         str | None, typer.Option(metavar="VERSION", help="A release with which it runs: older or newer than --bad.")
     ] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A release with which it fails.")] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[COUNTx]TYPE",
-            help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
-        ),
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")] = None,
-    host_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
-    ] = None,
-    ranks: Annotated[str, typer.Option(metavar="0|0,3|all", help="Which ranks to run.")] = "0",
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")] = 2,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Ranks = "0",
+    steps: Steps = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release that takes longer.")
     ] = 600.0,

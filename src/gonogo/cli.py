@@ -25,7 +25,23 @@ from gonogo.errors import UserError
 from gonogo.exit_status import INTERRUPTED, exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language, language_of_locale
-from gonogo.options import Format, Lang, Output, PageFormat
+from gonogo.options import (
+    Command,
+    Format,
+    Gpus,
+    GradientCheckpointing,
+    HostMemory,
+    Lang,
+    MicroBatch,
+    Nodes,
+    Output,
+    PageFormat,
+    Ranks,
+    SeqLen,
+    Steps,
+    SyntheticBatch,
+    SyntheticDeepSpeed,
+)
 from gonogo.plan_command import plan
 
 app = typer.Typer(
@@ -66,22 +82,12 @@ app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 
     epilog="Exit status: 0 GO, 1 NO-GO, 2 unusable input, 3 CANNOT-TELL, 70 a fault of gonogo, 130 Ctrl-C.",
 )
 def rehearse(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")
-    ] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[COUNTx]TYPE",
-            help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
-        ),
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")] = None,
-    host_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
-    ] = None,
-    ranks: Annotated[str, typer.Option(metavar="0|0,3|all", help="Which ranks to run.")] = "0",
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")] = 2,
+    command: Command = None,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Ranks = "0",
+    steps: Steps = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
     ] = 600.0,
@@ -94,6 +100,14 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    synthetic_batch: SyntheticBatch = None,
+    deepspeed: SyntheticDeepSpeed = None,
+    seq_len: SeqLen = None,
+    micro_batch: MicroBatch = None,
+    gradient_checkpointing: GradientCheckpointing = False,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|auto", help="Run the ranks on that Ray cluster. Default: here.")
+    ] = None,
     format_: Format = "text",
     output: Output = None,
     lang: Lang = None,
@@ -103,6 +117,7 @@ def rehearse(
     For instance: gonogo rehearse --gpus 8xH100-80G --host-memory 1T -- bash launch.sh
 
     COMMAND is deepspeed …, torchrun …, accelerate launch …, python train.py …, or a shell script that ends in one.
+    Without a script and data: gonogo rehearse --synthetic-batch model/ --deepspeed ds.json --gpus 8xH100-80G
 
     不用 GPU、不用权重，把训练程序原样排练一遍。
     """
@@ -113,6 +128,10 @@ def rehearse(
 
         known_format(format_)
         check_writable(output)
+        from gonogo.rehearse.synthetic import Synthetic
+
+        synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
+        command = synthetic.command(command, gpus, nodes, steps)
         if not command:
             raise UserError(
                 Text(
@@ -136,6 +155,7 @@ def rehearse(
             environment=environment,
             with_packages=tuple(with_ or ()),
             keep=keep,
+            ray=ray,
         )
         with live_display(language) as on_progress:
             record = run_rehearsal(request, on_progress)

@@ -17,3 +17,36 @@ Lang = Annotated[
     str | None,
     typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
 ]
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[COUNTx]TYPE",
+        help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
+    ),
+]
+Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")]
+HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")]
+Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
+Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
+
+SyntheticBatch = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Instead of COMMAND: train the model of a folder or config.json on a batch made for it.",
+    ),
+]
+SyntheticDeepSpeed = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --synthetic-batch: DeepSpeed's JSON. Without it: DDP.")
+]
+SeqLen = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: tokens a sample. Default: 512.")
+]
+MicroBatch = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: samples a GPU. Default: 1.")
+]
+GradientCheckpointing = Annotated[
+    bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: recompute activations.")
+]

@@ -68,8 +68,8 @@ def plan(
         from gonogo.plan.request import PlanRequest, model_folder
         from gonogo.plan.search import check_batch, search
         from gonogo.plan.strategy import TUNES
-        from gonogo.rehearse.run import check_torch
         from gonogo.rehearse.scratch import scratch_folder
+        from gonogo.rehearse.torch_installed import check_torch
 
         if tune not in TUNES:
             raise UserError(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from operators_in_python import without_compiling
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -116,12 +119,32 @@ def shrunken(example: str, folder: Path) -> Path:
     return copy
 
 
-def torchrun(
-    copy: Path, *command: str, processes: int = 1, timeout: float = 280, **variables: str
+def trained(
+    copy: Path, *command: str, processes: int = 1, timeout: float = 280, compiled: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs ``command`` in the example's copy with real DeepSpeed, on the CPU and gloo."""
-    environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | variables
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    """Runs ``command`` in the example's copy with real DeepSpeed, on the CPU and gloo.
+
+    ``compiled``: with DeepSpeed's own operators, which take minutes to compile, rather than the same in Python.
+    """
+    environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    if not compiled:
+        environment = without_compiling(environment)
+    launcher = [sys.executable]
+    if processes > 1:
+        launcher += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    else:
+        environment |= alone()
     return subprocess.run(
         [*launcher, *command], cwd=copy, env=environment, capture_output=True, text=True, timeout=timeout
     )
+
+
+def alone() -> dict[str, str]:
+    """What torchrun tells the one process of a run, a free port included; spares its start."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return {
+        "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
+        "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip

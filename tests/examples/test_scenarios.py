@@ -48,6 +48,16 @@ def example(name: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLES / name, tmp_path / name))
 
 
+def fewer_micro_batches(folder: Path, count: int) -> Path:
+    """The same with ``count`` micro-batches a step: each costs as much time as the first, and shows nothing new."""
+    launch = folder / "launch.sh"
+    before = launch.read_text()
+    after = before.replace("--gradient_accumulation_steps 8", f"--gradient_accumulation_steps {count}")
+    assert after != before
+    launch.write_text(after)
+    return folder
+
+
 def fixed(name: str, tmp_path: Path) -> Path:
     """The example with what ``gonogo check --fix`` makes of it, and without the cured files that it ships."""
     folder = example(name, tmp_path)
@@ -125,9 +135,20 @@ def test_a_script_that_check_has_fixed_is_go(name: str, gpus: str, tmp_path: Pat
     assert [rank["outcome"] for rank in report["rehearsal"]["ranks"]] == ["completed"]
 
 
-@pytest.mark.parametrize("name", ["minicpmv_zero3_offload", "qwen_72b_zero3_offload"])
-def test_the_faulty_environment_is_no_go_and_deepspeeds_line_is_named(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "micro_batches"),
+    [
+        ("minicpmv_zero3_offload", None),
+        ("qwen_72b_zero3_offload", 1),
+        pytest.param("qwen_72b_zero3_offload", None, marks=pytest.mark.very_slow),  # 8 micro-batches of 80 layers
+    ],
+)
+def test_the_faulty_environment_is_no_go_and_deepspeeds_line_is_named(
+    name: str, micro_batches: int | None, tmp_path: Path
+) -> None:
     folder = example(name, tmp_path)
+    if micro_batches is not None:
+        fewer_micro_batches(folder, micro_batches)
     status, report = rehearse(folder, "--environment", "requirements.txt", "--", "bash", "launch.sh")
     assert (status, report["verdict"]) == (1, "NO-GO"), explain(report)
     assert report["findings"][0]["hazard"] == CLIPPING, explain(report)
@@ -175,9 +196,12 @@ def test_only_the_two_faulty_releases_of_deepspeed_are_no_go(version: str | None
     assert named[:1] == ([CLIPPING] if status else [])
 
 
-def test_the_72b_run_fits_because_it_is_offloaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("micro_batches", [2, pytest.param(8, marks=pytest.mark.very_slow)])
+def test_the_72b_run_fits_because_it_is_offloaded(micro_batches: int, tmp_path: Path) -> None:
     """The memory table: what a rank keeps on the host can be counted by hand, and a node's ranks need over 1.4 TB."""
     folder = example("qwen_72b_zero3_offload", tmp_path)
+    if micro_batches != 8:
+        fewer_micro_batches(folder, micro_batches)
     arguments = ["--steps", "1", "--timeout", "1000", "--", "bash", "launch.sh"]
     status, report = rehearse(folder, "--host-memory", "2T", *arguments)
     assert (status, report["verdict"]) == (0, "GO"), explain(report)

@@ -11,12 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shrunken import shrunken, torchrun
+from shrunken import shrunken, trained
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 # DeepSpeed compiles its CPU operators when they are first used on a machine, which takes some minutes.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
+compiles = [
+    pytest.mark.very_slow,
     pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles its CPU optimizer with g++"),
 ]
 
@@ -37,11 +37,13 @@ TRAINER = (
 SLAM = ("--deepspeed", "--deepspeed_config", "ds_config.json", "--llm_path", "model", "--max_length", "128")
 
 
-def run(example: str, folder: Path, *command: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
+def run(
+    example: str, folder: Path, *command: str, processes: int = 1, compiled: bool = False
+) -> subprocess.CompletedProcess[str]:
     copy = shrunken(example, folder)
     rows = (copy / "data" / "train.jsonl").read_text().splitlines(keepends=True)
     (copy / "data" / "few.jsonl").write_text("".join(rows[:4]))
-    return torchrun(copy, *command, processes=processes, timeout=1100)
+    return trained(copy, *command, processes=processes, compiled=compiled, timeout=1100)
 
 
 def test_the_dummy_loss_fails_as_in_the_thread(tmp_path: Path) -> None:
@@ -53,13 +55,18 @@ def test_the_dummy_loss_fails_as_in_the_thread(tmp_path: Path) -> None:
     ) in done.stderr
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_without_the_dummy_loss_it_trains_and_saves(processes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("processes", "compiled"),
+    [pytest.param(1, True, marks=compiles), (2, False)],
+    ids=["one process, compiled operators", "two processes"],
+)
+def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bool, tmp_path: Path) -> None:
     done = run(
         "slam_omni_dummy_loss",
         tmp_path,
         *("train_fixed.py", *SLAM, "--data_path", "data/few.jsonl", "--output_dir", "out"),
         processes=processes,
+        compiled=compiled,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", done.stdout)]
@@ -68,6 +75,7 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, tmp_path: Pa
     assert (tmp_path / "slam_omni_dummy_loss" / "out" / "pytorch_model.bin").exists()
 
 
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=compiles, id="compiled operators"), False])
 @pytest.mark.parametrize(
     ("example", "command"),
     [
@@ -83,8 +91,10 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, tmp_path: Pa
         ("qwen_omni_audio_zero3", ("train.py", *TRAINER, "--remove_unused_columns", "False", "--save_strategy", "no")),
     ],
 )
-def test_a_trainer_script_trains_and_saves(example: str, command: tuple[str, ...], tmp_path: Path) -> None:
-    done = run(example, tmp_path, *command)
+def test_a_trainer_script_trains_and_saves(
+    example: str, command: tuple[str, ...], compiled: bool, tmp_path: Path
+) -> None:
+    done = run(example, tmp_path, *command, compiled=compiled)
     assert done.returncode == 0, done.stderr[-3000:]
     assert re.search(r"'loss': '?\d+(\.\d+)?[',]", done.stdout), done.stdout[-2000:]
     assert (tmp_path / example / "output" / "model.safetensors").exists()

@@ -131,6 +131,20 @@ def test_an_installed_package_that_asks_for_another_version_is_told(index: Path)
     assert any(what.en.startswith(f"transformers {metadata.version('transformers')}") for what, _ in overlay.skipped)
 
 
+def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid_over(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gonogo.rehearse.packages.laying.STACK", ("datasets",))
+    wheel(index, "huggingface-hub", "0.1.0")
+    for version, wanted in {"2.1": "<0.2", "4.0": ">=0.1", "4.1": "<0.2,>=0.1", "4.2": ">=0.2", "5.1": ">=1"}.items():
+        wheel(index, "datasets", version, (f"huggingface-hub{wanted}",))
+    first = lay_over(None, ("huggingface-hub==0.1.0",))
+    assert str(first.versions["datasets"]) == "4.1"
+    assert not any(what.en.startswith("datasets") for what, _ in first.skipped)
+    monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
+    assert lay_over(None, ("huggingface-hub==0.1.0",)).versions == first.versions
+
+
 def test_a_file_lays_over_only_the_stack(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(
@@ -214,7 +228,7 @@ def test_a_cache_that_can_not_be_written(index: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["0.14.0", "0.14.2"])
+@pytest.mark.parametrize("version", [pytest.param("0.14.0", marks=pytest.mark.very_slow), "0.14.2"])
 def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the package index; its launcher works as it is, though its package no longer imports with this torch."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

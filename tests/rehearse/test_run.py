@@ -210,7 +210,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
     assert time.monotonic() - started < 15
     assert {rank.outcome for rank in record.ranks} == {"timed-out"}
     assert record.ranks[0].last_activity == "told to end"
-    assert record.ranks[7].events == ["the worker was not started"]
+    assert not any("the worker was not started" in rank.events for rank in record.ranks)  # they meet: all run at once
 
 
 def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
@@ -356,7 +356,7 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         ),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"gpus": "H1000"}, "H100-80G"),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "8"}, "ranks 0 to 7"),
-        (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "first"}, "write 0, 0,3 or all"),
+        (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "first"}, "write 0, 0,3, sample or all"),
         (["torchrun", "--nproc_per_node", "8", "train.py"], {"nodes": 2}, r"starts 1 node\(s\), --nodes says 2"),
         (["python", "train.py"], {"with_packages": ("deepspeed",)}, "NAME==VERSION"),
         (["python", "train.py"], {"host_memory": "lots"}, "--host-memory"),

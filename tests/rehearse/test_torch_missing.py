@@ -1,4 +1,4 @@
-"""A Python without torch: one line that says so, before anything is run."""
+"""A Python without torch, or with too old a one: one line that says so, before anything is run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import samples
+from packaging.version import Version
 
 from gonogo.errors import UserError
 from gonogo.rehearse.answer import answer
@@ -25,6 +26,14 @@ def test_torch_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "train.py").write_text("")
     request = RehearsalRequest(command=["python", str(tmp_path / "train.py")])
     with pytest.raises(UserError, match="torch is not installed"):
+        rehearse(request)
+
+
+def test_a_torch_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gonogo.rehearse.torch_installed.installed_version", lambda _name: Version("2.5.1+cu121"))
+    (tmp_path / "train.py").write_text("")
+    request = RehearsalRequest(command=["python", str(tmp_path / "train.py")])
+    with pytest.raises(UserError, match=r"torch 2\.5\.1\+cu121 .* torch 2\.6 or newer"):
         rehearse(request)
 
 

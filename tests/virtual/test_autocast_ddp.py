@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from virtual.worlds import rehearse, virtual_session
+from virtual_worker import answers
 
 from gonogo.virtual.session import Session
 
@@ -114,6 +115,33 @@ def test_gradients_of_casted_weights_are_in_the_weights_dtype(session: Session) 
     assert (layer.weight.grad.dtype, layer.weight.grad.device) == (torch.float32, GPU)
 
 
+UNUSED = """
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("nccl")
+def train(unused=True, **options):
+    layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]).cuda()
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = layers
+        def forward(self, x):
+            return layers[0](x) if unused else layers[1](layers[0](x))
+    model = DistributedDataParallel(Model(), **options)
+    try:
+        with model.no_sync():  # nothing is reduced here, and nothing has to be
+            model(torch.ones(1, 4, device="cuda")).sum().backward()
+        model(torch.ones(1, 4, device="cuda"))  # a forward without a backward begins no reduction
+        for _ in range(2):
+            model(torch.ones(1, 4, device="cuda")).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return "fine"
+answer(unused=train(), found=train(find_unused_parameters=True), used=train(unused=False))
+"""
+
+
 @pytest.mark.slow
 def test_ddp_trains_and_its_collectives_are_recorded(tmp_path: Path) -> None:
     record = rehearse(tmp_path, DDP, world=4)
@@ -127,3 +155,12 @@ def test_ddp_trains_and_its_collectives_are_recorded(tmp_path: Path) -> None:
     assert "barrier" in totals
     assert totals["broadcast_"].bytes >= 4 * parameters
     assert "every rank's model has the same parameters" in [entry.what for entry in record.assumptions]
+
+
+def test_ddp_asks_whether_the_last_reduction_was_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    told = answers(folder, UNUSED, world=2)
+    assert told["unused"].startswith("Expected to have finished reduction in the prior iteration")
+    assert "did not receive grad for rank 0: 2 3" in told["unused"]
+    assert told["found"] == told["used"] == "fine"

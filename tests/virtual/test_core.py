@@ -67,6 +67,18 @@ def test_views_share_the_storage(session: Session) -> None:
     assert live(session) == before
 
 
+def test_parts_by_unsafe_split_are_parts(session: Session) -> None:
+    """``aten.unsafe_split`` gives views, which its schema does not say; GRU and LSTM cells are split by it."""
+    whole = torch.randn(2, 12, device="cuda")
+    assert [tuple(part.shape) for part in whole.unsafe_chunk(3, dim=1)] == [(2, 4)] * 3
+    assert [tuple(part.shape) for part in whole.unsafe_split_with_sizes([5, 7], dim=1)] == [(2, 5), (2, 7)]
+    cell = torch.nn.GRUCell(4, 6).to("cuda")
+    out = cell(torch.randn(2, 4, device="cuda"))
+    out.sum().backward()
+    assert out.shape == (2, 6)
+    assert cell.weight_ih.grad is not None
+
+
 def test_in_place_operator_returns_its_operand(session: Session) -> None:
     tensor = torch.ones(8, device="cuda")
     before = live(session)

@@ -295,35 +295,89 @@ def test_deepspeed_loads_stand_ins() -> None:
 
 
 TRITON = """
-from gonogo.virtual import kernels
+import torch
+from gonogo.virtual.kernels import triton as stand_in
+from gonogo.virtual.patching import Patches
 
-kernels.install(lambda tensor: None, lambda what, why: LookupError(what))
+written, assumed = [], []
+patches = Patches()
+stand_in.install(patches, written.append, assumed.append, (9, 0))
+from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 
-def add_kernel():
+def scale(x_ptr, y_ptr, index_ptr, count_ptr, n, BLOCK):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + offsets)
+    block = y_ptr + index
+    tl.store(block, tl.load(x_ptr + offsets) * 2, mask=offsets < n)
+    tl.atomic_add(count_ptr, 1)
     raise SystemExit("a Triton kernel ran")
 
 
+def calls_another(x_ptr, y_ptr, n):
+    helper(y_ptr, n)
+
+
+assert stand_in.written_parameters(scale) == {"y_ptr", "count_ptr"}, stand_in.written_parameters(scale)
+assert stand_in.written_parameters(calls_another) == {"y_ptr", "n"}
+x, y, index, count = (torch.empty(8, device="meta") for _ in range(4))
+stand_in.on_accelerator = lambda tensor: tensor.device.type == "meta"
+kernel = JITFunction(scale)
+assert kernel.run(x, y, index, count, 8, BLOCK=8, grid=(1,), warmup=False) is None
+assert [id(t) for t in written] == [id(y), id(count)]
+assert assumed == ["Triton kernel scale compiles and runs on the machine"], assumed
+Autotuner(kernel, [Config({"BLOCK": 16})]).run(x, y, index, count, 8, grid=(1,), warmup=False)
+assert len(written) == 4
+assert driver.active.get_current_target().arch == 90
 try:
-    JITFunction(add_kernel).run(grid=(1,), warmup=False)
-except LookupError as error:
-    assert str(error) == "Triton kernel add_kernel", error
+    kernel.run(x, torch.empty(8), index, count, 8, BLOCK=8, grid=(1,), warmup=False)
+except ValueError as error:
+    assert str(error) == "Pointer argument (at 1) cannot be accessed from Triton (cpu tensor?)", error
 else:
-    raise SystemExit("a Triton kernel was launched")
+    raise SystemExit("a tensor of the CPU was taken")
 """
 
+PACKAGE = {
+    "__init__.py": "",
+    "runtime/__init__.py": "",
+    "runtime/jit.py": """
+class JITFunction:
+    def __init__(self, fn):
+        self.fn = fn
+    def run(self, *args, grid, warmup, **kwargs):
+        return self.fn()
+""",
+    "runtime/autotuner.py": """
+class Config:
+    def __init__(self, kwargs):
+        self.kwargs = kwargs
+    def all_kwargs(self):
+        return {**self.kwargs, "num_warps": 4}
+class Autotuner:
+    def __init__(self, fn, configs):
+        self.fn, self.configs = fn, configs
+""",
+    "runtime/driver.py": """
+class DriverConfig:
+    _active = None
+    @property
+    def active(self):
+        return self._active
+driver = DriverConfig()
+""",
+}
 
-def test_a_triton_kernel_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "triton/runtime").mkdir(parents=True)
-    (tmp_path / "triton/__init__.py").write_text("")
-    (tmp_path / "triton/runtime/__init__.py").write_text("")
-    (tmp_path / "triton/runtime/jit.py").write_text(
-        "class JITFunction:\n"
-        "    def __init__(self, fn):\n        self.fn = fn\n"
-        "    def run(self, *args, grid, warmup, **kwargs):\n        return self.fn()\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", TRITON]
+
+def test_a_triton_kernel_is_left_out(tmp_path: Path) -> None:
+    for name, text in PACKAGE.items():
+        path = tmp_path / "triton" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    program = tmp_path / "program.py"
+    program.write_text(TRITON)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, str(program)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr[-3000:]

@@ -288,6 +288,24 @@ def test_large_files_are_never_read(folder: Path) -> None:
     assert found["rss"] < 2 << 20
 
 
+def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
+    (folder / "model").mkdir()
+    config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    found = answers(
+        folder,
+        """
+        import transformers
+        os.environ["RANK"] = "1"
+        torch.distributed.init_process_group("nccl")
+        model, info = transformers.AutoModelForCausalLM.from_pretrained("model", output_loading_info=True)
+        answer(rank=torch.distributed.get_rank(), missing=sorted(info["missing_keys"]))
+        """,
+        world=2,
+    )
+    assert found == {"rank": 1, "missing": []}
+
+
 @pytest.mark.slow
 def test_models_that_are_not_here_are_said_in_one_line(folder: Path) -> None:
     (folder / "empty").mkdir()

@@ -80,25 +80,6 @@ def write(folder: Path, program: str) -> Path:
     return path
 
 
-def real_peak(folder: Path, program: str, *arguments: str, runner: str = TRACKED) -> int:
-    """Run a program for real on the CPU; the most bytes that its tensors took at once."""
-    path = write(folder, program)
-    done = subprocess.run(
-        [sys.executable, "-c", runner, str(path), *arguments],
-        cwd=folder,
-        env={
-            **os.environ, **MASTER, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "RANK": "0",
-            "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "29541",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-6000:]
-    return next(int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("PEAK "))
-
-
 def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps: int = 2) -> RankRecord:
     """Run a program's first rank as a worker does; its record."""
     path = write(folder, program)

@@ -1,6 +1,6 @@
 """What really happens to a program on several ranks: real processes, gloo, DeepSpeed's CPU accelerator.
 
-    python truth.py FOLDER...
+    python truth.py FOLDER[:RANKS]...
 
 A line of JSON for each folder: how each of its ranks ended ("0" well, "1" raised, "hung" still running when its time
 was over). The libraries are imported once, and each rank is forked from there.
@@ -33,10 +33,11 @@ def preload() -> None:
     """Import what the programs import, and have every process group give up soon."""
     os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
     import accelerate  # noqa: F401
-    import deepspeed  # noqa: F401
+    import deepspeed.runtime.zero.muon.muon_optimizer  # the longest: it imports torch.s compiler
+    import deepspeed.runtime.zero.stage3
+    import deepspeed.runtime.zero.stage_1_and_2  # noqa: F401
     import torch.distributed.distributed_c10d as c10d
     import transformers  # noqa: F401
-    from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: F401
     from transformers import LlamaForCausalLM, Trainer  # noqa: F401
 
     original = c10d.init_process_group
@@ -48,12 +49,6 @@ def preload() -> None:
     c10d.init_process_group = init_process_group
     sys.modules["torch.distributed"].init_process_group = init_process_group  # type: ignore[attr-defined]
     c10d._get_default_timeout = lambda backend: timedelta(seconds=COLLECTIVE_SECONDS)
-
-
-def world_size(folder: Path) -> int:
-    """How many ranks the program is written for."""
-    stated = folder / "expected.json"
-    return int(json.loads(stated.read_text()).get("world_size", 2)) if stated.exists() else 2
 
 
 def _rank(rank: int, ranks: int, port: int, folder: Path, log: Path) -> None:
@@ -87,9 +82,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run(folder: Path) -> dict[str, Any]:
+def run(folder: Path, ranks: int) -> dict[str, Any]:
     """Run one program for real; call :func:`preload` first."""
-    ranks = world_size(folder)
     ended: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch, folder.name)
@@ -128,8 +122,9 @@ def run(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     preload()
-    for folder in sys.argv[1:]:
-        print(json.dumps(run(Path(folder).resolve())), flush=True)
+    for argument in sys.argv[1:]:
+        folder, _, ranks = argument.partition(":")
+        print(json.dumps(run(Path(folder).resolve(), int(ranks or 2))), flush=True)
 
 
 if __name__ == "__main__":

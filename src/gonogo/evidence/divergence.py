@@ -20,6 +20,9 @@ class Guard(msgspec.Struct, frozen=True):
     line: int
     text: str
     kind: Literal["if", "else", "while", "for"]
+    """``else`` also for what comes after ``if …: return`` (or ``continue``, ``break``, ``raise``)."""
+    function: str = ""
+    """The function that it stands in."""
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -199,8 +199,12 @@ class RankRecord(msgspec.Struct):
     """The last batch that was read: (name, type and shape)."""
     batches: int = 0
     """How many batches were read."""
+    batches_left: int | None = None
+    """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    data_shapes: list[str] = []
+    """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
     parameter_names: dict[int, str] = {}
-    """Names of the parameters, by DeepSpeed's number, that the collective at which the ranks parted was for."""
+    """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
     stopped_by: tuple[int, str] | None = None
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
 

@@ -12,7 +12,7 @@ from gonogo.plan.depth import depth_of, period_of
 from gonogo.plan.jobs import Facts
 from gonogo.plan.program import parse
 from gonogo.plan.tuning import tuned
-from gonogo.rehearse.synthetic.model import read_model
+from gonogo.virtual.synthetic.model import read_model
 
 _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 

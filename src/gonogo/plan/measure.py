@@ -230,7 +230,7 @@ def _source_stamp() -> str:
     """Of the code that measures: a change in it makes what was kept worthless."""
     root = Path(gonogo.__file__).parent
     stamps = []
-    for folder in ("virtual", "plan", "rehearse/synthetic"):
+    for folder in ("virtual", "plan", "virtual/synthetic"):
         for path in sorted((root / folder).rglob("*.py")):
             status = path.stat()
             stamps.append(f"{path.name}:{status.st_size}:{status.st_mtime_ns}")

@@ -8,9 +8,9 @@ from typing import Any
 
 from gonogo.plan.tuning import tuned
 from gonogo.plan.work import counting
-from gonogo.rehearse.synthetic.batch import build_batch
-from gonogo.rehearse.synthetic.model import make_model, read_model
-from gonogo.rehearse.synthetic.program import Options, Repeated, trainer_class, training_arguments
+from gonogo.virtual.synthetic.batch import build_batch
+from gonogo.virtual.synthetic.model import make_model, read_model
+from gonogo.virtual.synthetic.program import Options, Repeated, trainer_class, training_arguments
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

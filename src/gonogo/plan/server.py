@@ -88,7 +88,7 @@ def _import_the_stack() -> None:
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Trainer, TrainingArguments  # noqa: F401
 
-    from gonogo.rehearse.synthetic import batch, model, program  # noqa: F401
+    from gonogo.virtual.synthetic import batch, model, program  # noqa: F401
 
 
 def _read_line(descriptor: int) -> bytes:

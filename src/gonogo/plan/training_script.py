@@ -1,6 +1,6 @@
 """The training script that ``gonogo plan --write`` writes: short, whole, and the user's from then on."""
 
-TRAINING_SCRIPT = '''"""Fine-tune a language model on a file of JSON lines. Written by gonogo plan; yours from now on."""
+TRAINING_SCRIPT = '''"""Fine-tune a language model on JSON lines. Written by gonogo plan, yours from now on."""
 
 from dataclasses import dataclass, field
 

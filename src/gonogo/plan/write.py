@@ -66,7 +66,7 @@ def files_of(choice: Choice, request: PlanRequest) -> dict[str, str]:
             request,
             ["accelerate", "launch", "--config_file", "accelerate.yaml", *_accelerate_rank(request)],
             [*_program(request), *_options(arguments)],
-        ),  # fmt: skip
+        ),
         "launch_swift.sh": _script(
             request, ["swift", "sft"], _swift(choice, request, arguments), _swift_world(request)
         ),

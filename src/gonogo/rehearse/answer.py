@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
+from gonogo.hazards._parted import ranks_text
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.summary import rehearsal_object, seen_from
 
@@ -36,6 +37,12 @@ _ENDED = {
     "completed": Text("the program ended without it", "程序没有执行到它就结束了"),
 }
 
+_HOW = {
+    "raised": Text("had raised an exception", "抛出了异常"),
+    "unsupported": Text("had reached something that can't be rehearsed", "遇到了无法排练的内容"),
+    "killed": Text("was killed", "被终止"),
+}
+
 
 def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
     """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
@@ -50,7 +57,7 @@ def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
         findings=findings,
-        covered=tuple(_covered(rank) for rank in record.ranks if rank.phases),
+        covered=tuple(_covered(record)),
         skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder)),
         rehearsal=rehearsal_object(record, folder),
         notes=tuple(Text(*note) for note in record.notes),
@@ -82,6 +89,13 @@ def _went_through(rank: RankRecord) -> bool:
     return rank.outcome == "completed" or (rank.outcome == "out-of-memory" and "exit" in rank.phases)
 
 
+def _stopped_by(other: int, how: str) -> Text:
+    return Text(
+        en="it waited for rank {other}, which {how} before it",
+        zh="它在此之前等待 rank {other}，而后者{how}",
+    ).format(other=other, how=_HOW.get(how, Text("had ended", "已经结束")))
+
+
 def _place(rank: RankRecord, folder: str) -> list[str]:
     """Where the user's code was in a program that was ended from outside; empty where that isn't known."""
     frame = next((frame for frame in reversed(rank.stack) if frame.owner == "user"), None)
@@ -92,14 +106,34 @@ def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(_PHASES[phase].en for phase in phases), "、".join(_PHASES[phase].zh for phase in phases))
 
 
-def _covered(rank: RankRecord) -> Text:
+def _covered(record: RehearsalRecord) -> Iterator[Text]:
+    """What each rank went through, ranks that went through the same together; and that they were compared."""
+    alike: dict[Text, list[int]] = {}
+    for rank in record.ranks:
+        if rank.phases:
+            alike.setdefault(_went(rank), []).append(rank.rank)
+    for went, ranks in alike.items():
+        yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
+    if len(record.ranks) > 1 and _is_compared(record):
+        calls = max(sum(total.count for total in rank.collectives) for rank in record.ranks)
+        yield Text(
+            en="{ranks} compared with each other at each of {calls:,} collective calls",
+            zh="{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
+        ).format(ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls)
+
+
+def _is_compared(record: RehearsalRecord) -> bool:
+    return record.divergence is not None or all(rank.outcome == "completed" for rank in record.ranks)
+
+
+def _went(rank: RankRecord) -> Text:
     phases = _names(rank.phases)
     if not _went_through(rank):
         phases = Text("{phases} (not to its end)", "{phases}（未完成）").format(phases=phases)
     return Text(
-        en="rank {rank}: {phases}; {steps} optimizer steps, {operators:,} operators",
-        zh="rank {rank}：{phases}；{steps} 次参数更新，{operators:,} 个算子",
-    ).format(rank=rank.rank, phases=phases, steps=rank.steps, operators=rank.operators)
+        en="{phases}; {steps} optimizer steps, {operators:,} operators",
+        zh="{phases}；{steps} 次参数更新，{operators:,} 个算子",
+    ).format(phases=phases, steps=rank.steps, operators=rank.operators)
 
 
 def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
@@ -112,6 +146,14 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
                 count=len(others), world=record.world_size
             ),
             Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个"),
+        )
+    if record.world_size > 1 and len(record.ranks) == 1:
+        yield Skipped(
+            Text("whether the ranks make the same collective calls", "各 rank 的集合通信是否一致"),
+            Text(
+                "one rank was rehearsed, which can't be compared: a hang is seen with --ranks all, or --ranks sample",
+                "只排练了一个 rank，无从比较：--ranks all 或 --ranks sample 才能发现卡住",
+            ),
         )
     chinese = record.skipped_zh or record.skipped
     for (what, why), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
@@ -128,7 +170,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         last = _names(rank.phases[-1:]) if rank.phases else Text("the start", "启动")
         missing = Text("what comes after {last}", "{last}之后的全部内容").format(last=last)
     if missing is not None:
-        why = _ENDED[rank.outcome]
+        why = _ENDED[rank.outcome] if rank.stopped_by is None else _stopped_by(*rank.stopped_by)
         if rank.last_activity and rank.outcome != "completed":
             why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
                 why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])

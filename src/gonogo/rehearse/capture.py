@@ -87,12 +87,20 @@ def captured(
         )
     answer = msgspec.json.decode(written, type=Answer)
     if answer.missing:
+        own = answer.missing == launcher.package
         raise UserError(
             Text(
-                en="`{command}` needs {package}, which {python} doesn't have: install it there, or start gonogo from "
+                en="`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from "
                 "the environment that has it",
-                zh="`{command}` 需要 {package}，但 {python} 中没有：请先安装，或在装有它的环境中启动 gonogo",
-            ).format(command=command, package=answer.missing, python=python)
+                zh="`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
+            ).format(
+                command=command,
+                package=answer.missing,
+                python=python,
+                install=Text(f"pip install {answer.missing}", f"执行 pip install {answer.missing}")
+                if own
+                else Text("install it", "安装"),
+            )
         )
     if answer.started is None:
         raise UserError(
@@ -114,7 +122,7 @@ def answered(question: Question) -> Answer:
     except Refused as refusal:
         return Answer(refusal=str(refusal))
     except ModuleNotFoundError as error:
-        return Answer(missing=error.name or str(error))
+        return _not_imported(error)
     except ValueError as error:
         return Answer(refusal=str(error))
     except SystemExit as ended:
@@ -122,6 +130,16 @@ def answered(question: Question) -> Answer:
         if ended.code in (0, None):
             return Answer(refusal="it only prints its help")
         return Answer(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
+
+
+def _not_imported(error: BaseException) -> Answer:
+    """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
+    while True:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return Answer(missing=error.name)
+        if error.__cause__ is None:
+            return Answer(refusal=f"{type(error).__name__}: {error}")
+        error = error.__cause__
 
 
 def main() -> None:

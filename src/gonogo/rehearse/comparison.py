@@ -42,6 +42,7 @@ class _Rank:
     end: End | None = None
     made: int = 0
     context: Context = _NOTHING_READ
+    steps: int = 0
 
 
 @dataclass
@@ -51,6 +52,7 @@ class _Group:
     counts: dict[int, int]
     agreed: _Made | None = None
     """The last call that all have made alike."""
+    only_asks: bool = False
     apart: dict[int, _Made] | None = None
     """The first of the last calls in a row that were made alike, but not at the same place in the code."""
 
@@ -61,9 +63,6 @@ class Comparison:
     def __init__(self, ranks: Iterable[int], send: Send) -> None:
         self.ranks = {rank: _Rank() for rank in ranks}
         self.divergence: Divergence | None = None
-        self.parameters: dict[int, tuple[int, ...]] = {}
-        """For ranks on a side of the divergence, DeepSpeed's numbers of the parameters of its call."""
-        self.calls = 0
         self._send = send
         self._groups: dict[str, _Group] = {}
         self._over = False
@@ -81,9 +80,13 @@ class Comparison:
             if message.key not in self._groups:
                 rehearsed = [member for member in message.members if member in self.ranks]
                 self._groups[message.key] = _Group(
-                    message.members, {member: deque() for member in rehearsed}, dict.fromkeys(rehearsed, 0)
+                    message.members,
+                    {member: deque() for member in rehearsed},
+                    dict.fromkeys(rehearsed, 0),
+                    only_asks=message.only_asks,
                 )
         elif isinstance(message, Ended):
+            state.steps = message.steps
             self.gone(rank, message.how)
         else:
             assert isinstance(message, Hello)
@@ -102,12 +105,12 @@ class Comparison:
             if call.waits:
                 self._send(rank, Reply("stop"))
             return
-        self.calls += 1
         group = self._groups[call.group]
         made = _Made(call, group.members, group.counts[rank], state.made, tuple(state.last))
         group.counts[rank] += 1
-        state.made += 1
-        state.last.append(_Made(call, group.members, made.index, made.order, ()))
+        if not group.only_asks:
+            state.made += 1
+            state.last.append(_Made(call, group.members, made.index, made.order, ()))
         group.pending[rank].append(made)
         if call.waits:
             state.waiting = made
@@ -120,6 +123,9 @@ class Comparison:
         """Compare calls as long as each rehearsed member has made its next one."""
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
+            if group.only_asks:
+                self._answer(group, heads)
+                continue
             if len({made.collective.signature for made in heads.values()}) > 1:
                 self._part(_kind_of(heads), heads)
                 return
@@ -166,7 +172,7 @@ class Comparison:
         """All have completed: a call that one has made and another member has not."""
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
-            if heads:
+            if heads and not group.only_asks:
                 self._part("ended", heads, tuple(group.pending))
                 return
 
@@ -199,12 +205,11 @@ class Comparison:
             self._call_of_any(group.agreed) if group.agreed is not None else None,
             self._sides(places.values(), group.apart or {}),
         )
-        self.parameters = {rank: made.collective.parameters for rank, made in heads.items()}
         self._over = True
         for rank, state in self.ranks.items():
             if state.end is None:
                 state.waiting = None
-                self._send(rank, Reply("stop", parameters=self.parameters.get(rank, ())))
+                self._send(rank, Reply("stop"))
 
     def _sides(self, ranks: Iterable[list[int]], heads: dict[int, _Made]) -> tuple[Side, ...]:
         listed = [self._side(some, heads.get(some[0])) for some in ranks]
@@ -220,7 +225,7 @@ class Comparison:
             before=tuple(_call(first, one) for one in before),
             batch=first.context.batch,
             batches=first.context.batches,
-            steps=first.context.steps,
+            steps=made.collective.step if made is not None else max(first.steps, first.context.steps),
             functions=site.functions if site is not None else (),
         )
 
@@ -251,7 +256,8 @@ def _call(rank: _Rank, made: _Made) -> Call:
 def _kind_of(heads: dict[int, _Made]) -> Parting:
     """Whether the calls are different ones, or the same with other sizes or types."""
     calls = {(made.collective.operator, made.collective.root, made.collective.parameters) for made in heads.values()}
-    return "other-call" if len(calls) > 1 else "other-size"
+    groups_made = any(operator == "new_group" for operator, _, _ in calls)
+    return "other-call" if len(calls) > 1 or groups_made else "other-size"
 
 
 def _values(group: _Group, heads: dict[int, _Made]) -> Reply:

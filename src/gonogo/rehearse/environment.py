@@ -16,6 +16,8 @@ _FIXED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # torch must not load what others have installed for their accelerators: torch_npu would enter CANN.
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
 # Nothing is fetched, and nothing is told to anyone.
 _OFFLINE = {

@@ -80,12 +80,6 @@ class Exchange:
         with self._lock:
             return self._comparison.divergence
 
-    @property
-    def parameters(self) -> dict[int, tuple[int, ...]]:
-        """DeepSpeed's numbers of the parameters of each rank's call where they parted."""
-        with self._lock:
-            return dict(self._comparison.parameters)
-
     def watch(self, statuses: Sequence[RankStatus]) -> None:
         """Learn from the workers' states which of them have ended, with or without a word."""
         with self._lock:

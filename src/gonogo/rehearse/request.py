@@ -11,8 +11,9 @@ class RehearsalRequest:
     """One call of ``gonogo rehearse``.
 
     ``command`` is what the user would launch, word by word. ``gpus`` and ``host_memory`` are as typed
-    (``8xH100-80G``, ``1T``), ``ranks`` is ``0``, ``0,3`` or ``all``, ``timeout`` is in seconds and counts for the
-    whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``.
+    (``8xH100-80G``, ``1T``), ``ranks`` is ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds and counts
+    for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``. ``ray`` is
+    the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
     """
 
     command: list[str]
@@ -25,3 +26,4 @@ class RehearsalRequest:
     environment: Path | None = None
     with_packages: tuple[str, ...] = ()
     keep: Path | None = None
+    ray: str | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
-import importlib.util
 import os
 import shutil
 import signal
@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+
+import msgspec
 
 from gonogo.errors import UserError
 from gonogo.evidence.divergence import Divergence
@@ -26,29 +28,22 @@ from gonogo.rehearse.keep import check_keep, keep_records
 from gonogo.rehearse.launch import UNSTATED, Surroundings
 from gonogo.rehearse.packages import Overlay, lay_over
 from gonogo.rehearse.parting import settle, with_names
+from gonogo.rehearse.pool import NodeLost, Pool, pool_for
 from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.sample import is_sample, with_each_shape
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
-from gonogo.rehearse.workers import Assignment, run_workers
+from gonogo.rehearse.torch_installed import check_torch
+from gonogo.rehearse.workers import Assignment
 from gonogo.rehearse.world import machine_for, ranks_to_run
 from gonogo.virtual.plan import WorkerPlan
 
-# What a launch script does before it launches takes seconds; one that takes longer waits for something.
-_LONGEST_SCRIPT = 60.0
-
-
-def check_torch() -> None:
-    """Raise UserError where the program's Python has no torch: there is nothing to rehearse with."""
-    if importlib.util.find_spec("torch") is None:
-        raise UserError(
-            Text(
-                en="torch is not installed for {python}, which would run the program: "
-                "pip install 'gonogo[rehearse]', or install gonogo where your training's packages are",
-                zh="运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，"
-                "或把 gonogo 安装到您训练所用的环境中",
-            ).format(python=sys.executable)
-        )
+# What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
+# minute; one that takes longer waits for something.
+_LONGEST_SCRIPT = 150.0
+# How often ranks that are in touch with each other are run again after a node was lost.
+_TIMES_AGAIN = 2
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
@@ -78,13 +73,22 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine)
         with say_if_full(scratch):
-            assignments = [
-                _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
-            ]
-            records, divergence = _run(assignments, deadline, show)
+            notes: list[Text] = []
+            with pool_for(request.ray) as pool:
+                if is_sample(request.ranks) and len(ranks) < resolved.launch.world_size:
+                    show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+                    looking = _looking(_assignment(0, resolved, request, machine, overlay, scratch / "looking"))
+                    (looked,) = pool.run([looking], deadline, show.ranks)
+                    ranks, note = with_each_shape(ranks, looked)
+                    notes.append(note)
+                assignments = [
+                    _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
+                ]
+                records, divergence = _run(pool, assignments, deadline, show)
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
+            record.notes += [(note.en, note.zh) for note in notes]
             if request.keep is not None:
                 keep_records(request.keep, record, assignments)
     for rank_record in records:
@@ -94,23 +98,48 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 
 def _run(
-    assignments: Sequence[Assignment], deadline: float, show: _Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
 ) -> tuple[list[RankRecord], Divergence | None]:
-    """Run the ranks, several of them in touch with each other."""
+    """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
-        return run_workers(assignments, deadline, show.ranks), None
-    with Exchange([assignment.plan.rank for assignment in assignments]) as exchange:
+        return pool.run(assignments, deadline, show.ranks), None
+    for _ in range(_TIMES_AGAIN):
+        with contextlib.suppress(NodeLost):
+            return _run_in_touch(pool, assignments, deadline, show)
+    try:
+        return _run_in_touch(pool, assignments, deadline, show)
+    except NodeLost as lost:
+        return lost.records, None
+
+
+def _run_in_touch(
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
+) -> tuple[list[RankRecord], Divergence | None]:
+    with Exchange([assignment.plan.rank for assignment in assignments], pool.host) as exchange:
 
         def watch(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
             show.ranks(statuses)
 
-        records = run_workers([one.meeting(exchange.address) for one in assignments], deadline, watch)
+        together = [one.meeting(exchange.address) for one in assignments]
+        if pool.host is None:
+            together = [_writing_to(together[0].plan.scratch, one) for one in together]
+        records = pool.run(together, deadline, watch)
     divergence = exchange.divergence
     if divergence is not None:
         divergence = with_names(divergence, records)
         settle(records, divergence)
     return records, divergence
+
+
+def _looking(assignment: Assignment) -> Assignment:
+    """A worker that only looks at what batches the ranks will read."""
+    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, only_looks=True))
+
+
+def _writing_to(scratch: str, assignment: Assignment) -> Assignment:
+    """The ranks of a rehearsal see each other's files, as they do on one node, or on a shared file system."""
+    return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, scratch=scratch))
 
 
 class _Shown:

@@ -38,6 +38,7 @@ def rehearsal_object(record: RehearsalRecord, folder: str) -> dict[str, Any]:
         "seconds": round(record.seconds, 3),
         "host_per_node": host_per_node(record),
         "versions": record.ranks[0].versions if record.ranks else {},
+        "divergence": msgspec.to_builtins(record.divergence),
         "ranks": [_rank_object(rank, folder) for rank in record.ranks],
     }
 

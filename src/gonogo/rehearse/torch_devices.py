@@ -30,6 +30,8 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     answers: dict[str, Callable[..., Any]] = {
         "is_available": lambda: count() > 0,
         "device_count": count,
+        "set_device": lambda device: None,
+        "current_device": lambda: 0,
         "get_device_name": lambda device=None: surroundings.product,
         "get_device_capability": lambda device=None: surroundings.compute_capability,
         "is_bf16_supported": lambda including_emulation=True: (
@@ -41,6 +43,8 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
         if surroundings.device_type == "cuda":
             for name, answer in answers.items():
                 stack.enter_context(patch.object(torch.cuda, name, answer))
+            # Imported by name, where there is a GPU, by what a framework's command line imports.
+            stack.enter_context(patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, create=True))
         else:
             # torch_npu gives torch this module; the name that it registers is what --nproc_per_node may say.
             stack.enter_context(patch.object(torch, surroundings.device_type, SimpleNamespace(**answers), create=True))

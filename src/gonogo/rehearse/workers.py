@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.rehearsal import Outcome, RankRecord
+from gonogo.rehearse.forking import ForkServer, Process, Start, fork_server
 from gonogo.rehearse.log_file import LogFile
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.python_start import python_module
@@ -40,27 +41,31 @@ class Assignment:
         """What the program printed."""
         return self.folder / "output.log"
 
+    @property
+    def plan_file(self) -> Path:
+        """The plan, as its worker reads it."""
+        return self.folder / "plan.json"
+
+    @property
+    def start(self) -> Start:
+        """How its worker is started."""
+        plan = str(self.plan_file)
+        command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
+        return Start(command, plan, self.environment, self.cwd, self.folder)
+
     def meeting(self, where: ExchangeAddress) -> Assignment:
         """The same worker, in touch with the others through an exchange."""
         return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where))
 
 
-class _Worker:
-    def __init__(self, assignment: Assignment) -> None:
+class Worker:
+    """One rank's process on this machine."""
+
+    def __init__(self, assignment: Assignment, server: ForkServer | None = None) -> None:
         self.assignment = assignment
-        plan_path = assignment.folder / "plan.json"
-        plan_path.write_bytes(msgspec.json.encode(assignment.plan))
-        self.process = subprocess.Popen(
-            python_module(assignment.python, "gonogo.virtual", str(plan_path), dies_with_parent=True),
-            env=assignment.environment,
-            cwd=assignment.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert self.process.stdout is not None
-        self.log = LogFile(self.process.stdout, assignment.log)
+        assignment.plan_file.write_bytes(msgspec.json.encode(assignment.plan))
+        self.process = Process(assignment.start, server)
+        self.log = LogFile(self.process.output, assignment.log)
         self._read_to = 0
         self.progress: Progress | None = None
 
@@ -78,8 +83,7 @@ class _Worker:
 
     def tell(self, number: signal.Signals) -> None:
         """Signal the worker and whatever it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+        self.process.signal_group(number)
 
     def end(self) -> None:
         """Leave nothing of it running, and its log complete."""
@@ -97,7 +101,7 @@ class _Worker:
                 return msgspec.json.decode(path.read_bytes(), type=RankRecord)
             except (msgspec.DecodeError, OSError) as error:
                 return self._silent("killed", f"its record can't be read: {error}")
-        status = self.process.returncode
+        status = self.process.returncode or 0
         how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         return self._silent(if_silent, how)
 
@@ -130,47 +134,55 @@ def run_workers(
     if any(assignment.plan.exchange is not None for assignment in assignments):
         at_once = len(assignments)
     waiting = list(assignments)
-    running: list[_Worker] = []
+    running: list[Worker] = []
     records: dict[int, RankRecord] = {}
     ending: Outcome = "interrupted"
-    try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                running.append(_Worker(waiting.pop(0)))
-            for worker in [worker for worker in running if worker.process.poll() is not None]:
-                running.remove(worker)
-                worker.end()
-                records[worker.assignment.plan.rank] = worker.record("killed")
-            for worker in running:
-                worker.look()
-            on_progress(_status(assignments, running, records))
-            if time.monotonic() > deadline:
-                ending = "timed-out"
-                break
-            if running:
-                _wait(running[0])
-    except KeyboardInterrupt:
-        ending = "interrupted"
-    finally:
-        _end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
+    with _server_for(assignments) as server:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running.append(Worker(waiting.pop(0), server))
+                for worker in [worker for worker in running if worker.process.poll() is not None]:
+                    running.remove(worker)
+                    worker.end()
+                    records[worker.assignment.plan.rank] = worker.record("killed")
+                for worker in running:
+                    worker.look()
+                on_progress(_status(assignments, running, records))
+                if time.monotonic() > deadline:
+                    ending = "timed-out"
+                    break
+                if running:
+                    _wait(running[0])
+        except KeyboardInterrupt:
+            ending = "interrupted"
+        finally:
+            end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
     for worker in running:
         records[worker.assignment.plan.rank] = worker.record(ending)
     for assignment in waiting:
-        records[assignment.plan.rank] = _not_started(assignment.plan, ending)
+        records[assignment.plan.rank] = not_started(assignment.plan, ending)
     return [records[assignment.plan.rank] for assignment in assignments]
 
 
-def _wait(worker: _Worker) -> None:
+def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContextManager[ForkServer | None]:
+    """What forks their workers, if that pays: they run the same program with the same Python."""
+    if not assignments:
+        return contextlib.nullcontext()
+    first = assignments[0]
+    return fork_server(first.python, [assignment.environment for assignment in assignments], first.cwd)
+
+
+def _wait(worker: Worker) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         worker.process.wait(_POLL)
 
 
-def _end_all(workers: Sequence[_Worker], number: signal.Signals) -> None:
+def end_all(workers: Sequence[Worker], number: signal.Signals) -> None:
     """Let workers write what they know, then end them; a second Ctrl-C ends them at once."""
     try:
         for worker in workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.process.pid, number)
+            worker.process.send_signal(number)
         deadline = time.monotonic() + _TO_WRITE
         while time.monotonic() < deadline and any(worker.process.poll() is None for worker in workers):
             time.sleep(_POLL)
@@ -181,7 +193,8 @@ def _end_all(workers: Sequence[_Worker], number: signal.Signals) -> None:
             worker.end()
 
 
-def _not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+    """The record of a rank whose worker never ran."""
     return RankRecord(
         rank=plan.rank,
         local_rank=plan.local_rank,
@@ -192,7 +205,7 @@ def _not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
 
 
 def _status(
-    assignments: Sequence[Assignment], running: Sequence[_Worker], records: dict[int, RankRecord]
+    assignments: Sequence[Assignment], running: Sequence[Worker], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
     progress = {worker.assignment.plan.rank: worker.progress for worker in running}
     statuses = []

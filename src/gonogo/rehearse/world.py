@@ -9,6 +9,7 @@ from gonogo.evidence.hardware import Machine, machine_from
 from gonogo.finding import Text
 from gonogo.rehearse.launch import UNSTATED, Launch, LaunchedProcess, Surroundings, is_unstated
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.sample import is_sample, sample_of
 
 
 def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> Machine:
@@ -62,7 +63,7 @@ def _named_devices(launch: Launch, process: LaunchedProcess) -> int:
 
 
 def ranks_to_run(asked: str, launch: Launch, machine: Machine) -> list[int]:
-    """The ranks of ``0``, ``0,3``, ``0-3`` or ``all``, in order.
+    """The ranks of ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
 
     Where the list of visible devices is too short for the processes of a node, the first rank that finds no device is
     run besides: the others can't tell. Raises UserError for what is no rank of the launch.
@@ -70,14 +71,15 @@ def ranks_to_run(asked: str, launch: Launch, machine: Machine) -> list[int]:
     world = launch.world_size
     if asked.strip().lower() == "all":
         return list(range(world))
-    ranks: set[int] = set()
-    for part in asked.split(","):
+    ranks: set[int] = sample_of(launch) if is_sample(asked) else set()
+    for part in asked.split(",") if not ranks else ():
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
-                Text(en="--ranks {asked}: write 0, 0,3 or all", zh="--ranks {asked}：请写成 0、0,3 或 all").format(
-                    asked=asked
-                )
+                Text(
+                    en="--ranks {asked}: write 0, 0,3, sample or all",
+                    zh="--ranks {asked}：请写成 0、0,3、sample 或 all",
+                ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
         if max(ranks, default=0) >= world:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-Action = Callable[[ModuleType], None]
+Action = Callable[[ModuleType], object]
+Context = Callable[[], AbstractContextManager[object]]
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing itself: lets the others find the module, and runs the actions once it has been executed."""
+    """Finds nothing itself: the others find the module; it is executed within the contexts, then the actions run."""
 
     def __init__(self) -> None:
         self.actions: dict[str, list[Action]] = defaultdict(list)
+        self.contexts: dict[str, list[Context]] = defaultdict(list)
         self._searching: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in self.actions or name in self._searching:
+        if (name not in self.actions and name not in self.contexts) or name in self._searching:
             return None
         self._searching.add(name)
         try:
@@ -31,16 +34,17 @@ class _Finder(MetaPathFinder):
         finally:
             self._searching.discard(name)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, self.actions[name])
+            spec.loader = _Loader(spec.loader, self.actions.get(name, []), self.contexts.get(name, []))
         return spec
 
 
 class _Loader(Loader):
-    """The module's own loader, followed by the actions."""
+    """The module's own loader, within the contexts and followed by the actions."""
 
-    def __init__(self, inner: Loader, actions: list[Action]) -> None:
+    def __init__(self, inner: Loader, actions: list[Action], contexts: list[Context]) -> None:
         self._inner = inner
         self._actions = actions
+        self._contexts = contexts
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
@@ -49,7 +53,10 @@ class _Loader(Loader):
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
-        self._inner.exec_module(module)
+        with ExitStack() as stack:
+            for context in self._contexts:
+                stack.enter_context(context())
+            self._inner.exec_module(module)
         for action in self._actions:
             action(module)
 
@@ -66,8 +73,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
     Returns what takes the action off again (what it did stays done).
     """
     _finder.actions[name].append(action)
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    _watch()
     module = sys.modules.get(name)
     if module is not None:
         action(module)
@@ -78,3 +84,21 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
             del _finder.actions[name]
 
     return forget
+
+
+def import_within(name: str, context: Context) -> Callable[[], None]:
+    """Have module ``name`` be executed within ``context()``, where it is not imported yet; returns the undo."""
+    _finder.contexts[name].append(context)
+    _watch()
+
+    def forget() -> None:
+        _finder.contexts[name].remove(context)
+        if not _finder.contexts[name]:
+            del _finder.contexts[name]
+
+    return forget
+
+
+def _watch() -> None:
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)

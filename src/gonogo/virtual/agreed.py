@@ -23,16 +23,15 @@ Sent = list[torch.Tensor]
 
 def packed(tensors: Sequence[torch.Tensor]) -> bytes:
     """Real CPU tensors as bytes. Call with the modes off."""
-    return _encode(
-        [
-            (
-                str(tensor.dtype).removeprefix("torch."),
-                tuple(tensor.shape),
-                tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"",
-            )
-            for tensor in tensors
-        ]
-    )
+    return _encode([(str(one.dtype).removeprefix("torch."), tuple(one.shape), _bytes(one)) for one in tensors])
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    if not tensor.numel():
+        return b""
+    flat = real.empty(tensor.numel(), dtype=tensor.dtype)  # one number for many elements has no bytes of its own
+    flat.copy_(tensor.detach().reshape(-1))
+    return bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
 def unpacked(payload: bytes) -> Sent:

@@ -1,6 +1,8 @@
 """The settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` states them.
 
-Source: c10/core/AllocatorConfig.h and AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.h (torch 2.13).
+Source: c10/core/AllocatorConfig.h and AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.h (torch 2.13); for Ascend,
+whose ``PYTORCH_NPU_ALLOC_CONF`` has the same syntax, torch_npu/csrc/core/npu/NPUAllocatorConfig.cpp and
+NPUCachingAllocator.cpp.
 """
 
 from __future__ import annotations
@@ -28,6 +30,14 @@ _IGNORED = frozenset(
     }
 )
 """Options that PyTorch knows and that change nothing in how the device's segments are cut."""
+_IGNORED_OF_NPU = _IGNORED | {
+    "base_addr_aligned_kb",
+    "multi_stream_lazy_reclaim",
+    "page_size",
+    "pin_memory_expandable_segments",
+    "pinned_mem_register",
+}
+_NPU_PADDING = 32
 
 
 @dataclass(frozen=True)
@@ -43,11 +53,16 @@ class AllocatorSettings:
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
     memory_fraction: float = 1.0
+    padding_bytes: int = 0
+    """Added to each request before it is rounded: CANN's operators read that much beyond a tensor's end."""
 
     @classmethod
-    def parse(cls, text: str) -> AllocatorSettings:
+    def parse(cls, text: str, device_type: str = "cuda") -> AllocatorSettings:
         """Read ``key:value,key:[a:b,>:c]``. Raises ValueError, in PyTorch's words, for what PyTorch refuses."""
         values: dict[str, object] = {}
+        on_npu = device_type == "npu"
+        if on_npu:
+            values["padding_bytes"] = _NPU_PADDING
         compact = re.sub(r"\s+", "", text)
         position = 0
         pair = re.compile(r"([^,:\[\]]+):(\[[^\]]*\]|[^,\[\]]*)(?:,|$)")
@@ -61,7 +76,7 @@ class AllocatorSettings:
                 values["max_split_bytes"] = _at_least_20(key, value) * MIB
             elif key == "max_non_split_rounding_mb":
                 values["max_non_split_rounding_bytes"] = _at_least_20(key, value) * MIB
-            elif key == "large_segment_size_mb":
+            elif key == ("segment_size_mb" if on_npu else "large_segment_size_mb"):
                 if int(value) <= 2:
                     raise ValueError("CachingAllocator option large_segment_size_mb must be > 2")
                 values["large_segment_bytes"] = int(value) * MIB
@@ -81,17 +96,24 @@ class AllocatorSettings:
                 if value not in ("True", "False"):
                     raise ValueError(f"Expected 'True' or 'False' for expandable_segments but got {value!r}")
                 values["expandable_segments"] = value == "True"
-            elif key not in _IGNORED:
+            elif on_npu and key not in _IGNORED_OF_NPU:
+                raise ValueError(f"Unrecognized CachingAllocator option: {key}")
+            elif not on_npu and key not in _IGNORED:
                 raise ValueError(f"Unrecognized key '{key}' in CUDA allocator config.")
         return cls(**values)  # type: ignore[arg-type]
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> AllocatorSettings:
-        """The settings a process with this environment has: PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF."""
-        return cls.parse(environment.get("PYTORCH_CUDA_ALLOC_CONF", environment.get("PYTORCH_ALLOC_CONF", "")))
+    def from_environment(cls, environment: Mapping[str, str], device_type: str = "cuda") -> AllocatorSettings:
+        """The settings a process with this environment has: PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF.
+
+        On Ascend PYTORCH_NPU_ALLOC_CONF stands for the first.
+        """
+        own = f"PYTORCH_{device_type.upper()}_ALLOC_CONF"
+        return cls.parse(environment.get(own, environment.get("PYTORCH_ALLOC_CONF", "")), device_type)
 
     def round_up(self, nbytes: int) -> int:
         """The size of the block that serves ``nbytes``: 512-byte steps, or a division of a power of two."""
+        nbytes += self.padding_bytes
         if self.roundup_divisions and nbytes >= 512:
             interval = min(max(nbytes.bit_length() - 1 - 20, 0), _INTERVALS - 1)
             divisions = self.roundup_divisions[interval]

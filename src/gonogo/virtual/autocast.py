@@ -83,6 +83,8 @@ class _Casting(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
             return func(*args, **kwargs)
+        if kwargs.get("out") is not None:  # autocast has no overload that writes into a given tensor
+            return func(*args, **kwargs)
         if name in LOWER_PRECISION:
             target: torch.dtype | None = self.dtype
         elif name in FLOAT32 and kwargs.get("dtype") is None:
@@ -116,7 +118,8 @@ class _Casting(TorchFunctionMode):
 
 def _is_cached(value: torch.Tensor, dtype: torch.dtype) -> bool:
     lower = dtype != torch.float32 and value.dtype == torch.float32
-    return lower and value.requires_grad and value.is_leaf and torch.is_autocast_cache_enabled()
+    kept = value.requires_grad and value.is_leaf and not value._is_view()
+    return lower and kept and torch.is_autocast_cache_enabled()
 
 
 def _widest(args: Any) -> torch.dtype | None:

@@ -64,6 +64,7 @@ class CachingAllocator:
         self._limit = int(capacity_bytes * self.settings.memory_fraction)
         self._max_split = self.settings.max_split_bytes
         self._rounds_to_512_only = not self.settings.roundup_divisions
+        self._to_next_512 = 511 + self.settings.padding_bytes
         self._fixed = FixedSegments(self)
         self._expandable = ExpandableSegments(self) if self.settings.expandable_segments else None
         self._segments = self._expandable or self._fixed
@@ -198,7 +199,7 @@ class CachingAllocator:
         )
 
     def _malloc(self, nbytes: int, stream: int) -> int:
-        size = (nbytes + 511) & ~511 if self._rounds_to_512_only else self.settings.round_up(nbytes)
+        size = (nbytes + self._to_next_512) & ~511 if self._rounds_to_512_only else self.settings.round_up(nbytes)
         pools = self._pools.get(stream)
         if pools is None:
             pools = self._pools[stream] = self._new_pools()

@@ -23,8 +23,10 @@ class CallSites:
     def __init__(self, on_new: Callable[[Site], None]) -> None:
         self._on_new = on_new
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._lists: dict[CodeType, str | None] = {}
-        """By code (kept alive, so that identities stay unique): the local variable with ZeRO's parameters."""
+        self._lists: dict[int, str | None] = {}
+        """By code's identity: the local variable with ZeRO's parameters."""
+        self._codes: list[CodeType] = []
+        """Kept alive, so that no other takes its identity."""
 
     def here(self) -> tuple[int, tuple[int, ...]]:
         """The number of the caller's stack, and DeepSpeed's numbers of the parameters that it is for."""
@@ -34,12 +36,15 @@ class CallSites:
         known = self._lists
         while frame is not None:
             code = frame.f_code
-            if code not in known:
-                known[code] = _list_in(code)
-            variable = known[code]
+            identity = id(code)
+            try:
+                variable = known[identity]
+            except KeyError:
+                variable = known[identity] = _list_in(code)
+                self._codes.append(code)
             if variable is not None and parameters is None:
                 parameters = _numbers_of(frame.f_locals.get(variable)) or None
-            key.append(id(code))
+            key.append(identity)
             key.append(frame.f_lasti)
             frame = frame.f_back
         stack = tuple(key)

@@ -22,7 +22,7 @@ def carry(
         if tensor.cell.values is None:
             break
     else:
-        if tensors or operator.known_factory:
+        if tensors or operator.known_factory or operator.of_numbers:
             _carry_known(operator, args, kwargs, tensors, out)
         return
     if operator.write_names:

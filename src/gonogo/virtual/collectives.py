@@ -125,13 +125,19 @@ def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> 
             known.mul_(size)
 
 
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without memory for the fake backend, which looks at nothing but the rows that are to be split."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    return real.empty((rows, 0), dtype=tensor.dtype)
+
+
 def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> Any:
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
             known = stand_ins.get(id(value))
             if known is None:
-                known = stand_ins[id(value)] = (real.empty(0, dtype=value.dtype), value)
+                known = stand_ins[id(value)] = (_stand_in(value), value)
             value = known[0]
         elif isinstance(value, list | tuple):
             value = _swapped(value, stand_ins)

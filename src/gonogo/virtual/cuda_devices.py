@@ -249,6 +249,7 @@ def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
         return before
 
     return {
+        "_accelerator_deviceCount": cuda.api.device_count,  # up to torch 2.6
         "_get_accelerator": lambda check=None: accelerator,
         "_accelerator_getAccelerator": lambda: accelerator,
         "_accelerator_getDeviceIndex": lambda: cuda.current_device,

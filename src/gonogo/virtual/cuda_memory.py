@@ -126,7 +126,7 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
         "caching_allocator_disabled": nullcontext,
         "_record_memory_history": lambda *args, **kwargs: None,
         "_dump_snapshot": lambda *args, **kwargs: None,
-        "_set_allocator_settings": lambda env: AllocatorSettings.parse(env) and None,
+        "_set_allocator_settings": lambda env: AllocatorSettings.parse(env, cuda.kind) and None,
         "change_current_allocator": unsupported("memory.change_current_allocator"),
         "CUDAPluggableAllocator": unsupported("memory.CUDAPluggableAllocator"),
         "MemPool": unsupported("MemPool"),

@@ -119,21 +119,35 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.wrap_real(known, args[0]._device)
 
 
-@_handles(aten.repeat_interleave.Tensor, aten.bincount.default, aten.histc.default)
+@_handles(aten.repeat_interleave.Tensor, aten.bincount.default)
 def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown counts are taken to be one each; unknown classes to be all alike."""
     if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
         return func(*args, **kwargs)
     args = _as_virtual(mode, args)
+    device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
     known = _real(mode, func, args, kwargs)
     if known is None:
         mode.ledger.assume("unknown counts are one each")
         stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
         args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
-        device = next(t._device for t in _tensors(args) if isinstance(t, VirtualTensor)) if any(
-            isinstance(a, VirtualTensor) for a in args) else None  # fmt: skip
-        return mode.wrap_real(func(*args, **kwargs), device or torch.device("cpu"))
-    return mode.wrap_real(known, common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args))
+        known = func(*args, **kwargs)
+    return mode.wrap_real(known, device)
+
+
+@_handles(aten.histc.default)
+def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Of integers an accelerator has a kernel, the CPU has none; unknown values are taken to be all alike."""
+    if not isinstance(args[0], VirtualTensor):
+        return func(*args, **kwargs)
+    tensor, *others = args
+    known = values.read(tensor)
+    if known is None:
+        mode.ledger.assume("unknown values are all in one class")
+        known = real.zeros(tensor.shape, dtype=tensor.dtype)
+    if tensor._device.type != "cpu" and not tensor.dtype.is_floating_point:
+        known = known.to(torch.float64)
+    return mode.wrap_real(func(known, *others, **kwargs).to(tensor.dtype), tensor._device)
 
 
 _CHOICES = {
@@ -177,6 +191,43 @@ def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
         return int(kwargs.get("dim", -1))
     dim = args[position] if len(args) > position else kwargs.get("dim", -1)
     return -1 if dim is None else int(dim)
+
+
+@_handles(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
+def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
+    """cuDNN takes 32-bit targets on the CPU, one after another, alone: PyTorch's own kernel takes any."""
+    return False
+
+
+@_handles(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """The loss of each sample, and the table of its alignments, as wide as the longest target; unknown: as may be."""
+    probabilities, targets, _, lengths = args[:4]
+    operands = [t for t in args[:4] if isinstance(t, torch.Tensor)]
+    if not any(isinstance(t, VirtualTensor) for t in operands):
+        return func(*args, **kwargs)
+    if isinstance(lengths, torch.Tensor):
+        known = values.read(mode.virtualise(lengths))
+        if known is None:
+            mode.ledger.assume("targets of unknown length are as long as they may be")
+            longest = targets.shape[-1]
+        else:
+            longest = int(known.max())
+    else:
+        longest = max(lengths)
+    steps, rows, _ = probabilities.shape if probabilities.dim() == 3 else (probabilities.shape[0], 1, 0)
+    device = mode.virtualise(probabilities)._device
+    with mode:
+        losses = torch.empty((rows,), dtype=probabilities.dtype, device=device)
+        return losses, torch.empty((rows, steps, 2 * longest + 1), dtype=probabilities.dtype, device=device)
+
+
+@_handles(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
+def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if not any(isinstance(t, VirtualTensor) for t in args):
+        return func(*args, **kwargs)
+    with mode:
+        return torch.empty_like(args[1])
 
 
 @_handles(aten.equal.default)

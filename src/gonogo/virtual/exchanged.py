@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -31,13 +33,13 @@ class Operation:
 
     def __init__(self, func: Any, args: Any, reduction: Any) -> None:
         self.name: str = func._schema.name.removeprefix("c10d::")
-        arguments = func._schema.arguments
-        named = {argument.name: value for argument, value in zip(arguments, args, strict=False)}
+        arguments = _arguments_of(func)
+        named = dict(zip(arguments, args, strict=False))
         boxed = named["process_group"]
         self.group: Any = dist.ProcessGroup.unbox(boxed)
         self.members = members_of(self.group)
         self.mine = self.group.rank()
-        self.blocks = self._blocks(named, {argument.name for argument in arguments})
+        self.blocks = self._blocks(named, arguments)
         first = flat(args[0])
         second = flat(args[1]) if len(args) > 1 else []
         in_place = self.name in _IN_PLACE or self.name in ("barrier", "monitored_barrier_")
@@ -50,7 +52,7 @@ class Operation:
         self.splits: tuple[int, ...] = tuple(named.get("input_split_sizes", ()))
 
     @staticmethod
-    def _blocks(named: dict[str, Any], names: set[str]) -> bool | None:
+    def _blocks(named: dict[str, Any], names: tuple[str, ...]) -> bool | None:
         """Whether the program goes on only after it; None where this torch does not say."""
         for name in ("async_op", "asyncOp"):
             if name in names:
@@ -86,12 +88,27 @@ def _name_of(reduction: Any) -> str:
     return str(getattr(kind, "name", kind)).rpartition(".")[2]
 
 
+_ARGUMENTS: dict[int, tuple[str, ...]] = {}
+_MEMBERS: dict[int, tuple[Any, tuple[int, ...]]] = {}
+
+
+def _arguments_of(func: Any) -> tuple[str, ...]:
+    """The names of an operator's arguments; operators live as long as the process."""
+    known = _ARGUMENTS.get(id(func))
+    if known is None:
+        known = _ARGUMENTS[id(func)] = tuple(argument.name for argument in func._schema.arguments)
+    return known
+
+
 def members_of(group: Any) -> tuple[int, ...]:
     """A process group's global ranks, in the group's order."""
     places = c10d._world.pg_group_ranks.get(group)
     if places is None:
         return tuple(range(dist.get_world_size()))
-    return tuple(sorted(places, key=lambda rank: places[rank]))
+    known = _MEMBERS.get(id(places))
+    if known is None or known[0] is not places:
+        known = _MEMBERS[id(places)] = (places, tuple(sorted(places, key=lambda rank: places[rank])))
+    return known[1]
 
 
 def key_of(group: Any, members: Sequence[int]) -> str:
@@ -144,13 +161,23 @@ def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bo
         sizes=operation.sizes,
         dtype=operation.dtype,
         root=pair[0],
-        waits=Waits.NO if sending else Waits.IF_NEED_BE,
+        waits=Waits.NO if sending else Waits.YES if _is_called("recv") else Waits.IF_NEED_BE,
         payload=_payload(operation) if sending else None,
         payload_of_root=True,
     )
     if not sending:
         _give(operation, received, mode)
     return True
+
+
+def _is_called(function: str) -> bool:
+    """Whether this function of torch.distributed is on the stack: ``recv`` waits where ``irecv`` does not."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == function and frame.f_code.co_filename == c10d.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Waits:
@@ -163,6 +190,8 @@ def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Wait
 def _payload(operation: Operation) -> bytes | None:
     """What this rank sends, where all of it is known."""
     if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
+        return None
+    if any(isinstance(tensor, VirtualTensor) and not values.is_known(tensor) for tensor in operation.inputs):
         return None
     if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > agreed.LIMIT:
         return None

@@ -26,7 +26,7 @@ def install() -> Callable[[], None]:
 
     @functools.wraps(original)
     def group(lists: Any, with_indices: bool = False) -> Any:
-        if not any(isinstance(tensor, VirtualTensor) for tensor in lists[0]):
+        if not any(_is_virtual(tensor) for tensor in lists[0]):
             return original(lists, with_indices)
         groups: dict[tuple[torch.device, torch.dtype], Any] = {}
         for position, first in enumerate(lists[0]):
@@ -40,3 +40,7 @@ def install() -> Callable[[], None]:
 
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
     return patches.undo
+
+
+def _is_virtual(tensor: Any) -> bool:
+    return isinstance(tensor, VirtualTensor) or isinstance(getattr(tensor, "_local_tensor", None), VirtualTensor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +59,16 @@ class Lifecycle:
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
+        self.on_batch: Callable[[Any], None] | None = None
+        """Told of each batch that the program reads."""
+        self.on_loader: Callable[[Any], None] | None = None
+        """Told of each data loader that the program begins to read for training."""
+        self.ask_left: Callable[[int], list[int] | None] | None = None
+        """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
+        self.batches_left: int | None = None
+        """How many there were where the rehearsal ended the data, if that is known."""
+        self.more_steps = 0
+        """Steps to be made beyond the target, because the ranks' data ends at different steps."""
         self._empty_passes = 0
         self._after_save = False
 
@@ -115,7 +125,7 @@ class Lifecycle:
         """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
         self.step += 1
         self.ledger.step = self.step
-        if self.step >= self.target + _STEPS_TOO_MANY:
+        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete
 
     def empty_pass(self) -> None:

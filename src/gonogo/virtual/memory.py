@@ -36,6 +36,12 @@ class Cell:
         """Whether unknown values are known not to be negative (see ``signs.py``)."""
         self.address = device_record.take(self)
 
+    def resize(self, nbytes: int) -> None:
+        """The storage was given another size: one allocation goes, another comes, of unknown values."""
+        self.freed_by.give_back(self)
+        self.nbytes, self.values, self.pinned = nbytes, None, False
+        self.address = self.freed_by.take(self)
+
     def __del__(self) -> None:
         self.freed_by.give_back(self)
 

@@ -67,6 +67,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Serve one operator."""
+        if types and (len(types) > 1 or types[0] is not VirtualTensor) and private.are_foreign(tuple(types)):
+            return NotImplemented  # a DTensor's: its operators come back, on local tensors
         self.operators += 1
         self.current = func
         try:
@@ -140,6 +142,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif kind is list or kind is tuple:
                 key.append(len(value))
                 plain = self._collect(value, key, tensors) or plain
+            elif isinstance(value, VirtualTensor):  # of a library's class (see subclasses.py)
+                tensors.append(value)
+                key.append(value._spec or value.spec)
             elif isinstance(value, torch.Tensor):
                 plain = True
             else:
@@ -160,11 +165,11 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Operator, args: Any, kwargs: dict[str, Any], tensors: list[VirtualTensor], signature: Any
     ) -> Any:
         func = operator.func
-        if operator.data_dependent:
-            return self._data_dependent(operator, args, kwargs, tensors)
         if operator.composite:
             with self:
                 return func.decompose(*args, **kwargs)
+        if operator.data_dependent:
+            return self._data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
         device = resolve(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program wants a meta tensor of its own
@@ -212,6 +217,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(raw, torch.Tensor):
             written = stand_ins.get(private.storage_key(raw))
             if written is not None:
+                if _is_part(raw, written):
+                    with private.DisableTorchDispatch():
+                        part = private.as_strided(written, raw.shape, raw.stride(), raw.storage_offset())
+                        return alias_of(part, written), (_SLOW, None)
                 return written, (_INPLACE, _place_of(written, args, kwargs))
             fresh = self._fresh(raw, device)
             return self._new(*fresh), (_FRESH, fresh)
@@ -306,6 +315,18 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         copy: VirtualTensor = tensor.detach().clone()  # type: ignore[assignment]
         self.memory.device(CPU).pin(copy.cell)
         return copy
+
+
+def _is_part(raw: torch.Tensor, whole: VirtualTensor) -> bool:
+    """Whether a kernel returned a view of an operand (FSDP2's operators do), not the operand, grown or as it was."""
+    taken = values.storage_bytes(whole)
+    if not whole.storage_offset():  # then its stand-in is as large as what it spans
+        spans = 1 + sum((size - 1) * stride for size, stride in zip(whole.shape, whole.stride(), strict=True))
+        taken = spans * whole.element_size() if whole.numel() else 0
+    if private.storage_bytes(raw) != taken:
+        return False
+    same = (whole.shape, whole.stride(), whole.storage_offset())
+    return (raw.shape, raw.stride(), raw.storage_offset()) != same and raw.dtype == whole.dtype
 
 
 def _is_fresh(raw: Any, stand_ins: dict[int, VirtualTensor]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -110,15 +110,12 @@ class ModuleTracker:
             for name, buffer in root.named_buffers():
                 yield name.removeprefix("module."), "buffer", buffer
 
-    def names_of(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Names of the parameters that DeepSpeed knows by these numbers."""
-        wanted = set(numbers)
-        if not wanted:
-            return {}
+    def numbered_parameters(self) -> dict[int, str]:
+        """Names of the parameters by the numbers that DeepSpeed has given them."""
         return {
             number: name
             for name, kind, tensor in self.named_tensors()
-            if kind == "parameter" and (number := getattr(tensor, "ds_id", None)) in wanted
+            if kind == "parameter" and isinstance(number := getattr(tensor, "ds_id", None), int)
         }
 
     def name_of(self, tensor: torch.Tensor) -> tuple[str | None, str]:
@@ -140,6 +137,10 @@ class ModuleTracker:
         for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_leaf:
                 parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
+                # Up to torch 2.8 the hook above is left out where a checkpoint recomputes an autograd.Function.
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    lambda leaf: self.with_gradient.add(id(leaf))
+                )
 
     def _noting(self, identity: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:

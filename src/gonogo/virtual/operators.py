@@ -10,7 +10,10 @@ from gonogo.virtual import private
 
 aten = torch.ops.aten
 
-_VIEWS_IN_FACT = {aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default}
+_VIEWS_IN_FACT = {
+    aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default,
+    aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default, aten.unsafe_chunk.default,
+}  # fmt: skip
 """Their schema does not say that they share their input's storage."""
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"}
 _STATIC_WITHOUT_MASKS = {aten.index.Tensor, aten._unsafe_index.Tensor}
@@ -34,7 +37,7 @@ class Operator:
 
     __slots__ = (
         "compares", "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
-        "known_factory", "name", "uniform", "view", "view_of_first", "write_names", "writes",
+        "known_factory", "name", "of_numbers", "uniform", "view", "view_of_first", "write_names", "writes",
     )  # fmt: skip
 
     def __init__(self, func: Any, handler: Any) -> None:
@@ -59,6 +62,9 @@ class Operator:
         self.foreach = self.name.startswith("_foreach_")
         builtin = func.namespace == "aten"
         self.known_factory = builtin and self.name in KNOWN_FACTORIES
+        seeded = torch.Tag.nondeterministic_seeded in func.tags
+        self.of_numbers = torch.Tag.pointwise in func.tags and bool(tensors) and not seeded
+        """Where its operands are all numbers, it is as they say: ``torch.div(512, 256, rounding_mode="trunc")``."""
         self.uniform = UNIFORM_FACTORIES.get(self.name) if builtin else None
         self.fills = builtin and self.name in _FILLS
         self.is_empty = builtin and self.name in _EMPTIES

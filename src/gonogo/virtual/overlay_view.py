@@ -20,12 +20,17 @@ _LINKS_FOLLOWED = 40
 
 
 class _Forks:
-    """Whether this process has forked, or was forked: only then does another one write to the same scratch."""
+    """Whether another process writes to the same scratch: one that forked, or was forked, or another rank's."""
 
     any = False
 
 
 os.register_at_fork(before=lambda: setattr(_Forks, "any", True))
+
+
+def shared_with_others() -> None:
+    """Other processes write to the same scratch: those of the ranks that are rehearsed together."""
+    _Forks.any = True
 
 
 class View:

@@ -114,12 +114,29 @@ class Peers:
             )
         )
         if waits is Waits.NO:
-            if len(self._waiting_to_go) >= _BATCH or time.monotonic() - self._sent_at > _BATCH_SECONDS:
-                self._flush()
-                if self._connection.poll():
-                    self._take()
+            # What is sent to one rank, that rank may be waiting for.
+            if (
+                operator.startswith("send")
+                or len(self._waiting_to_go) >= _BATCH
+                or time.monotonic() - self._sent_at > _BATCH_SECONDS
+            ):
+                self._flush()  # the answer can wait: where a rank learns of it has to be the same each time
             return None
         self._ahead = 0
+        self._flush()
+        reply = self._take()
+        return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
+
+    def ask(self, what: str, mine: bytes) -> list[bytes] | None:
+        """What every rehearsed rank answers to the same question; None where not all come to ask it."""
+        if self.over or threading.get_ident() != self._thread:
+            return None
+        key = f"asked: {what}"
+        if key not in self._groups:
+            self._groups.add(key)
+            self._waiting_to_go.append(Group(key, tuple(sorted(self.ranks)), True))
+        question = Collective(key, what, (), None, None, None, (), None, "", 0, 0, Waits.IF_NEED_BE, mine)
+        self._waiting_to_go.append(question)
         self._flush()
         reply = self._take()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
@@ -129,10 +146,10 @@ class Peers:
         if not self.over:
             self._waiting_to_go.append(Context(batch, batches, steps))
 
-    def ended(self, how: End) -> None:
-        """The program has ended."""
+    def ended(self, how: End, steps: int) -> None:
+        """The program has ended, after so many optimizer steps."""
         try:
-            self._waiting_to_go.append(Ended(how))
+            self._waiting_to_go.append(Ended(how, steps))
             self._flush()
             self._connection.close()
         except OSError:  # the exchange has gone, with whoever would be told

@@ -44,6 +44,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
     devices: int = 0
     """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
+    only_looks: bool = False
+    """Only look at what batches each rank will read, and end with the first of its own."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
 

@@ -1,8 +1,8 @@
 """Every private interface of torch that gonogo touches, in one place.
 
-Tried on torch 2.13.0 (CPU build). ``tests/virtual/test_private.py`` calls :func:`check` and says by name which of
-them moved. Nothing outside this file uses a name of torch that begins with an underscore, except in the facades
-(``cuda.py``, ``process_group.py``), which replace whole modules and say so themselves.
+Tried on torch 2.6, 2.8, 2.10, 2.12 (CUDA builds, no GPU) and 2.13 (CPU build). ``tests/virtual/test_private.py`` calls
+:func:`check` and says by name which of them moved. Nothing outside this file uses a name of torch that begins with an
+underscore, except in the facades (``cuda.py``, ``process_group.py``), which replace whole modules and say so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import torch
 
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context: operators go straight to their kernels, past every Python mode and subclass."""
+
+COMPILER = "torch._dynamo"
+"""The module that holds ``torch.compile``; imported when it is first needed."""
 
 _data: Any = torch.Tensor.data
 _storage: Any = torch.Tensor.untyped_storage
@@ -124,6 +127,33 @@ def dtype_of_legacy_type(name: str) -> torch.dtype:
 def is_small_numeric(tensor: torch.Tensor | None) -> bool:
     """Whether the values are few enough, and of a dtype numpy knows, to be pickled with the tensor."""
     return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
+
+
+def custom_operator(name: str) -> Callable[..., Any] | None:
+    """The Python function that a library registered as an operator (``torch.library.custom_op``), or None."""
+    from torch._library.custom_ops import OPDEFS
+
+    definition = OPDEFS.get(name)
+    return None if definition is None else definition._init_fn
+
+
+def group_of_name(name: str) -> Any:
+    """The process group that a functional collective names."""
+    import torch.distributed.distributed_c10d as c10d
+
+    resolve: Any = vars(c10d)["_resolve_process_group"]
+    return resolve(name)
+
+
+@cache
+def are_foreign(kinds: tuple[type, ...]) -> bool:
+    """Whether a class among these has a dispatch of its own (a DTensor), which goes before that of virtual tensors."""
+    plain = torch.Tensor.__torch_dispatch__
+    return any(getattr(kind, "__torch_dispatch__", plain) is not plain and not _is_virtual(kind) for kind in kinds)
+
+
+def _is_virtual(kind: type) -> bool:
+    return any(base.__name__ == "VirtualTensor" for base in kind.__mro__)
 
 
 def modes_off() -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -26,16 +27,22 @@ from gonogo.virtual.patching import Patches
 from gonogo.virtual.peers import Peers
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
+_FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[str], object]
 
 _SAME = "every rank sends the objects that this rank sends"
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
+_OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
 
-def install(assume: Assume, peers: Peers | None = None) -> Callable[[], None]:
+def install(
+    assume: Assume, peers: Peers | None = None, device_type: str = "cuda", stores: str | None = None
+) -> Callable[[], None]:
     """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
 
-    ``peers`` are the ranks that are rehearsed with this one.
+    ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is the accelerators': an Ascend machine
+    has HCCL and a torch without NCCL. ``stores`` is where the ranks keep what the program puts into its stores, if all
+    are here to put it in.
     """
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
@@ -49,19 +56,25 @@ def install(assume: Assume, peers: Peers | None = None) -> Callable[[], None]:
                 replaced.append((original, value))
             patches.set(module, name, value)
 
-    for name, function in {**_groups(patches, peers), **_object_collectives(assume, peers)}.items():
+    on_npu = device_type == "npu"
+    for name, function in {**_groups(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
         replace(name, function)
-    for backend in ("nccl", "gloo"):
-        replace(f"is_{backend}_available", lambda: True)
-    replace("is_backend_available", _is_backend_available)
+    replace("is_gloo_available", lambda: True)
+    replace("is_nccl_available", lambda: not on_npu)
+    if on_npu:
+        replace("is_hccl_available", lambda: True)
+        patches.set(dist.Backend, "HCCL", "hccl")
+        patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
+    replace("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
     if not hasattr(c10d, "ProcessGroupNCCL"):
         replace("ProcessGroupNCCL", _ProcessGroupNCCL)
     patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
+    stand_in = _MemoryStore if stores is None else _shared(stores)
     for store in ("TCPStore", "FileStore"):
-        replaced.append((getattr(dist, store), _MemoryStore))
-        patches.set(dist, store, _MemoryStore)
-        patches.set(rendezvous, store, _MemoryStore)
-    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: _MemoryStore())
+        replaced.append((getattr(dist, store), stand_in))
+        patches.set(dist, store, stand_in)
+        patches.set(rendezvous, store, stand_in)
+    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
     patches.everywhere(replaced)
     patches.on_undo(_destroy)
     return patches.undo
@@ -72,6 +85,19 @@ class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
+
+
+def _shared(path: str) -> Any:
+    """A class of stores, one for each address or file that the program names, which all ranks see."""
+
+    class SharedStore(_FileStore):  # type: ignore[misc]
+        """Stands for ``TCPStore`` and ``FileStore`` where all ranks are rehearsed."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            named = zlib.crc32(repr([*args[:2], kwargs.get("port"), kwargs.get("file_name")]).encode())
+            super().__init__(f"{path}-{named}", -1)
+
+    return SharedStore
 
 
 class _ProcessGroupNCCL:
@@ -92,11 +118,12 @@ def _destroy() -> None:
         dist.destroy_process_group()
 
 
-def _is_backend_available(backend: str) -> bool:
-    return backend.lower() in _KNOWN_BACKENDS or backend.upper() in dist.Backend._plugins
+def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
+    known = _OF_NPU if on_npu else _KNOWN_BACKENDS
+    return backend.lower() in known or backend.upper() in dist.Backend._plugins
 
 
-def _checked(backend: Any) -> str:
+def _checked(backend: Any, on_npu: bool) -> str:
     """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
     name = "undefined" if backend is None else str(backend).lower()
     for part in name.split(","):
@@ -106,21 +133,24 @@ def _checked(backend: Any) -> str:
                 "Distributed package doesn't have MPI built in. MPI is only included if you build PyTorch from source "
                 "on a host that has MPI installed."
             )
-        if not _is_backend_available(single):
+        if single == "nccl" and on_npu:
+            raise RuntimeError("Distributed package doesn't have NCCL built in")
+        if not _is_backend_available(single, on_npu):
             raise AssertionError(f"Unknown c10d backend type {single.upper()}")
     return name
 
 
-def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
+def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
     """What makes groups, and what asks for more than the fake backend has."""
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
+    whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
 
     def name_group(group: Any, backend: str) -> Any:
         """Have torch's own tables say which backend was asked for."""
         if isinstance(group, dist.ProcessGroup):
             store = c10d._world.pg_map[group][1]
             c10d._world.pg_map[group] = (dist.Backend(backend), store)
-            config = {"undefined": "cpu:gloo,cuda:nccl", "hccl": "npu:hccl"}.get(backend, backend)
+            config = {"undefined": whole, "hccl": "npu:hccl"}.get(backend, backend)
             c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(dist.Backend(config)))
         return group
 
@@ -137,8 +167,8 @@ def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
         **kwargs: Any,
     ) -> None:
         if backend is None and device_id is not None:
-            backend = "nccl"
-        requested = _checked(backend)
+            backend = "hccl" if on_npu else "nccl"
+        requested = _checked(backend, on_npu)
         if store is None:
             method = init_method or "env://"
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
@@ -149,7 +179,7 @@ def _groups(patches: Patches, peers: Peers | None) -> dict[str, Any]:
     def new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        requested = _checked(backend) if backend is not None else str(c10d.get_backend())
+        requested = _checked(backend, on_npu) if backend is not None else str(c10d.get_backend())
         kwargs.pop("device_id", None)
         local = args[0] if args else kwargs.get("use_local_synchronization", False)
         if peers is not None and not local:

@@ -32,6 +32,8 @@ class Group(msgspec.Struct, frozen=True, tag="group", array_like=True):
 
     key: str
     members: tuple[int, ...]
+    only_asks: bool = False
+    """No collective of the program: what gonogo's workers ask each other, of those who come."""
 
 
 class Site(msgspec.Struct, frozen=True, tag="site", array_like=True):
@@ -91,6 +93,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended", array_like=True):
     """The last message of a rank."""
 
     how: End
+    steps: int = 0
 
 
 Message = Hello | Group | Site | Collective | Context | Ended
@@ -103,8 +106,6 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     payloads: tuple[bytes, ...] = ()
     of: tuple[int, ...] = ()
     """For each member of the group, which of :attr:`payloads` is its own (or stands for it)."""
-    parameters: tuple[int, ...] = ()
-    """With ``stop``: the parameters whose names are asked for."""
     stopped_by: tuple[int, str] | None = None
     """With ``stop``: the rank whose failure it is, and how it ended."""
 

@@ -22,14 +22,21 @@ from gonogo.evidence.rehearsal import Failure, Frame, Outcome, RankRecord, Short
 from gonogo.virtual import (
     attention,
     autocast,
+    batches,
     collectives,
     compiling,
     data_dependent,
+    data_shapes,
+    deepcompile,
     dropout,
     engine,
     loading,
     private,
+    refusals,
+    scripting,
+    sharded_tensors,
     storages,
+    subclasses,
     trainer,
     training,
     writes,
@@ -37,6 +44,7 @@ from gonogo.virtual import (
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
 from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.ledger import Ledger
 from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.memory import DeviceRecord, MemoryRecord
@@ -77,11 +85,16 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
+        self.nvme: NvmeTraffic | None = None
+        """What DeepSpeed offloads to NVMe."""
         self.started = time.monotonic()
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self._origin: tuple[Frame, ...] = ()
         self._parted: Reply | None = None
+        self.batch: tuple[tuple[str, str], ...] = ()
+        self.batches = 0
+        self.data_shapes: list[str] = []
         self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -89,7 +102,7 @@ class Session:
         if name == "cpu":
             record = DeviceRecord(name, self.plan.host_bytes or 0, 0, None)
         else:
-            settings = AllocatorSettings.from_environment(os.environ)
+            settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
             capacity = accelerator.total_bytes - accelerator.allowance_bytes
             allocator = CachingAllocator(capacity, settings)
             record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
@@ -130,22 +143,40 @@ class Session:
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
         undo.append(dropout.install())
-        undo.append(compiling.install())
+        undo.append(compiling.install(self.ledger.assume))
+        undo.append(refusals.install())
+        undo.append(scripting.install())
         undo.append(storages.install())
+        undo.append(subclasses.install(self.memory))
+        undo.append(sharded_tensors.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
+        undo.append(deepcompile.install())
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts, self.events))
         undo.append(_mode_in_threads(self.mode))
         self.mode.on_failure = functools.partial(_note, self.modules)
         if self.peers is not None:
-            self.peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+            self.meet(self.peers)
+        if self.plan.only_looks:
+            self.life.on_loader = self._look_at_data
         torch.manual_seed(0)
         return self
 
     def __exit__(self, *exception: object) -> None:
         while self._undo:
             self._undo.pop()()
+
+    def meet(self, peers: Peers) -> None:
+        """Tell the other ranks what this one does, and the batches it reads."""
+        peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+        self.life.on_batch = functools.partial(_read_batch, self, peers)
+        self.life.ask_left = functools.partial(_left_everywhere, peers)
+
+    def _look_at_data(self, loader: Any) -> None:
+        plan = self.plan
+        self.data_shapes = data_shapes.shapes_by_rank(loader, plan.rank, plan.world_size, plan.steps)
+        raise RehearsalComplete
 
     def run(self) -> RankRecord:
         """Run the program to its end; never raises for what the program does."""
@@ -184,13 +215,15 @@ class Session:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
         if self.peers is not None:
-            self.peers.ended(ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed"))
+            how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")
+            self.peers.ended(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
         record.user_error = user_error
         if self._parted is not None:
             record.stopped_by = self._parted.stopped_by
-            record.parameter_names = self.modules.names_of(self._parted.parameters)
+        if self.peers is not None:
+            record.parameter_names = self.modules.numbered_parameters()
         return record
 
     @contextlib.contextmanager
@@ -257,14 +290,36 @@ class Session:
             device_map_frames=self.facts.get("device_map_frames", []),
             versions=versions(),
             saved_bytes=self.saved_bytes,
-            events=self.events,
+            events=[*self.events, *self._nvme()],
+            batch=list(self.batch),
+            batches=self.batches,
+            data_shapes=self.data_shapes,
+            batches_left=self.life.batches_left,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
+
+    def _nvme(self) -> list[str]:
+        traffic = self.nvme
+        if traffic is None or not traffic.written_bytes:
+            return []
+        return [f"NVMe: {traffic.stored_bytes} bytes in files of this rank, {traffic.written_bytes} written, "
+                f"{traffic.read_bytes} read"]  # fmt: skip
 
     def wants_trace(self, record: RankRecord) -> bool:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _left_everywhere(peers: Peers, left: int) -> list[int] | None:
+    answers = peers.ask("batches left", str(left).encode())
+    return None if answers is None else [int(answer) for answer in answers]
+
+
+def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
+    session.batch = batches.described(batch)
+    session.batches += 1
+    peers.context(session.batch, session.batches, session.life.step)
 
 
 def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:

@@ -18,6 +18,7 @@ def install() -> Callable[[], None]:
     patches = Patches()
     real_pointer: Any = torch.UntypedStorage.data_ptr
     real_device: Any = torch.UntypedStorage.device
+    real_resize: Any = torch.UntypedStorage.resize_
 
     def data_ptr(self: Any) -> int:
         virtual = self.__dict__.get("virtual")
@@ -27,6 +28,15 @@ def install() -> Callable[[], None]:
         virtual = self.__dict__.get("virtual")
         return virtual[1] if virtual is not None else real_device.__get__(self)  # type: ignore[no-any-return]
 
+    def resize_(self: Any, size: int) -> Any:
+        """As FSDP frees and makes its gathered parameters again."""
+        real_resize(self, size)
+        virtual = self.__dict__.get("virtual")
+        if virtual is not None and virtual[0].nbytes != size:
+            virtual[0].resize(size)
+        return self
+
     patches.set(torch.UntypedStorage, "data_ptr", data_ptr)
+    patches.set(torch.UntypedStorage, "resize_", resize_)
     patches.set(torch.UntypedStorage, "device", property(device))
     return patches.undo

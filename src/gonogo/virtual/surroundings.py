@@ -22,8 +22,11 @@ from gonogo.virtual import (
     values,
     weights,
 )
-from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.kernels import libraries
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator
 from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.overlay_view import shared_with_others
+from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 if TYPE_CHECKING:
@@ -33,6 +36,13 @@ if TYPE_CHECKING:
 def _written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
         values.forget(tensor)
+
+
+def _stores(plan: WorkerPlan) -> str | None:
+    """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
+    where = plan.exchange
+    together = where is not None and len(where.ranks) == plan.world_size and os.path.isabs(where.address)
+    return os.path.join(plan.scratch, "store") if together else None
 
 
 def install(session: Session) -> list[Callable[[], None]]:
@@ -77,13 +87,20 @@ def install(session: Session) -> list[Callable[[], None]]:
     for device, record in session.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(facade.current_stream_id, device.index)
-    undo.append(process_group.install(session.ledger.assume, session.peers))
+    kind = plan.accelerator.device_type
+    undo.append(process_group.install(session.ledger.assume, session.peers, kind, _stores(plan)))
     undo.append(processor.install())
     undo.append(ddp.install(session.ledger.assume))
-    undo.append(kernels.install(_written, UnsupportedOperator, session.ledger.assume).undo)
+    of_deepspeed = kernels.install(_written, UnsupportedOperator, session.ledger.assume)
+    session.nvme = of_deepspeed.nvme
+    undo.append(of_deepspeed.undo)
+    capability = plan.accelerator.compute_capability
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, session.ledger.assume, capability))
     undo.append(older_deepspeed.install(session.ledger.assume))
     undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
+    if plan.exchange is not None:
+        shared_with_others()
     overlay = Overlay(plan.scratch, passed=ours)
     undo.append(filesystem.install(overlay).undo)
     undo.append(weights.install(overlay, session.note).undo)

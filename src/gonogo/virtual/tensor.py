@@ -198,6 +198,14 @@ class VirtualTensor(torch.Tensor):
         where = torch.device("cuda", device) if isinstance(device, int) else device or "cuda"
         return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
 
+    def new(self, *sizes: Any, device: Any = None) -> Any:
+        """The old constructor: an uninitialised tensor of these sizes, or one with this data, of the same kind."""
+        if len(sizes) == 1 and not isinstance(sizes[0], int | torch.Size):
+            data = sizes[0]
+            return data.detach() if isinstance(data, torch.Tensor) else self.new_tensor(data, device=device)
+        size = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], torch.Size) else sizes or (0,)
+        return self.new_empty(size, device=device)
+
     def pin_memory(self, device: Any = None) -> Any:
         """As ``Tensor.pin_memory``: a pinned copy, unless it is pinned already."""
         if self._device.type != "cpu":

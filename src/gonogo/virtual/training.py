@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -112,6 +113,8 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         collect_as_usual()
         if type(data) is torch.Tensor and data.device.type == "cpu" and not Apart.now:
             data = mode.virtualise(data)
+        if cls is not nn.Parameter and isinstance(data, VirtualTensor):
+            return torch.Tensor._make_subclass(cls, data, requires_grad)
         parameter = original(cls, data, requires_grad)
         if isinstance(parameter, VirtualTensor):
             parameter.cell.values = None
@@ -129,6 +132,8 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
     train = nn.Module.train
 
     def iterate(loader: Any) -> Any:
+        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
+            life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
     def in_this_process(loader: Any) -> Any:
@@ -151,6 +156,11 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
     patches.set(nn.Module, "train", followed_train)
 
 
+_WORTH_GOING_ON = 32
+"""Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
+_LOOKED_AHEAD = 8
+
+
 class Batches:
     """A data loader's iterator that runs the program's data pipeline on real tensors, and ends early.
 
@@ -161,6 +171,10 @@ class Batches:
         self._life = life
         self._mode = mode
         self._given = 0
+        self._ahead: list[Any] = []
+        """Batches that were read to see whether there are any."""
+        self._goes_on: bool | None = None
+        """Whether the data goes on to its own end, once the ranks have been asked."""
         with private.modes_off():
             self._iterator = original(loader)
 
@@ -174,20 +188,49 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES:
+            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
                 raise StopIteration
-        elif life.enough:
+        elif life.enough and not self._has_to_go_on():
             if not self._given:
                 life.empty_pass()
             raise StopIteration
         before, life.activity = life.activity, "reading data"
         try:
             with private.modes_off():
-                batch = next(self._iterator)
+                batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
         finally:
             life.activity = before
         self._given += 1
-        return virtual_batch(batch, self._mode)
+        given = virtual_batch(batch, self._mode)
+        if life.on_batch is not None:
+            life.on_batch(given)
+        return given
+
+    def _has_to_go_on(self) -> bool:
+        """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
+        life = self._life
+        if self._goes_on is None:
+            self._goes_on = False
+            if life.ask_left is not None and self._given:
+                left = self._left()
+                everywhere = life.ask_left(left)
+                if everywhere is not None and len(set(everywhere)) > 1:
+                    self._goes_on = min(everywhere) <= _WORTH_GOING_ON
+                    if self._goes_on:
+                        life.more_steps += min(everywhere)
+                    else:
+                        life.batches_left = left
+        return self._goes_on
+
+    def _left(self) -> int:
+        """How many batches there are still; a few are read to see, where the data set has no length."""
+        with private.modes_off():
+            if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
+                return 0
+            if self._iterator._dataset_kind == 0:  # of a data set with a length
+                return len(self._iterator) - self._given
+            self._ahead += itertools.islice(self._iterator, _LOOKED_AHEAD - len(self._ahead))
+        return len(self._ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)

@@ -31,7 +31,7 @@ def main(plan_path: str) -> NoReturn:
     if os.environ.get(TRACE):
         # The other ranks have ended: this run only looks where the failing node comes from.
         plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None)
-    random.seed(0)
+    random.seed(plan.rank)  # nothing seeds it alike on all ranks of the real run
     status = 70
     try:
         session = Session(plan)
@@ -93,8 +93,10 @@ def _write_on_signal(session: Session) -> None:
             write(session.plan, record)
         os._exit(0)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
 
 
 def _report_progress(session: Session) -> Any:

@@ -42,7 +42,7 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _resize(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """``resize_``: the storage may grow; then it is another allocation."""
     target = args[0]
-    if type(target) is not VirtualTensor:
+    if not isinstance(target, VirtualTensor):
         return func(*args, **kwargs)
     shape = args[1] if not isinstance(args[1], torch.Tensor) else args[1].shape
     with private.DisableTorchDispatch():

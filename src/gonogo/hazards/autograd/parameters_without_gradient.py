@@ -70,16 +70,14 @@ class ParametersWithoutGradient(Hazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
-        """What the record lists, where a step was completed: before that, no gradient is due."""
-        without = {
-            rank.rank: [name for name in rank.parameters_without_gradient if ".experts." not in name]
-            for rank in record.ranks
-            if rank.steps > 0
-        }
-        ranks = tuple(rank for rank, names in without.items() if names)
-        if not ranks:
+        """What no rank has a gradient for, of those that completed a step: before that, no gradient is due."""
+        stepped = [rank for rank in record.ranks if rank.steps > 0]
+        without = [set(rank.parameters_without_gradient) | set(rank.unused_parameters) for rank in stepped]
+        everywhere = set.intersection(*without) if without else set()
+        listed = dict.fromkeys(name for rank in stepped for name in rank.parameters_without_gradient)
+        names = [name for name in listed if name in everywhere and ".experts." not in name]
+        if not names:
             return
-        names = without[ranks[0]]
         adapters = [name for name in names if "lora_" in name or "adapter" in name]
         reconnect = Text(
             en="Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part "
@@ -101,7 +99,7 @@ class ParametersWithoutGradient(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(inputs, reconnect) if adapters else (reconnect, inputs),
-            ranks=ranks,
+            ranks=tuple(rank.rank for rank in stepped),
             module=names[0].rpartition(".")[0] or None,
             parameter=names[0],
         )

@@ -110,16 +110,13 @@ class UnusedParameters(Hazard):
                 )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
-        """What the record lists, where a step was completed: before that, nothing has been used yet."""
-        unused = {
-            rank.rank: [name for name in rank.unused_parameters if ".experts." not in name]
-            for rank in record.ranks
-            if rank.steps > 0
-        }
-        ranks = tuple(rank for rank, names in unused.items() if names)
-        if not ranks:
+        """What no rank has used, of those that completed a step: before that, nothing has been used yet."""
+        stepped = [rank for rank in record.ranks if rank.steps > 0]
+        everywhere = set.intersection(*(set(rank.unused_parameters) for rank in stepped)) if stepped else set()
+        listed = stepped[0].unused_parameters if stepped else []
+        names = [name for name in listed if name in everywhere and ".experts." not in name]
+        if not names:
             return
-        names = unused[ranks[0]]
         yield self.finding(
             Text(
                 en="{count} trainable parameters were used in no forward of the rehearsal: {names}.",
@@ -138,7 +135,7 @@ class UnusedParameters(Hazard):
                     zh="若只有部分 batch 用到：在其余 batch 中用假输入执行；DDP 下设 ddp_find_unused_parameters=True",
                 ),
             ),
-            ranks=ranks,
+            ranks=tuple(rank.rank for rank in stepped),
             module=names[0].rpartition(".")[0] or None,
             parameter=names[0],
         )

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards._ranks import mentions_rank, one_rank_guard
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ _COLLECTIVES = (
     ),
     *(f"torch.distributed.{name}" for name in ("broadcast_object_list", "all_gather_into_tensor", "reduce", "gather")),
     *(f"accelerate.Accelerator.{name}" for name in ("wait_for_everyone", "gather", "gather_for_metrics", "reduce")),
+)
+
+
+_REHEARSED = Text(
+    en="A collective returns when all ranks of its group have called it.",
+    zh="集合通信要等组内所有 rank 都调用后才返回。",
 )
 
 
@@ -83,6 +91,25 @@ class CollectiveInBranchOfOneRank(Hazard):
         "https://github.com/huggingface/transformers/issues/998",
         "https://github.com/huggingface/transformers/issues/31532",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one had a call of its own."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=(
+                    Text(
+                        "Move the call behind the branch, where every rank comes to it",
+                        "把该调用移到分支之后，让每个 rank 都执行",
+                    ),
+                ),
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """Collectives in a branch of one rank, where no branch of the others has one."""

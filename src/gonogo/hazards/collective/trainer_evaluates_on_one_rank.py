@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards._ranks import one_rank_guard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.evidence.script import Script
+
+
+_CURE = (
+    Text(
+        "Let all ranks call it, and only write or print the metrics on one",
+        "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
+    ),
+)
+_REHEARSED = Text(
+    en="The Trainer gathers the results of all ranks.",
+    zh="Trainer 要汇总所有 rank 的结果。",
+)
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
@@ -67,6 +81,20 @@ class TrainerEvaluatesOnOneRank(Hazard):
         "https://huggingface.co/docs/transformers/main_classes/trainer",
     )
 
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one evaluated."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """The Trainer's evaluation under a test for one rank."""
         if run.world_size == 1 or run.zero_stage == 3:  # under ZeRO-3 any use of the model on one rank is a hazard
@@ -84,12 +112,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
                     zh="{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Let all ranks call it, and only write or print the metrics on one",
-                        "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
-                    ),
-                ),
+                cure=_CURE,
                 spans=(
                     call.place.span(),
                     script.place(guard).span(Text("lets one rank through", "只放行一个 rank")),

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards._training_script import DDP, mentions
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import UNEVEN, cause_of_stall
@@ -43,6 +45,12 @@ _EVENED = (
     b"ReduceOp.MIN",
     b"accelerate",
     b"Trainer",
+)
+
+
+_REHEARSED = Text(
+    en="They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
+    zh="它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
 )
 
 
@@ -104,6 +112,46 @@ class UnevenDataPerRankHang(Hazard):
     )
     log_words = STALL_WORDS
     consequence = True
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted after different numbers of batches or steps."""
+        yield from self._uneven_loaders(record)
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def _uneven_loaders(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
+        left = {rank.rank: rank.batches_left for rank in record.ranks if rank.batches_left is not None}
+        if record.divergence is not None or len(set(left.values())) < 2:
+            return
+        fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
+        yield self.finding(
+            Text(
+                en="Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
+                "nothing was seen that makes them stop together.",
+                zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让"
+                "它们一起停止的机制。",
+            ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
+            certainty=Certainty.POSSIBLE,
+            severity=Severity.WARNING,
+            cure=_CURE,
+            ranks=tuple(sorted(left)),
+            confirm=(
+                Text(
+                    "The loop runs until the data ends, not for a number of steps",
+                    "循环一直运行到数据用完，而不是固定步数",
+                ),
+            ),
+        )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""

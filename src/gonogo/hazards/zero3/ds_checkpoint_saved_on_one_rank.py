@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.zero3._in_files import is_engine, is_optional, text_of
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _ON_ALL = Text(
     "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing",
     "把调用移出该条件：所有 rank 都执行它，只让 rank 0 做其余的事（如打印）",
+)
+
+
+_REHEARSED = Text(
+    en="save_checkpoint is a call of all ranks: each writes its own part.",
+    zh="save_checkpoint 需要所有 rank 一起调用：每个 rank 写自己的分片。",
 )
 
 
@@ -72,6 +80,20 @@ class CheckpointSavedOnOneRank(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/pull/801",
         "https://github.com/bghira/SimpleTuner/issues/262",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one saved a checkpoint."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=(_ON_ALL,),
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""

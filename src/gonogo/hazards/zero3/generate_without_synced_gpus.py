@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import GENERATE, cause_of_stall
 from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
@@ -24,6 +26,13 @@ _CURE = (
         en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters), or use ZeRO-2",
         zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters），或使用 ZeRO-2",
     ),
+)
+
+
+_REHEARSED = Text(
+    en="Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
+    "gather.",
+    zh="每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
 )
 
 
@@ -86,6 +95,20 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         "https://github.com/huggingface/transformers/issues/18281",
         "https://github.com/huggingface/transformers/pull/22242",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted while one of them generated."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import MODALITIES, cause_of_stall
 from gonogo.hazards.zero3._in_files import in_module, stage_span, text_of, told_apart
@@ -24,6 +26,13 @@ _CURE = (
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
 _SIZES = ("shape", "size", "numel", "any", "sum", "len")
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, "
+    "no audio) does not run it.",
+    zh="ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
+)
 
 
 class Zero3MixedModalityHang(Hazard):
@@ -84,6 +93,20 @@ class Zero3MixedModalityHang(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/7170",
         "https://github.com/modelscope/ms-swift/issues/9655",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one ran a tower that the other's batch had nothing for."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """A tower that a model of the script's own calls only where a batch brings something for it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.zero3._in_files import (
     gathered,
     is_engine,
@@ -20,6 +22,17 @@ from gonogo.hazards.zero3._in_files import (
     told_apart,
 )
 from gonogo.hazards.zero3._rank_zero import on_one_rank
+
+_CURE = (
+    Text(
+        "Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result",
+        "在所有 rank 上运行（generate 加 synced_gpus=True），只让 rank 0 展示结果",
+    ),
+)
+_REHEARSED = Text(
+    en="Each layer gathers its weights from all ranks when it is run.",
+    zh="每一层运行时都要从所有 rank 聚合权重。",
+)
 
 
 class Zero3ModelRunOnOneRank(Hazard):
@@ -74,6 +87,20 @@ class Zero3ModelRunOnOneRank(Hazard):
         "https://github.com/huggingface/transformers/pull/29980",
     )
 
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one ran the model."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """Runs of the trained model that only one rank makes."""
         if run.zero_stage != 3 or run.world_size == 1:
@@ -94,12 +121,7 @@ class Zero3ModelRunOnOneRank(Hazard):
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=(
-                    Text(
-                        "Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result",
-                        "在所有 rank 上运行（generate 加 synced_gpus=True），只让 rank 0 展示结果",
-                    ),
-                ),
+                cure=_CURE,
                 spans=(
                     script.place(node).span(),
                     script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from gonogo.evidence.deepspeed_config import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.collective._stall import STALL_WORDS
 from gonogo.hazards.collective._stall_causes import EXPERTS, cause_of_stall
 from gonogo.hazards.zero3._in_files import stage_span
@@ -27,6 +29,12 @@ _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 _NAMES = ("model_name_or_path", "model", "base_model", "model_path", "model_id")
 # Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
+    zh="ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
+)
 
 
 class Zero3MoeHang(Hazard):
@@ -91,6 +99,20 @@ class Zero3MoeHang(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/issues/7461",
         "https://github.com/deepspeedai/DeepSpeed/pull/4966",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted in a block of experts."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """A model with experts under ZeRO-3, and no leaf modules."""

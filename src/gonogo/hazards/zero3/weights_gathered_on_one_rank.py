@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._parted import parted
 from gonogo.hazards.zero3._in_files import is_engine, is_optional, stage_span, text_of
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
@@ -20,6 +22,12 @@ _GATHERS = (
 _ON_ALL = Text(
     "Call it on all ranks, and put only the use of what comes back under the test",
     "在所有 rank 上调用，只把返回值的使用放在条件之下",
+)
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 has divided the weights among all ranks; to gather them is a call of all.",
+    zh="ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
 )
 
 
@@ -74,6 +82,20 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         "https://github.com/deepspeedai/DeepSpeed/pull/2727",
         "https://github.com/deepspeedai/DeepSpeed/issues/7117",
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Ranks that parted where one gathered weights."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=(_ON_ALL,),
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
         """Gathers that only one rank calls."""

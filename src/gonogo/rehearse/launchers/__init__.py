@@ -44,6 +44,8 @@ class Launcher:
     """Names of its programs, without folder."""
     modules: ClassVar[tuple[str, ...]] = ()
     """Names under which ``python -m NAME`` is the same launcher."""
+    package: ClassVar[str] = ""
+    """What pip knows it by, where it doesn't come with torch."""
     example: ClassVar[str]
     """How it is called, for the message that lists what gonogo takes."""
 

@@ -6,7 +6,7 @@ import importlib
 import io
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ class Accelerate(Launcher):
     name = "accelerate"
     commands = ("accelerate", "accelerate-launch")
     modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+    package = "accelerate"
     example = "accelerate launch --config_file accelerate.yaml train.py"
 
     def arguments(self, words: Sequence[str]) -> list[str] | None:
@@ -42,25 +43,45 @@ class Accelerate(Launcher):
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What accelerate starts with those arguments."""
         launch = importlib.import_module("accelerate.commands.launch")
-        run = importlib.import_module("torch.distributed.run")
-        base = dict(os.environ)
-        parsed = launch.launch_command_parser().parse_args(arguments)
-        notes = _notes(parsed, launch)
-        with ExitStack() as stack:
-            stack.enter_context(with_virtual_devices(surroundings))
-            _patch_accelerate(stack, launch, surroundings)
-            stack.enter_context(patch.object(run, "run", _raise_torchrun))
-            try:
-                launch.launch_command(parsed)
-            except _ByTorchrun as found:
-                with patch.dict(os.environ, found.environment, clear=True):
-                    return processes_of(found.arguments, base, surroundings, notes)
-            except _ByCommand as found:
-                nodes = max(surroundings.nodes or 1, parsed.num_machines or 1)
-                return _by_command(found, base, msgspec.structs.replace(surroundings, nodes=nodes), notes)
-            except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
-                raise Refused(str(error) or type(error).__name__) from error
-        raise Refused("it ended without starting anything")
+        return started_through_accelerate(
+            lambda: launch.launch_command(launch.launch_command_parser().parse_args(arguments)), surroundings
+        )
+
+
+def started_through_accelerate(call: Callable[[], object], surroundings: Surroundings) -> Started:
+    """What is started by a call that ends in accelerate's ``launch_command``: accelerate's own, or a framework's."""
+    launch = importlib.import_module("accelerate.commands.launch")
+    run = importlib.import_module("torch.distributed.run")
+    base = dict(os.environ)
+    parsed: list[Any] = []
+    launched = launch.launch_command
+
+    def launch_command(arguments: Any) -> None:
+        parsed.append(arguments)
+        launched(arguments)
+
+    with ExitStack() as stack:
+        stack.enter_context(with_virtual_devices(surroundings))
+        _patch_accelerate(stack, launch, surroundings)
+        stack.enter_context(patch.object(run, "run", _raise_torchrun))
+        # Before a framework imports it by name.
+        stack.enter_context(patch.object(launch, "launch_command", launch_command))
+        try:
+            call()
+        except _ByTorchrun as found:
+            with patch.dict(os.environ, found.environment, clear=True):
+                return processes_of(found.arguments, base, surroundings, _notes(parsed[-1], launch))
+        except _ByCommand as found:
+            nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
+            several = msgspec.structs.replace(surroundings, nodes=nodes)
+            return _by_command(found, base, several, _notes(parsed[-1], launch))
+        except ModuleNotFoundError as error:
+            if not parsed:
+                raise
+            raise Refused(str(error)) from error
+        except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
+            raise Refused(str(error) or type(error).__name__) from error
+    raise Refused("it ended without starting anything")
 
 
 class _ByTorchrun(Exception):

@@ -25,6 +25,7 @@ class DeepSpeed(Launcher):
     name = "deepspeed"
     commands = ("deepspeed", "deepspeed.pt", "ds")
     modules = ("deepspeed.launcher.runner",)
+    package = "deepspeed"
     example = "deepspeed --num_gpus 8 train.py --deepspeed ds_config.json"
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:

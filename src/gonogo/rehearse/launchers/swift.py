@@ -23,6 +23,7 @@ class Swift(Launcher):
     name = "swift"
     commands = ("swift",)
     modules = ("swift.cli.main",)
+    package = "ms-swift"
     example = "NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3"
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:

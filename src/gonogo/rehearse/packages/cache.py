@@ -56,7 +56,7 @@ def folder_with(name: str, specifier: SpecifierSet, say: Say) -> Path:
     written.
     """
     cache = cache_folder()
-    found = _cached(cache, name, specifier)
+    found = _cached(name, specifier)
     return found if found is not None else _install(cache, name, specifier, say)
 
 
@@ -83,21 +83,24 @@ def _suffix() -> str:
     return f"-py{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _cached(cache: Path, name: str, specifier: SpecifierSet) -> Path | None:
-    best: tuple[Version, Path] | None = None
+def cached_versions(name: str) -> dict[Version, Path]:
+    """The versions of a package (canonical name) that the cache has for this Python, each with its folder."""
+    found: dict[Version, Path] = {}
+    cache = cache_folder()
     if not cache.is_dir():
-        return None
+        return found
     for folder in cache.iterdir():
         match = re.fullmatch(re.escape(name) + r"-(\d.*)" + re.escape(_suffix()), folder.name)
-        if match is None:
-            continue
-        try:
-            version = Version(match[1])
-        except InvalidVersion:
-            continue
-        if specifier.contains(version, prereleases=True) and (best is None or version > best[0]):
-            best = version, folder
-    return best[1] if best is not None else None
+        if match is not None:
+            with contextlib.suppress(InvalidVersion):
+                found[Version(match[1])] = folder
+    return found
+
+
+def _cached(name: str, specifier: SpecifierSet) -> Path | None:
+    found = cached_versions(name)
+    best = max(specifier.filter(found, prereleases=True), default=None)
+    return found[best] if best is not None else None
 
 
 def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say) -> Path:
@@ -134,7 +137,7 @@ def _drop_abandoned(cache: Path) -> None:
 
 
 def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None:
-    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--no-compile", "--target", str(target)]
+    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PIP_USER")}
     if name == "deepspeed":
         # Its setup imports torch, which is here already, and compiles operators only where it is told to. What it takes

@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.rehearse.packages.cache import NotInstalled, Say, folder_with, requirements_in, version_in
+from gonogo.rehearse.packages.fitting import fitting_release, misfits
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
@@ -142,6 +143,7 @@ class _Laying:
 
     def finished(self, wanted: Wanted) -> Overlay:
         """All of it, and what the file asked for that was not done."""
+        self._fit_installed()
         others = [*self.others, *wanted.without_version]
         if others:
             names = ", ".join(others[:6]) + (", …" if len(others) > 6 else "")
@@ -172,28 +174,41 @@ class _Laying:
             tuple(self._folders.values()), self._versions, tuple(self._skipped), (note,) if self._versions else ()
         )
 
+    def _fit_installed(self) -> None:
+        """Lay over other releases of installed packages of the stack that don't go with what was laid over."""
+        for name in STACK:
+            version = installed_version(name)
+            if version is None or name in self._versions or not self._versions:
+                continue
+            wrong = misfits(_installed_requirements(name), self._versions)
+            found = fitting_release(name, version, wrong, self._versions, self._say) if wrong else None
+            if found is not None:
+                self.lay(name, SpecifierSet(f"=={found}"), asked=False)
+
     def _check_installed(self, name: str) -> None:
         """Say where an installed package of the stack asks for another version than was laid over."""
         version = installed_version(name)
         if version is None or name in self._versions:
             return
-        for text in metadata.requires(name) or []:
-            requirement = Requirement(text)
-            have = self._versions.get(canonicalize_name(requirement.name))
-            if have is None or (requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})):
-                continue
-            if not _satisfied(have, requirement.specifier):
-                self._skipped.append(
-                    (
-                        Text(
-                            "{name} {version}, which is installed: its requirement {requirement}",
-                            "已安装的 {name} {version} 的依赖 {requirement}",
-                        ).format(name=name, version=version, requirement=requirement),
-                        Text("rehearsed with {other} {have}", "使用 {other} {have} 排练").format(
-                            other=requirement.name, have=have
-                        ),
-                    )
+        for requirement in misfits(_installed_requirements(name), self._versions):
+            have = self._versions[canonicalize_name(requirement.name)]
+            self._skipped.append(
+                (
+                    Text(
+                        "{name} {version}, which is installed: its requirement {requirement}",
+                        "已安装的 {name} {version} 的依赖 {requirement}",
+                    ).format(name=name, version=version, requirement=requirement),
+                    Text("rehearsed with {other} {have}", "使用 {other} {have} 排练").format(
+                        other=requirement.name, have=have
+                    ),
                 )
+            )
+
+
+def _installed_requirements(name: str) -> list[Requirement]:
+    """What an installed package requires on this machine, without extras."""
+    found = [Requirement(text) for text in metadata.requires(name) or []]
+    return [entry for entry in found if entry.marker is None or entry.marker.evaluate({"extra": ""})]
 
 
 def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserError:

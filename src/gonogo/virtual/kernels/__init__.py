@@ -122,7 +122,6 @@ def install(
     for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
         kernels.patches.on_undo(after_import(name, patch_builders))
     kernels.patches.on_undo(after_import("torch.utils.cpp_extension", _refuse_extensions(kernels.patches, unsupported)))
-    kernels.patches.on_undo(after_import("triton.runtime.jit", _refuse_triton(kernels.patches, unsupported)))
     return kernels
 
 
@@ -144,16 +143,5 @@ def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[
                 raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", "it compiles a kernel of its own")
 
             patches.set(module, function, compile_nothing)
-
-    return refuse
-
-
-def _refuse_triton(patches: Patches, unsupported: Unsupported) -> Callable[[ModuleType], None]:
-    def refuse(module: ModuleType) -> None:
-        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            name = getattr(getattr(kernel, "fn", None), "__name__", "a Triton kernel")
-            raise unsupported(f"Triton kernel {name}", "it is compiled for, and launched on, a real device")
-
-        patches.set(module.JITFunction, "run", run)
 
     return refuse

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -104,12 +106,18 @@ def _devices(npu: VirtualNpu) -> dict[str, Any]:
     return {
         "get_device_properties": get_device_properties,
         "get_device_name": lambda device=None: get_device_properties(device).name,
-        "get_device_capability": lambda device=None: None,
+        "get_device_capability": _capability,
         "is_bf16_supported": lambda including_emulation=False: True,
         "_get_device_index": lambda device, optional=False, allow_cpu=False: npu.index_of(device),
         "npurt": npurt,
         "_DeferredNpuCallError": type("_DeferredNpuCallError", (Exception,), {}),
     }
+
+
+def _capability(device: Any = None) -> tuple[int, int] | None:
+    """None, unless the user has set one for programs that ask for it."""
+    stated = re.fullmatch(r"(\d+)\.(\d+)", os.environ.get("TORCH_NPU_DEVICE_CAPABILITY", ""))
+    return None if stated is None else (int(stated[1]), int(stated[2]))
 
 
 def _contexts(npu: VirtualNpu) -> dict[str, Any]:

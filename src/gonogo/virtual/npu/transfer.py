@@ -65,8 +65,7 @@ def _replace_cuda(npu: ModuleType) -> None:
     for name in npu.__all__:
         setattr(torch.cuda, name, getattr(npu, name))
     _wrap(torch.cuda, _OF_CUDA)
-    for name in ("_lazy_init", "_lazy_call", "_is_compiled", "default_generators"):
-        setattr(torch.cuda, name, getattr(npu, name, lambda: True))
+    torch.cuda.default_generators = npu.default_generators
     amp: Any = torch.cuda.amp
     amp.autocast, amp.GradScaler = npu.amp.autocast, npu.amp.GradScaler
     for name in ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all", "manual_seed_all"):

@@ -169,6 +169,8 @@ def write(model: Any, folder: str) -> None:
     import transformers.modeling_utils as modeling
 
     os.makedirs(folder, exist_ok=True)
+    # Newer transformers saves on rank 0 only, where there is a process group; each rank needs the files here.
+    vars(model)["should_save_on_this_rank"] = lambda is_main_process: is_main_process
     if hasattr(modeling, "revert_weight_conversion"):
         inspect.unwrap(type(model).save_pretrained)(model, folder, max_shard_size="5GB")  # not the program's saving
     else:

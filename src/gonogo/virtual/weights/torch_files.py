@@ -123,6 +123,10 @@ class _Proxy:
         where = torch.device("cuda") if device is None else device
         return _Proxy(torch.device("cuda", where) if isinstance(where, int) else torch.device(where))
 
+    def npu(self, device: Any = None, non_blocking: bool = False) -> _Proxy:
+        where = "npu" if device is None else device
+        return _Proxy(torch.device("npu", where) if isinstance(where, int) else torch.device(where))
+
     def to(self, *, device: Any, non_blocking: bool = False) -> _Proxy:
         return _Proxy(torch.device(device))
 

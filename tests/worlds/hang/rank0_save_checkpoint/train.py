@@ -6,8 +6,12 @@ import torch.distributed as dist
 from transformers import LlamaConfig, LlamaForCausalLM
 
 config = LlamaConfig(
-    vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-    num_attention_heads=4, num_key_value_heads=2,
+    vocab_size=512,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
 )
 
 
@@ -15,7 +19,7 @@ def main():
     deepspeed.init_distributed()
     model = LlamaForCausalLM(config)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")
-    for step in range(2):
+    for _ in range(2):
         input_ids = torch.randint(0, 512, (1, 16), device=engine.device)
         loss = engine(input_ids=input_ids, labels=input_ids).loss
         engine.backward(loss)

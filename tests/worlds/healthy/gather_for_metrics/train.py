@@ -10,6 +10,7 @@ def main():
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(), deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json")
     )
+    print(accelerator.state)
     model = nn.Linear(8, 3)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     train = DataLoader(TensorDataset(torch.randn(8, 8), torch.randint(0, 3, (8,))), batch_size=2)

@@ -1,0 +1,112 @@
+"""``gonogo rehearse --synthetic-batch``: its options, checked, as the command that is rehearsed. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import UserError
+from gonogo.evidence.hardware import machine_from
+from gonogo.finding import Text
+
+PROGRAM = "gonogo.virtual.synthetic"
+_USUAL_COUNT = 8
+"""Accelerators of a node, where nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """What ``--synthetic-batch`` and the options that go with it say; None where one was not given."""
+
+    model: Path | None = None
+    deepspeed: Path | None = None
+    seq_len: int | None = None
+    micro_batch: int | None = None
+    gradient_checkpointing: bool = False
+
+    def command(self, given: list[str] | None, gpus: str | None, nodes: int | None, steps: int) -> list[str]:
+        """The command to rehearse: ``given``, or the program's own. Raises UserError for what contradicts itself."""
+        if self.model is None:
+            self._check_unused()
+            return given or []
+        if given:
+            raise UserError(
+                Text(
+                    en="--synthetic-batch brings its own program: leave out the command ({command}), or the option",
+                    zh="--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
+                ).format(command=" ".join(given))
+            )
+        _check_model(self.model)
+        machine = machine_from(gpus, nodes, None, _USUAL_COUNT)
+        words = ["torchrun", "--nnodes", str(machine.nodes), "--nproc_per_node", str(machine.count)]
+        words += ["-m", PROGRAM, "--model", str(self.model), "--steps", str(steps)]
+        if self.deepspeed is not None:
+            _read_object(self.deepspeed)
+            words += ["--deepspeed", str(self.deepspeed)]
+        if self.seq_len is not None:
+            words += ["--seq-len", str(self.seq_len)]
+        if self.micro_batch is not None:
+            words += ["--micro-batch", str(self.micro_batch)]
+        return words + (["--gradient-checkpointing"] if self.gradient_checkpointing else [])
+
+    def _check_unused(self) -> None:
+        options = {
+            "--deepspeed": self.deepspeed is not None,
+            "--seq-len": self.seq_len is not None,
+            "--micro-batch": self.micro_batch is not None,
+            "--gradient-checkpointing": self.gradient_checkpointing,
+        }
+        for name, is_given in options.items():
+            if is_given:
+                raise UserError(
+                    Text(
+                        en="{name} goes with --synthetic-batch MODEL; a command has it among its own arguments",
+                        zh="{name} 只能与 --synthetic-batch MODEL 一起使用；命令的同类参数请写在命令中",
+                    ).format(name=name)
+                )
+
+
+def _check_model(model: Path) -> None:
+    """Raise UserError for what is no folder with a ``config.json``, and no such file."""
+    file = model / "config.json" if model.is_dir() else model
+    if not file.is_file():
+        what = (
+            Text(en="has no config.json", zh="中没有 config.json")
+            if model.is_dir()
+            else Text(en="does not exist", zh="不存在")
+        )
+        raise UserError(
+            Text(
+                en="--synthetic-batch {model}: it {what}; name a model's folder, or its config.json",
+                zh="--synthetic-batch {model}：{what}；请给出模型目录或其 config.json",
+            ).format(model=os.fspath(model), what=what)
+        )
+    if not isinstance(_read_object(file).get("model_type"), str):
+        raise UserError(
+            Text(
+                en="{file}: it has no model_type, so transformers can't tell which model it is of",
+                zh="{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
+            ).format(file=os.fspath(file))
+        )
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    """A JSON object. Raises UserError for anything else."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            Text(en="{file}: it can't be read as JSON: {error}", zh="{file}：无法按 JSON 读取：{error}").format(
+                file=os.fspath(file), error=getattr(error, "strerror", None) or error
+            )
+        ) from error
+    if not isinstance(found, dict):
+        raise UserError(
+            Text(en="{file}: it is no JSON object: write {{...}}", zh="{file}：不是 JSON 对象：请写成 {{...}}").format(
+                file=os.fspath(file)
+            )
+        )
+    return found

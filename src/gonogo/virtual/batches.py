@@ -1,0 +1,31 @@
+"""A batch in a few words: the names, types and shapes of what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+_MOST = 32
+
+
+def described(batch: Any) -> tuple[tuple[str, str], ...]:
+    """(name, ``int64 [2, 128]``) of each entry; entries of a list or tuple are named by their place."""
+    if isinstance(batch, Mapping):
+        entries = [(str(name), value) for name, value in batch.items()]
+    elif isinstance(getattr(batch, "data", None), dict):  # BatchEncoding, BatchFeature
+        entries = [(str(name), value) for name, value in batch.data.items()]
+    elif isinstance(batch, list | tuple):
+        entries = [(str(index), value) for index, value in enumerate(batch)]
+    else:
+        entries = [("0", batch)]
+    return tuple((name, _said(value)) for name, value in entries[:_MOST] if value is not None)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__

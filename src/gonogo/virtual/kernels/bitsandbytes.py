@@ -1,0 +1,113 @@
+"""bitsandbytes: its own Python runs (Linear4bit, Linear8bitLt, quantization states, optimizers); its library does not.
+
+Every function of ``libbitsandbytes`` is launched with tensors that Python has allocated, and allocates none itself. So
+the operators' CUDA implementations in Python are run as they are, on virtual tensors, with a library whose functions do
+nothing: all that is allocated is allocated. What operators write is unknown afterwards.
+
+Paged states of optimizers are CUDA managed memory, outside PyTorch's allocator, and move to the host when the device is
+full: they are counted as host memory. Tried with bitsandbytes 0.50.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual.after_import import after_import
+from gonogo.virtual.kernels.checks import on_accelerator
+from gonogo.virtual.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+Written = Callable[[torch.Tensor], object]
+LIBRARY = "bitsandbytes' compiled library loads on the machine"
+PAGED = "bitsandbytes' paged states lie in host memory"
+_HOST_FUNCTIONS = "_cpu"
+"""In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
+
+
+class _Library:
+    """Stands for ``libbitsandbytes``: any function can be called, and does nothing."""
+
+    compiled_with_cuda = True
+
+    def __init__(self, real: Any, assume: Callable[[str], object]) -> None:
+        self._real = real
+        self._assume = assume
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if _HOST_FUNCTIONS in name:
+            return getattr(self._real, name)
+
+        def launch(*args: Any) -> int:
+            self._assume(LIBRARY)
+            return 0
+
+        self.__dict__[name] = launch
+        return launch
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+def install(patches: Patches, namespaces: dict[str, Any], written: Written, assume: Callable[[str], object]) -> None:
+    """Follow bitsandbytes once it is imported. ``namespaces``: where the mode looks up operators' handlers."""
+    implementations: dict[str, Callable[..., Any]] = {}
+
+    def replace_library(module: ModuleType) -> None:
+        patches.set(module, "lib", _Library(module.lib, assume))
+
+    def note_implementations(module: ModuleType) -> None:
+        register = module.register_kernel
+
+        def noting(operator: str, device: str, function: Any = None) -> Any:
+            def note(function: Any) -> Any:
+                if device == "cuda" or (device == "default" and operator not in implementations):
+                    implementations[operator] = function
+                return register(operator, device)(function)
+
+            return note if function is None else note(function)
+
+        patches.set(module, "register_kernel", noting)
+
+    def handle(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        operands = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        if not any(isinstance(value, VirtualTensor) for value in operands):
+            return func(*args, **kwargs)
+        name, overload = func._schema.name, func._schema.overload_name
+        run = implementations.get(f"{name}.{overload}" if overload else name)
+        if run is None or not any(on_accelerator(value) for value in operands):
+            return mode.run(mode.operator(func), args, kwargs)
+        with mode:
+            out = run(*args, **kwargs)
+        operator = mode.operator(func)
+        given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+        for value in (
+            *(given.get(name) for name in operator.write_names),
+            *(out if isinstance(out, tuple) else (out,)),
+        ):
+            if isinstance(value, torch.Tensor):
+                written(value)
+        return out
+
+    def replace_paged(module: ModuleType) -> None:
+        def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
+            assume(PAGED)
+            paged: Any = torch.empty(shape, dtype=dtype)
+            VirtualTensor.mode.memory.recategorise(paged.cell, "optimizer")
+            paged.is_paged = True
+            paged.page_deviceid = torch.device("cuda", 0).index if device is None else torch.device(device).index
+            return paged
+
+        patches.set(module, "get_paged", get_paged)
+
+    logging.getLogger("bitsandbytes.cextension").disabled = True  # it would say that the real library can't be loaded
+    patches.item(namespaces, "bitsandbytes", handle)
+    patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
+    patches.on_undo(after_import("bitsandbytes._ops", note_implementations))
+    patches.on_undo(after_import("bitsandbytes.functional", replace_paged))

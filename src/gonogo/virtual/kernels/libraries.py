@@ -1,0 +1,51 @@
+"""Stand-ins for the compiled kernels of other libraries than DeepSpeed: bitsandbytes, flash-attn, Triton's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.kernels import bitsandbytes, flash_attention, triton
+from gonogo.virtual.patching import Patches
+
+_PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
+"""Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
+_WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
+"""Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
+
+
+def install(
+    namespaces: dict[str, Any],
+    written: Callable[[torch.Tensor], object],
+    assume: Callable[[str], object],
+    compute_capability: tuple[int, int],
+) -> Callable[[], None]:
+    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers."""
+    patches = Patches()
+    bitsandbytes.install(patches, namespaces, written, assume)
+    triton.install(patches, written, assume, compute_capability)
+    installed = find_spec("flash_attn") is not None
+    assumed = "flash-attn's compiled kernels load on the machine" if installed else flash_attention.ASSUMED
+    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
+    patches.item(sys.modules, "flash_attn_2_cuda", kernels)
+    for namespace in _WRITTEN_IN_PYTHON:
+        patches.item(namespaces, namespace, _run_in_python)
+    if not installed:
+        sys.path.append(_PACKAGES)
+        patches.on_undo(lambda: sys.path.remove(_PACKAGES))
+    return patches.undo
+
+
+def _run_in_python(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A library's operator done by the library's function, whose compiled part is stood in for."""
+    function = private.custom_operator(func._schema.name)
+    if function is None:
+        return mode.run(mode.operator(func), args, kwargs)
+    with mode:
+        return function(*args, **kwargs)

@@ -1,0 +1,177 @@
+"""Triton kernels, whoever wrote them (Liger, Unsloth, a user): launched for nothing on virtual tensors.
+
+A kernel works on the tensors that it is given and allocates none, so leaving it out changes no shape and no memory.
+What it writes is read from its source: whatever goes into ``tl.store`` or an atomic operation. Real tensors are
+refused as Triton refuses the CPU's. Tried with Triton 3.2 and 3.9.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from gonogo.virtual.after_import import after_import
+from gonogo.virtual.kernels.checks import on_accelerator
+from gonogo.virtual.patching import Patches
+
+_BENCHMARK_BYTES = 256 << 20
+"""What Triton's autotuner writes between two runs, to empty the device's cache."""
+_MOVES = ("load", "make_block_ptr", "make_tensor_descriptor", "advance", "arange", "program_id", "max_contiguous",
+          "multiple_of", "where", "cast", "to", "broadcast_to", "minimum", "maximum", "cdiv")  # fmt: skip
+"""Functions of ``triton.language`` that are given pointers and write nothing."""
+
+
+def install(
+    patches: Patches,
+    written: Callable[[torch.Tensor], object],
+    assume: Callable[[str], object],
+    compute_capability: tuple[int, int],
+) -> None:
+    """Stand in for Triton's launches once the program imports it."""
+    known: dict[Any, frozenset[str]] = {}
+
+    def replace_launch(module: ModuleType) -> None:
+        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> None:
+            function = kernel.fn
+            assume(f"Triton kernel {function.__name__} compiles and runs on the machine")
+            names = list(inspect.signature(function).parameters)
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            if function not in known:
+                known[function] = written_parameters(function)
+            for position, (name, value) in enumerate(given.items()):
+                if not isinstance(value, torch.Tensor):
+                    continue
+                if not on_accelerator(value):
+                    raise ValueError(f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)")
+                if name in known[function]:
+                    written(value)
+
+        patches.set(module.JITFunction, "run", run)
+
+    def replace_tuning(module: ModuleType) -> None:
+        tuned: set[int] = set()
+
+        def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            """The first setup is taken; that several were timed shows in the memory alone."""
+            config = tuner.configs[0]
+            if len(tuner.configs) > 1 and id(tuner) not in tuned:
+                tuned.add(id(tuner))
+                torch.empty(_BENCHMARK_BYTES, dtype=torch.int8, device="cuda")
+            return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+        patches.set(module.Autotuner, "run", run)
+
+    def replace_driver(module: ModuleType) -> None:
+        target = SimpleNamespace(backend="cuda", arch=compute_capability[0] * 10 + compute_capability[1], warp_size=32)
+        name = "_active" if hasattr(module.driver, "_active") else "active"  # the latter up to Triton 3.4, of torch 2.8
+        patches.set(module.driver, name, _Driver(target))
+
+    patches.on_undo(after_import("triton.runtime.jit", replace_launch))
+    patches.on_undo(after_import("triton.runtime.autotuner", replace_tuning))
+    patches.on_undo(after_import("triton.runtime.driver", replace_driver))
+
+
+class _Driver:
+    """What libraries ask Triton's active driver for."""
+
+    def __init__(self, target: SimpleNamespace) -> None:
+        self._target = target
+        self.utils = SimpleNamespace(get_device_properties=_properties)
+
+    def get_current_target(self) -> SimpleNamespace:
+        """The GPU's backend and architecture."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """Its index."""
+        return torch.cuda.current_device()
+
+    def get_active_torch_device(self) -> torch.device:
+        """It."""
+        return torch.device("cuda", torch.cuda.current_device())
+
+    def get_device_interface(self) -> ModuleType:
+        """``torch.cuda``."""
+        return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """What times a launch; Triton 3.2 asks for it where a kernel is defined, and nothing here calls it."""
+
+        def benchmark(*args: Any, **kwargs: Any) -> list[float]:
+            raise NotImplementedError("a launch on a virtual accelerator takes no time that could be measured")
+
+        return benchmark
+
+
+def _properties(device: int) -> dict[str, int]:
+    found: Any = torch.cuda.get_device_properties(device)
+    shared = getattr(found, "shared_memory_per_block_optin", 227 << 10)
+    return {"multiprocessor_count": found.multi_processor_count, "max_shared_mem": shared, "warpSize": 32,
+            "max_num_regs": 65536}  # fmt: skip
+
+
+def written_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters of a kernel through which it may write; all of them where its source can't be read."""
+    parameters = frozenset(inspect.signature(function).parameters)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return parameters
+    flows = _Flows(parameters)
+    for _ in range(2):  # a pointer may be moved on at the end of a loop's body
+        flows.visit(tree)
+    return frozenset(flows.written)
+
+
+class _Flows(ast.NodeVisitor):
+    """Which parameters each name may point into, and which of them are written through."""
+
+    def __init__(self, parameters: frozenset[str]) -> None:
+        self.into: dict[str, set[str]] = {name: {name} for name in parameters}
+        self.written: set[str] = set()
+
+    def _of(self, node: ast.AST | None) -> set[str]:
+        if node is None or (isinstance(node, ast.Call) and _called(node) == "load"):
+            return set()  # what is loaded is a value
+        if isinstance(node, ast.Name):
+            return self.into.get(node.id, set())
+        return {name for child in ast.iter_child_nodes(node) for name in self._of(child)}
+
+    def _assign(self, target: ast.AST, sources: set[str]) -> None:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                self.into.setdefault(node.id, set()).update(sources)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._assign(target, self._of(node.value))
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._assign(node.target, self._of(node.value))
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._assign(node.target, self._of(node.value))
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = _called(node)
+        if name == "store" or name.startswith("atomic_"):
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "pointer"), None)
+            self.written |= self._of(first) | self._of(owner)
+        elif isinstance(node.func, ast.Name) and name not in _MOVES:  # a function of the kernel's own
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self.written |= self._of(argument)
+        self.generic_visit(node)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

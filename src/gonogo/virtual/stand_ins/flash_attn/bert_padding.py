@@ -1,0 +1,38 @@
+"""Padding taken out of a batch, and put back: plain PyTorch, as in flash-attn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+
+def index_first_axis(tensor: Any, indices: Any) -> Any:
+    """The rows of the first dimension that ``indices`` name."""
+    width = tensor[0].numel()
+    rows = indices[:, None].expand(-1, width)
+    return torch.gather(tensor.reshape(tensor.shape[0], width), 0, rows).reshape(-1, *tensor.shape[1:])
+
+
+def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
+    """Rows put at ``indices`` of a tensor of zeros."""
+    output = torch.zeros(first_axis_dim, *values.shape[1:], device=values.device, dtype=values.dtype)
+    return output.index_put((indices,), values)
+
+
+def unpad_input(hidden_states: Any, attention_mask: Any, unused_mask: Any = None) -> Any:
+    """(tokens, indices, cu_seqlens, longest, lengths) of a padded batch."""
+    every = attention_mask + unused_mask if unused_mask is not None else attention_mask
+    lengths = every.sum(dim=-1, dtype=torch.int32)
+    used = attention_mask.sum(dim=-1, dtype=torch.int32)
+    indices = torch.nonzero(every.flatten(), as_tuple=False).flatten()
+    longest = lengths.max().item()
+    starts = F.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+    return index_first_axis(hidden_states.flatten(0, 1), indices), indices, starts, longest, used
+
+
+def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
+    """The padded batch again."""
+    output = index_put_first_axis(hidden_states, indices, batch * seqlen)
+    return output.reshape(batch, seqlen, *hidden_states.shape[1:])

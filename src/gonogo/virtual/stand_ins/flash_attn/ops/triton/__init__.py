@@ -1,0 +1,1 @@
+"""Operators of flash-attn that are written in Triton."""

@@ -1,0 +1,93 @@
+"""A valid batch for a model: from its own processor where it has one, else from its signature and configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
+from gonogo.virtual.synthetic.model import Found
+
+_CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClassification",
+            "ForVideoClassification", "ForImageClassificationWithTeacher")  # fmt: skip
+
+
+def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
+    """The keyword arguments of one forward, with labels where the model takes them."""
+    batch = own_processor.batch_of(found, seq_len, micro_batch)
+    if batch is None:
+        batch = from_signature(found, seq_len, micro_batch)
+    _add_labels(batch, found, seq_len, micro_batch)
+    return batch
+
+
+def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
+    """Inputs by the names of forward's parameters, and the shapes that the configuration gives them."""
+    names = found.signature
+    batch: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    for kind in media.KINDS:
+        inputs = media.inputs_of(kind, found, micro_batch)
+        if not inputs:
+            continue
+        marked = kind.name == "image" and tokens.MASK in names
+        if tokens.placeholder(found.config, kind.name) is None and not marked:
+            batch.update(inputs)
+            if kind.name == "audio" and "input_ids" in names and not tokens.decodes_apart(found):
+                seq_len = _in_step(found, kind, inputs, micro_batch) or seq_len
+            continue
+        count = probe.features_of(found, kind, inputs)
+        if count is None and marked:
+            raise _needs_processor(found, kind)
+        if count is None or count % micro_batch:
+            notes.assume(f"the batch has no {kind.name}: how many tokens one takes could not be found out")
+            continue
+        counts[kind.name] = count // micro_batch
+        batch.update(inputs)
+    hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.decodes_apart(found)
+    if "input_ids" in names and (counts or not hears_alone):
+        batch.update(tokens.text(found, counts, seq_len, micro_batch))
+    if not batch and "inputs" in names:  # Perceiver
+        batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
+    return batch
+
+
+def _needs_processor(found: Found, kind: media.Kind) -> UserError:
+    return UserError(
+        Text(
+            en="{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
+            "(processor_config.json, tokenizer) beside its config.json",
+            zh="{kind}：配置没有说明一个 {what} 占多少 token：请把模型的 processor（processor_config.json、tokenizer）"
+            "放在 config.json 旁边",
+        ).format(kind=found.config.model_type, what=kind.name)
+    )
+
+
+def _in_step(found: Found, kind: media.Kind, inputs: dict[str, Any], micro_batch: int) -> int | None:
+    """The length of a sound in tokens: a model without a token for sounds adds them to the text, step by step."""
+    count = probe.features_of(found, kind, inputs)
+    return count // micro_batch if count else None
+
+
+def _add_labels(batch: dict[str, Any], found: Found, seq_len: int, micro_batch: int) -> None:
+    """Labels of the shape that the model's task has."""
+    names = found.signature
+    name = found.model_class.__name__
+    config = found.config
+    decodes = tokens.decodes_apart(found)
+    if "labels" in names:
+        if name.startswith("ForCTC") or name.endswith(("ForCTC", "ForTDT", "ForRNNT")):
+            batch["labels"] = tokens.ids(config, micro_batch, 16)
+        elif any(part in name for part in _CLASSES):
+            batch["labels"] = torch.zeros(micro_batch, dtype=torch.int64)
+        elif decodes:
+            batch["labels"] = tokens.ids(config, micro_batch, min(seq_len, tokens.longest_target(config)))
+        elif "input_ids" in batch:
+            batch["labels"] = tokens.labels_of(batch["input_ids"], config)
+    elif "return_loss" in names:
+        batch["return_loss"] = True
+    if decodes and "labels" not in batch and "decoder_input_ids" in names:
+        batch["decoder_input_ids"] = tokens.ids(config, micro_batch, min(seq_len, tokens.longest_target(config)))

@@ -1,0 +1,237 @@
+"""Images and sounds as a model takes them: through the processor that transformers has for its type."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.tokens import parts
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Images or sounds: the name of their inputs, of their part in a configuration, and of what encodes them."""
+
+    name: str
+    inputs: tuple[str, ...]
+    config: tuple[str, ...]
+    encoders: tuple[str, ...]
+
+
+KINDS = (
+    Kind(
+        "image",
+        ("pixel_values", "flattened_patches", "pixel_values_images"),
+        ("vision_config",),
+        ("get_image_features",),
+    ),
+    Kind(
+        "audio",
+        ("input_features", "input_values", "audio_values", "audio_input_features"),
+        ("audio_config", "speech_config", "encoder_config", "audio_encoder_config"),
+        ("get_audio_features", "get_speech_features"),
+    ),
+)
+_SECONDS = 2
+
+
+def own_config(found: Found, kind: Kind) -> Any:
+    """The part of the configuration that is about images, or about sounds; the whole where there's no such part."""
+    for part in [found.config, *parts(found.config)]:
+        for name in kind.config:
+            inner = getattr(part, name, None)
+            if inner is not None and hasattr(inner, "to_dict"):
+                return inner
+    return found.config
+
+
+def inputs_of(kind: Kind, found: Found, rows: int) -> dict[str, Any]:
+    """An image or a sound for each row, as forward's arguments; empty where the model takes none."""
+    takes = found.signature
+    name = next((name for name in kind.inputs if name in takes), None)
+    if name is None:
+        return {}
+    config = own_config(found, kind)
+    made = _images(found, config, rows) if kind.name == "image" else _sounds(found, config, rows)
+    if made and name not in made:
+        first = next((n for n in (*kind.inputs, "input_features", "input_values") if n in made), None)
+        made = {**made, name: made.pop(first)} if first is not None else {}
+    if name not in made:
+        made = {name: _plain_image(config, rows) if kind.name == "image" else _plain_sound(config, rows)}
+    return {key: value for key, value in made.items() if key in takes}
+
+
+def picture(width: int) -> Any:
+    """A square picture, as an array of its rows."""
+    row = torch.arange(width)
+    return ((row[:, None] + row) % 256).to(torch.uint8)[:, :, None].repeat(1, 1, 3).numpy()
+
+
+def tone(samples: int) -> Any:
+    """A sound that is heard."""
+    return torch.sin(torch.arange(samples) / 20).numpy()
+
+
+def _types(found: Found, config: Any, known: Any) -> list[str]:
+    """The model types under which a processor may stand, nearest first."""
+    named = [found.config.model_type, getattr(config, "model_type", "")]
+    family = named[0]
+    while "_" in family:
+        family = family.rpartition("_")[0]
+        named.append(family)
+    return [name for name in named if name in known]
+
+
+def _images(found: Found, config: Any, rows: int) -> dict[str, Any]:
+    processor = _image_processor(found, config)
+    if processor is None:
+        return {}
+    image = picture(size_of(config) or 224)
+    for shape in ([image] * rows, [[image]] * rows):
+        with contextlib.suppress(Exception):  # a processor that wants them otherwise, or not of this size
+            return _tensors(processor(shape, return_tensors="pt"))
+    return {}
+
+
+def _image_processor(found: Found, config: Any) -> Any:
+    import transformers
+    from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES as KNOWN
+    from transformers.utils import is_torchvision_available
+
+    for name in _types(found, config, KNOWN):
+        entry = KNOWN[name]
+        if isinstance(entry, dict):
+            backends = [entry.get("torchvision")] if is_torchvision_available() else []
+            classes = [*backends, entry.get("pil"), entry.get("torchvision")]
+        else:
+            classes = list(entry)[::-1] if is_torchvision_available() else list(entry)
+        missing: ImportError | None = None
+        for class_name in filter(None, classes):
+            made = getattr(transformers, class_name, None)
+            try:
+                if made is not None:
+                    return made(**_agreeing(made(), config))
+            except ImportError as error:
+                missing = error
+            except Exception:  # a setting that this one has not
+                continue
+        if missing is not None:
+            raise _lacking(found, str(classes[-1]), missing)
+    return None
+
+
+def _lacking(found: Found, processor: str, error: ImportError) -> UserError:
+    """What to install for the processor of the model's type."""
+    libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
+    return UserError(
+        Text(
+            en="{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again",
+            zh="{kind}：生成其输入的 {processor} 需要 {libraries}：请安装后重试",
+        ).format(kind=found.config.model_type, processor=processor, libraries=", ".join(libraries))
+    )
+
+
+def _agreeing(processor: Any, config: Any) -> dict[str, Any]:
+    """The settings of a processor that the configuration has its own values of."""
+    settings: dict[str, Any] = {}
+    for name, ours in (("patch_size", "patch_size"), ("temporal_patch_size", "temporal_patch_size"),
+                       ("merge_size", "spatial_merge_size")):  # fmt: skip
+        value = getattr(config, ours, None)
+        stated = getattr(processor, name, None)
+        if isinstance(value, int) and stated is not None and not isinstance(stated, dict):
+            settings[name] = value
+    width = size_of(config)
+    size = getattr(processor, "size", None)
+    if width is None or not size:
+        return settings
+    keys = set(dict(size))
+    if {"height", "width"} <= keys:
+        settings["size"] = {"height": width, "width": width}
+    elif keys == {"shortest_edge"}:
+        settings["size"] = {"shortest_edge": width}
+    if getattr(processor, "crop_size", None):
+        settings["crop_size"] = {"height": width, "width": width}
+    return settings
+
+
+def size_of(config: Any) -> int | None:
+    """The side of the images that a vision tower takes, or None where it takes any."""
+    size = getattr(config, "image_size", None)
+    if isinstance(size, list | tuple) and size:
+        size = size[0]
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _plain_image(config: Any, rows: int) -> torch.Tensor:
+    width = size_of(config) or 224
+    channels = getattr(config, "num_channels", None) or getattr(config, "in_channels", None) or 3
+    return torch.zeros(rows, channels, width, width)
+
+
+def _sounds(found: Found, config: Any, rows: int) -> dict[str, Any]:
+    import transformers
+    from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES as KNOWN
+
+    for name in _types(found, config, KNOWN):
+        made = getattr(transformers, KNOWN[name], None)
+        settings: dict[str, Any] = {}
+        bins = bins_of(config)
+        if bins is not None:
+            settings["feature_size"] = bins
+        for chosen in (settings, {}):
+            with _imported(found, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
+                extractor = made(**chosen)  # type: ignore[misc]
+                rate = getattr(extractor, "sampling_rate", 16000)
+                return _sounds_by(extractor, [tone(rate * _SECONDS)] * rows, rate)
+    return {}
+
+
+@contextlib.contextmanager
+def _imported(found: Found, processor: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise _lacking(found, processor, error) from error
+
+
+def _sounds_by(extractor: Any, sounds: list[Any], rate: int) -> dict[str, Any]:
+    made = _tensors(extractor(sounds, sampling_rate=rate, return_tensors="pt", return_attention_mask=True))
+    if "attention_mask" in made:  # beside text, the mask of a sound has a name of its own
+        made["feature_attention_mask"] = made["input_features_mask"] = made["attention_mask"]
+        made["padding_mask"] = made["attention_mask"]
+    return made
+
+
+def bins_of(config: Any) -> int | None:
+    """The mel bins that an audio tower takes, as far as its configuration says."""
+    names = ("num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels", "num_mels", "input_feat_size")
+    return next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None)
+
+
+def _plain_sound(config: Any, rows: int) -> torch.Tensor:
+    bins = bins_of(config)
+    if bins is None:
+        return torch.zeros(rows, 16000 * _SECONDS)
+    positions = getattr(config, "max_source_positions", None)
+    frames = 2 * positions if isinstance(positions, int) else 100 * _SECONDS
+    return torch.zeros(rows, bins, frames)
+
+
+def _tensors(made: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in dict(made).items():
+        tensor = value if isinstance(value, torch.Tensor) else None
+        if tensor is None:
+            with contextlib.suppress(Exception):  # a list of unequal arrays
+                tensor = torch.as_tensor(value)
+        if tensor is not None:
+            found[key] = tensor
+    return found

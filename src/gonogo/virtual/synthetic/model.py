@@ -1,0 +1,128 @@
+"""Which model a configuration means: its class, as transformers has it, and the model made from it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+
+_TASKS = (
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_CTC_MAPPING",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_MASKED_LM_MAPPING",
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+)
+"""Where a class is looked for that the configuration does not name, first to last."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model's configuration, its class, and the folder that may hold its processor."""
+
+    config: Any
+    model_class: Any
+    folder: str | None
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """The parameters of the model's forward, by name."""
+        return dict(inspect.signature(self.model_class.forward).parameters)
+
+
+def read_model(path: str) -> Found:
+    """The model that a folder or a ``config.json`` describes. Raises UserError for one that can't be trained."""
+    from transformers import AutoConfig
+
+    folder = path if os.path.isdir(path) else None
+    file = os.path.join(path, "config.json") if folder else path
+    with open(file, encoding="utf-8") as stream:
+        stated = json.load(stream)
+    try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=_brings_code(stated, folder))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise UserError(
+            Text(
+                en="{file}: transformers can't read it as a model's configuration: {error}",
+                zh="{file}：transformers 无法将其解析为模型配置：{error}",
+            ).format(file=file, error=str(error).strip().partition("\n")[0])
+        ) from error
+    return _trainable(Found(config, _class_of(config, stated, folder, file), folder), file)
+
+
+def _brings_code(stated: dict[str, Any], folder: str | None) -> bool:
+    return folder is not None and isinstance(stated.get("auto_map"), dict)
+
+
+def _class_of(config: Any, stated: dict[str, Any], folder: str | None, file: str) -> Any:
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    if _brings_code(stated, folder):
+        from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+        for name, reference in stated["auto_map"].items():
+            if name.startswith("AutoModel"):
+                return get_class_from_dynamic_module(reference, folder)
+    for name in stated.get("architectures") or ():
+        named = getattr(transformers, str(name), None)
+        if named is not None and _computes(named):
+            return named
+    for task in _TASKS:
+        mapping = getattr(modeling_auto, task, None)
+        if mapping is not None and type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    raise UserError(
+        Text(
+            en="{file}: transformers {version} has no model to train for model_type {kind}: name one in architectures",
+            zh="{file}：transformers {version} 没有可训练 model_type {kind} 的模型类：请在 architectures 中指定",
+        ).format(file=file, version=transformers.__version__, kind=config.model_type)
+    )
+
+
+def _computes(model_class: Any) -> bool:
+    """Whether the class has a forward of its own."""
+    forward = getattr(model_class, "forward", None)
+    return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
+
+
+def _trainable(found: Found, file: str) -> Found:
+    """The model itself, or, of a model that only generates, the part with a forward: an Omni model's thinker."""
+    if _computes(found.model_class):
+        return found
+    import transformers
+
+    thinker = getattr(found.config, "thinker_config", None)
+    name = found.model_class.__name__.replace("ForConditionalGeneration", "ThinkerForConditionalGeneration")
+    inner = getattr(transformers, name, None)
+    if thinker is not None and inner is not None and _computes(inner):
+        from gonogo.virtual.synthetic import notes
+
+        notes.assume(f"the model trains through its thinker, {name}: it has no forward of its own")
+        return Found(thinker, inner, found.folder)
+    raise UserError(
+        Text(
+            en="{file}: {name} has no forward: name in architectures a class that can be trained",
+            zh="{file}：{name} 没有 forward：请在 architectures 中指定可训练的模型类",
+        ).format(file=file, name=found.model_class.__name__)
+    )
+
+
+def make_model(found: Found, arguments: Any) -> Any:
+    """The model from its configuration, in the training's dtype; under ZeRO-3 transformers partitions it at birth."""
+    import torch
+
+    dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
+    model = found.model_class._from_config(found.config, torch_dtype=dtype)
+    return model.train()

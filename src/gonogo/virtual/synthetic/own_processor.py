@@ -1,0 +1,75 @@
+"""The model's own processor or tokenizer, where its folder has one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.media import picture, tone
+from gonogo.virtual.synthetic.model import Found
+
+_FILES = ("processor_config.json", "preprocessor_config.json")
+_TEXT = "Say what there is to see and to hear. "
+
+
+def batch_of(found: Found, seq_len: int, rows: int) -> dict[str, Any] | None:
+    """Inputs by the folder's own processor, filled up to ``seq_len``; None where there is none, or it can't be used."""
+    folder = found.folder
+    if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _FILES):
+        return None
+    from transformers import AutoProcessor
+
+    try:
+        processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+        made = _processed(processor, found, rows)
+    except Exception as error:  # a tokenizer that isn't there, an extra library: the configuration knows enough
+        first = str(error).strip().partition("\n")[0][:160]
+        notes.assume(f"inputs are built from the configuration: its processor fails with {first}")
+        return None
+    if made is None:
+        return None
+    return {name: _filled(name, value, made, seq_len) for name, value in made.items() if name in found.signature}
+
+
+def _processed(processor: Any, found: Found, rows: int) -> dict[str, Any] | None:
+    image = picture(336)
+    takes = found.signature
+    looks = "pixel_values" in takes
+    listens = any(name in takes for name in ("input_features", "input_values"))
+    rate = getattr(getattr(processor, "feature_extractor", processor), "sampling_rate", 16000)
+    sound = tone(2 * rate)
+    if not hasattr(processor, "tokenizer"):
+        given = [image] * rows if looks else [sound] * rows
+        more = {} if looks else {"sampling_rate": rate}
+        return dict(processor(given, return_tensors="pt", **more))
+    prompt = _prompt(processor, looks, listens)
+    arguments: dict[str, Any] = {"text": [prompt] * rows, "return_tensors": "pt", "padding": True}
+    if looks:
+        arguments["images"] = [[image] for _ in range(rows)]
+    if listens:
+        arguments["audio"] = [sound] * rows
+    return dict(processor(**arguments))
+
+
+def _prompt(processor: Any, looks: bool, listens: bool) -> str:
+    content: list[dict[str, str]] = []
+    content += [{"type": "image"}] if looks else []
+    content += [{"type": "audio"}] if listens else []
+    content.append({"type": "text", "text": _TEXT})
+    if getattr(processor, "chat_template", None):
+        return str(processor.apply_chat_template([{"role": "user", "content": content}], tokenize=False))
+    marks = [getattr(processor, f"{kind['type']}_token", "") for kind in content[:-1]]
+    return "".join(str(mark or "") for mark in marks) + _TEXT
+
+
+def _filled(name: str, value: Any, made: dict[str, Any], seq_len: int) -> Any:
+    """What has an entry a token, made as long as the sequence; anything else as it is."""
+    ids = made.get("input_ids")
+    if not isinstance(value, torch.Tensor) or ids is None or value.shape != ids.shape or ids.shape[1] >= seq_len:
+        return value
+    more = seq_len - ids.shape[1]
+    last = value[:, -1:].expand(-1, more)
+    return torch.cat([value, torch.zeros_like(last) if "type" in name else last], dim=1)

@@ -1,0 +1,99 @@
+"""How many tokens an image or a sound takes: asked of the model's own encoder, which knows best.
+
+The model is made for this alone, with few layers of text, and is gone before the training's own is made.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.media import Kind
+from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.tokens import text_config
+
+
+def features_of(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
+    """The features that the inputs come to, each of which has a token in the text; None where that can't be told."""
+    with notes.uncounted():
+        return _count(found, kind, inputs)
+
+
+def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
+    model: Any = None
+    for config in _configs(found.config):
+        try:
+            model = _made(found, config)
+            break
+        except Exception:  # a configuration that can't be made shorter
+            continue
+    if model is None:
+        return None
+    encode = next(filter(None, (_encoder(owner, kind) for owner in (model, getattr(model, "model", None)))), None)
+    if encode is None:
+        return None
+    takes = inspect.signature(encode).parameters
+    given = {name: value for name, value in inputs.items() if name in takes}
+    try:
+        with torch.no_grad():
+            return _rows(encode(**given))
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        notes.assume(f"{kind.encoders[0]} could not be asked: {str(error).strip().partition(chr(10))[0][:200]}")
+        return None
+
+
+def _encoder(owner: Any, kind: Kind) -> Any:
+    """The owner's method that encodes this kind, where its signature says what it takes."""
+    for name in kind.encoders:
+        method = getattr(owner, name, None)
+        if callable(method) and any(
+            p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values()
+        ):
+            return method
+    return None
+
+
+def _configs(config: Any) -> list[Any]:
+    short = copy.deepcopy(config)
+    text = text_config(short)
+    if isinstance(getattr(text, "num_hidden_layers", None), int):
+        try:
+            text.num_hidden_layers = min(text.num_hidden_layers, 4)
+            for name, value in list(vars(text).items()):
+                if isinstance(value, list) and len(value) > 4 and "layer" in name:
+                    setattr(text, name, value[:4])
+        except (AttributeError, ValueError, TypeError):
+            return [config]
+        return [short, copy.deepcopy(config)]
+    return [copy.deepcopy(config)]
+
+
+def _made(found: Found, config: Any) -> Any:
+    with ExitStack() as stack:
+        try:
+            from transformers.initialization import no_init_weights
+        except ImportError:
+            from transformers.modeling_utils import no_init_weights
+        stack.enter_context(no_init_weights())
+        return found.model_class._from_config(config, torch_dtype=torch.float32).eval()
+
+
+def _rows(features: Any) -> int | None:
+    """Vectors of features, in whatever an encoder gives them back."""
+    for name in ("pooler_output", "last_hidden_state"):
+        inner = getattr(features, name, None)
+        if inner is not None:
+            return _rows(inner)
+    if isinstance(features, torch.Tensor):
+        return features.numel() // features.shape[-1] if features.dim() > 1 else None
+    if isinstance(features, list | tuple) and features:
+        if len(features) == 2 and isinstance(features[1], list | tuple):  # deep-stack features beside the features
+            return _rows(features[0])
+        counted = [_rows(item) for item in features]
+        return sum(c for c in counted if c is not None) if all(c is not None for c in counted) else None
+    return None

@@ -1,0 +1,145 @@
+"""The program: a model made from its configuration, trained by transformers' Trainer on one batch again and again.
+
+It is a plain training script, and runs as well without gonogo, where there is memory for the model.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.batch import build_batch
+from gonogo.virtual.synthetic.model import make_model, read_model
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to train, and how; see ``gonogo rehearse --help``."""
+
+    model: str
+    deepspeed: str | None = None
+    seq_len: int = 512
+    micro_batch: int = 1
+    steps: int = 2
+    gradient_checkpointing: bool = False
+
+
+class Repeated(torch.utils.data.Dataset[int]):
+    """So many samples, all alike; the batch itself is made by the collator."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def train(options: Options) -> None:
+    """Make the model and its batch, and train."""
+    found = read_model(options.model)
+    batch = build_batch(found, options.seq_len, options.micro_batch)
+    arguments = training_arguments(options)  # the DeepSpeed config has to exist before the model: zero.Init asks for it
+    model = make_model(found, arguments)
+    samples = options.steps * arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    trainer = trainer_class()(
+        model=model,
+        args=arguments,
+        train_dataset=Repeated(samples),
+        data_collator=lambda _: {name: _copy(value) for name, value in batch.items()},
+    )
+    trainer.train()
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def training_arguments(options: Options) -> Any:
+    """TrainingArguments that agree with what the DeepSpeed config states, and fill what it leaves open."""
+    from transformers import TrainingArguments
+
+    config: dict[str, Any] = {}
+    if options.deepspeed is not None:
+        with open(options.deepspeed, encoding="utf-8") as file:
+            config = json.load(file)
+    settings: dict[str, Any] = {
+        "output_dir": tempfile.gettempdir(),
+        "deepspeed": options.deepspeed,
+        "max_steps": options.steps,
+        "per_device_train_batch_size": options.micro_batch,
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "fp16": _enabled(config, "fp16"),
+        "bf16": not _enabled(config, "fp16") and (_enabled(config, "bf16") or _leaves_open(config)),
+        "use_cpu": not _has_accelerator(),
+        "report_to": [],
+        "save_strategy": "no",
+        "remove_unused_columns": False,
+        "disable_tqdm": True,
+        "ddp_find_unused_parameters": True,
+    }
+    if options.gradient_checkpointing:
+        settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    _agree(settings, "gradient_accumulation_steps", config.get("gradient_accumulation_steps"))
+    _agree(settings, "max_grad_norm", config.get("gradient_clipping"))
+    optimizer = _part(_part(config, "optimizer"), "params")
+    for name, key in (("learning_rate", "lr"), ("weight_decay", "weight_decay"), ("adam_epsilon", "eps")):
+        _agree(settings, name, optimizer.get(key))
+    betas = optimizer.get("betas")
+    if isinstance(betas, list) and len(betas) == 2:
+        settings["adam_beta1"], settings["adam_beta2"] = betas
+    scheduler = _part(_part(config, "scheduler"), "params")
+    _agree(settings, "warmup_steps", scheduler.get("warmup_num_steps"))
+    if scheduler.get("warmup_max_lr") not in (None, "auto"):
+        settings["learning_rate"] = scheduler["warmup_max_lr"]
+    _agree(settings, "max_steps", scheduler.get("total_num_steps"))
+    return TrainingArguments(**settings)
+
+
+def _has_accelerator() -> bool:
+    npu = getattr(torch, "npu", None)
+    return torch.cuda.is_available() or (npu is not None and bool(npu.is_available()))
+
+
+def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
+    part = config.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _enabled(config: dict[str, Any], name: str) -> bool:
+    return _part(config, name).get("enabled") is True
+
+
+def _leaves_open(config: dict[str, Any]) -> bool:
+    """Whether bf16 is for the program to choose: then it is chosen, as nearly all fine-tuning does."""
+    return not config or _part(config, "bf16").get("enabled") == "auto"
+
+
+def _agree(settings: dict[str, Any], name: str, stated: Any) -> None:
+    if isinstance(stated, int | float) and not isinstance(stated, bool):
+        settings[name] = stated
+
+
+def trainer_class() -> Any:
+    """Trainer, with a loss for models that compute none themselves."""
+    from transformers import Trainer
+
+    class SyntheticTrainer(Trainer):  # type: ignore[misc]
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if "labels" in inputs or "return_loss" in inputs:
+                return super().compute_loss(model, inputs, *args, **kwargs)
+            notes.assume("the model computes no loss: the mean of its first output was taken")
+            outputs = model(**inputs)
+            first = outputs[0] if not isinstance(outputs, torch.Tensor) else outputs
+            return first.float().mean()
+
+    return SyntheticTrainer

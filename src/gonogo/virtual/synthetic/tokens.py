@@ -1,0 +1,170 @@
+"""Token ids: ordinary text, and the places of images and sounds within it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from gonogo.virtual.synthetic import notes
+from gonogo.virtual.synthetic.model import Found
+
+_PLACEHOLDERS = {
+    "image": ("image_token_id", "image_token_index", "img_token_id", "media_placeholder_token_id",
+              "image_soft_token_id", "vision_token_id", "im_patch_id", "image_patch_id"),
+    "audio": ("audio_token_id", "audio_token_index", "speech_token_id", "audio_soft_token_id"),
+}  # fmt: skip
+_BRACKETS = {
+    "image": (("vision_start_token_id", "vision_end_token_id"), ("image_start_token_id", "image_end_token_id"),
+              ("boi_token_id", "eoi_token_id"), ("boi_token_index", "eoi_token_index")),
+    "audio": (("audio_start_token_id", "audio_end_token_id"), ("audio_bos_token_id", "audio_eos_token_id"),
+              ("boa_token_id", "eoa_token_id")),
+}  # fmt: skip
+_TYPES = {"image": 1, "audio": 3}
+"""What ``mm_token_type_ids`` says of a token."""
+MASK = "image_embeds_position_mask"
+"""The argument by which a model is told where its images are, where no token says so."""
+_AROUND = 16
+"""Tokens of text that a sample has at least, beside its images and sounds."""
+
+
+def text_config(config: Any) -> Any:
+    """The language model's part of a configuration; of an encoder-decoder, the part that the encoder reads by."""
+    found = config.get_text_config() if hasattr(config, "get_text_config") else config
+    if hasattr(found, "vocab_size"):
+        return found
+    for part in parts(config):
+        if hasattr(part, "vocab_size"):
+            return part
+    return found
+
+
+def parts(config: Any) -> list[Any]:
+    """The configurations within a configuration, outermost first."""
+    found: list[Any] = []
+    for name in getattr(config, "sub_configs", None) or [n for n in vars(config) if n.endswith("_config")]:
+        part = getattr(config, name, None)
+        if part is not None and hasattr(part, "to_dict"):
+            found += [part, *parts(part)]
+    return found
+
+
+def longest(config: Any) -> int:
+    """The most positions that the model has, as far as the configuration says."""
+    text = text_config(config)
+    limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
+    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    return min(known) - 2 if known else 1 << 30  # RoBERTa's positions begin behind its padding token's
+
+
+def _only(config: Any) -> int | None:
+    """The one length that a model with axial positions trains on."""
+    shape = getattr(config, "axial_pos_shape", None)
+    return math.prod(shape) if getattr(config, "axial_pos_embds", False) and shape else None
+
+
+def longest_target(config: Any) -> int:
+    """The most positions that an encoder-decoder's decoder has."""
+    limit = getattr(config, "max_target_positions", None)
+    return limit - 2 if isinstance(limit, int) and limit > 2 else longest(config)
+
+
+def placeholder(config: Any, kind: str) -> int | None:
+    """The token that stands for a piece of an image or of a sound, or None where the model has none."""
+    for name in _PLACEHOLDERS[kind]:
+        token = getattr(config, name, None)
+        if isinstance(token, int) and token >= 0:
+            return token
+    return None
+
+
+def decodes_apart(found: Found) -> bool:
+    """Whether the model has a decoder of its own, fed with the labels."""
+    takes = inspect.signature(found.model_class.forward).parameters
+    encodes = bool(getattr(found.config, "is_encoder_decoder", False))
+    return encodes and ("decoder_input_ids" in takes or "input_features" in takes or "pixel_values" in takes)
+
+
+def _special(config: Any) -> set[int]:
+    found: set[int] = set()
+    for part in [config, *parts(config)]:
+        for name, value in vars(part).items():
+            if name.endswith(("_token_id", "_token_index", "_token_ids", "_id")):
+                found |= {v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int)}
+    return found
+
+
+def ordinary(config: Any) -> list[int]:
+    """Some tokens that mean nothing special to the model."""
+    size = getattr(text_config(config), "vocab_size", None)
+    size = size if isinstance(size, int) and size > 0 else 32
+    special = _special(config)
+    usual = [token for token in range(min(size, 512)) if token not in special and token > 3]
+    return usual or [size - 1]
+
+
+def ids(config: Any, rows: int, length: int) -> torch.Tensor:
+    """Ordinary tokens."""
+    usual = torch.tensor(ordinary(config))
+    return usual[torch.arange(rows * length) % len(usual)].reshape(rows, length)
+
+
+def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
+    """``input_ids`` with so many placeholders of each kind, and what says of each token what it is."""
+    config = found.config
+    needed = sum(counts.values()) + (_AROUND if counts else 0)
+    limit = longest(config)
+    length = _only(config) or min(max(seq_len, needed), max(limit, needed))
+    if length != seq_len:
+        notes.assume(f"a sample has {length} tokens, not {seq_len}: as many as it needs, and as fit")
+    row = ids(config, 1, length)[0]
+    types = torch.zeros(length, dtype=torch.int64)
+    at = 2
+    for kind, count in counts.items():
+        token = placeholder(config, kind)
+        start, end = _bracket(config, kind)
+        if start is not None:
+            row[at] = start
+            at += 1
+        if token is not None:  # else a mask alone says where the image is
+            row[at : at + count] = token
+        types[at : at + count] = _TYPES[kind]
+        at += count
+        if end is not None:
+            row[at] = end
+            at += 1
+    batch: dict[str, Any] = {"input_ids": row.repeat(rows, 1)}
+    takes = found.signature
+    if "attention_mask" in takes:
+        batch["attention_mask"] = torch.ones(rows, length, dtype=torch.int64)
+    if "mm_token_type_ids" in takes:
+        batch["mm_token_type_ids"] = types.repeat(rows, 1)
+    if MASK in takes and counts:
+        batch[MASK] = (types == _TYPES["image"]).repeat(rows, 1)
+    if "token_type_ids" in takes and counts:
+        batch["token_type_ids"] = (types > 0).long().repeat(rows, 1)
+    return batch
+
+
+def _bracket(config: Any, kind: str) -> tuple[int | None, int | None]:
+    for names in _BRACKETS[kind]:
+        start, end = (getattr(config, name, None) for name in names)
+        if isinstance(start, int):
+            return start, end if isinstance(end, int) else None
+    return None, None
+
+
+def labels_of(input_ids: torch.Tensor, config: Any) -> torch.Tensor:
+    """The same tokens, without those that stand for something else."""
+    labels = input_ids.clone()
+    size = getattr(text_config(config), "vocab_size", None)
+    for kind in _PLACEHOLDERS:
+        token = placeholder(config, kind)
+        if token is not None:
+            labels[labels == token] = -100
+    if isinstance(size, int):
+        labels[labels >= size] = -100
+    return labels

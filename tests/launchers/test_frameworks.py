@@ -1,0 +1,168 @@
+"""Training frameworks, by the commands that their users type: the real package, a small model, to the last phase."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from frameworks_installed import framework
+from small_project import make_project
+
+from gonogo.errors import UserError
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Verdict
+from gonogo.rehearse.answer import answer
+from gonogo.rehearse.capture import captured
+from gonogo.rehearse.launch import Surroundings
+from gonogo.rehearse.launchers import Started, launcher_of
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
+
+_SWIFT = (
+    "--model model --model_type qwen2 --template qwen2_5 --dataset data/train.jsonl --torch_dtype bfloat16 "
+    "--max_length 128 --max_steps 2 --split_dataset_ratio 0 --output_dir out"
+)
+_TRL = """
+model_name_or_path: model
+dataset_name: data
+output_dir: out
+max_steps: 2
+gradient_checkpointing: true
+accelerate_config: zero3
+num_processes: 2
+"""
+_LLAMAFACTORY = """
+model_name_or_path: model
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+deepspeed: ds_zero3.json
+dataset: sums
+dataset_dir: data
+template: qwen
+cutoff_len: 128
+output_dir: out
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+max_steps: 2
+bf16: true
+report_to: none
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_project(tmp_path)
+    (tmp_path / "trl.yaml").write_text(_TRL)
+    (tmp_path / "llamafactory.yaml").write_text(_LLAMAFACTORY)
+    monkeypatch.chdir(tmp_path)
+    for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def rehearsed(line: str, *, gpus: str = "2xH100-80G", ranks: str = "0") -> RehearsalRecord:
+    """The record of a rehearsal that has to be a GO, by way of all that a real run does."""
+    record = rehearse(RehearsalRequest(shlex.split(line), gpus=gpus, ranks=ranks, timeout=800.0), None)
+    assert answer(record).verdict is Verdict.GO, [(rank.failure, rank.unsupported) for rank in record.ranks]
+    for rank in record.ranks:
+        assert {"forward", "backward", "step", "save"} <= set(rank.phases)
+        assert rank.steps == 2
+    return record
+
+
+def started(words: list[str], folder: Path, gpus: int) -> Started:
+    """What a launcher would start on nodes of so many H100."""
+    found = launcher_of(words)
+    assert found is not None
+    return captured(
+        found[0],
+        words,
+        Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
+        environment=os.environ,
+        cwd=str(folder),
+        python=sys.executable,
+        scratch=folder,
+        timeout=150,
+    )
+
+
+@pytest.mark.slow
+def test_trl_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("trl")))
+    with pytest.raises(UserError, match=r"No such file or directory: 'absent\.yaml'"):
+        rehearse(RehearsalRequest(["trl", "sft", "--config", "absent.yaml"], gpus="2xH100-80G"), None)
+    record = rehearsed("trl sft --config trl.yaml")
+    assert (record.launcher, record.world_size) == ("trl", 2)
+    assert record.ranks[0].deepspeed_config["zero_optimization"]["stage"] == 3  # by TRL's own zero3.yaml
+    assert not (project / "out").exists()
+
+
+@pytest.mark.slow
+def test_swift_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("swift")))
+    monkeypatch.setenv("NPROC_PER_NODE", "2")
+    with pytest.raises(UserError, match=r"No such file or directory: 'absent\.yaml'"):
+        rehearse(RehearsalRequest(["swift", "sft", "absent.yaml"], gpus="2xH100-80G"), None)
+    record = rehearsed(f"swift sft {_SWIFT} --tuner_type lora --deepspeed zero3 --gradient_accumulation_steps 2")
+    assert (record.launcher, record.world_size) == ("swift", 2)
+    assert record.ranks[0].deepspeed_config["zero_optimization"]["stage"] == 3
+
+
+@pytest.mark.very_slow
+def test_swift_pt_on_two_nodes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("swift")))
+    for name, value in {"NPROC_PER_NODE": "2", "NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    record = rehearsed(f"swift pt {_SWIFT} --tuner_type full --deepspeed zero2", ranks="2")
+    assert (record.nodes, record.world_size, record.ranks[0].device) == (2, 4, "cuda:0")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="LLaMA-Factory 0.9.5 needs Python 3.11")
+def test_llamafactory_train(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("llamafactory")))
+    with pytest.raises(UserError, match=r"No such file or directory: 'absent\.yaml'"):
+        rehearse(RehearsalRequest(["llamafactory-cli", "train", "absent.yaml"], gpus="2xH100-80G"), None)
+    record = rehearsed("llamafactory-cli train llamafactory.yaml")
+    assert (record.launcher, record.world_size) == ("llamafactory", 2)
+    assert record.ranks[0].versions["transformers"] == "5.6.0"
+
+
+@pytest.mark.very_slow
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="LLaMA-Factory 0.9.5 needs Python 3.11")
+def test_llamafactory_on_two_nodes_and_on_one_gpu(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("llamafactory")))
+    command = ["llamafactory-cli", "train", "llamafactory.yaml"]
+    alone = started(command, project, 1)
+    assert (len(alone.processes), alone.processes[0].arguments) == (1, ("llamafactory.yaml",))
+    assert Path(alone.program).name == "launcher.py"
+    for name, value in {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29511"}.items():
+        monkeypatch.setenv(name, value)
+    two = started(command, project, 4)
+    places = [(process.rank, process.node, process.local_rank) for process in two.processes]
+    assert places == [(rank, rank // 4, rank % 4) for rank in range(8)]
+    last = two.processes[7].environment
+    told = {**os.environ, **last}
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("10.0.0.1", "29511")
+    assert last["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"  # LLaMA-Factory's own setting
+    monkeypatch.setenv("USE_RAY", "1")
+    with pytest.raises(UserError, match="FORCE_TORCHRUN=1"):
+        started(command, project, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [("trl sft", "trl"), ("swift sft --model m", "ms-swift"), ("llamafactory-cli train a.yaml", "llamafactory")],
+)
+def test_a_framework_that_is_not_installed_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, line: str, package: str
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(UserError, match=f"pip install {package}") as told:
+        rehearse(RehearsalRequest(line.split(), gpus="2xH100-80G"), None)
+    assert f"pip install {package}" in told.value.text.zh

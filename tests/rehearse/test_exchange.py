@@ -1,0 +1,214 @@
+"""Ranks in touch with each other: the line between them, and a rehearsal in which they agree, then part."""
+
+from __future__ import annotations
+
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Verdict
+from gonogo.rehearse.answer import answer
+from gonogo.rehearse.exchange import Exchange
+from gonogo.rehearse.parting import guards_of
+from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
+from gonogo.virtual.call_sites import frame_of
+from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.plan import ExchangeAddress
+from gonogo.virtual.protocol import Waits
+
+WORLD = (0, 1)
+
+
+@contextmanager
+def ranks(where: ExchangeAddress, *runs: object) -> Iterator[None]:
+    """Each rank in a thread of its own."""
+    errors: list[BaseException] = []
+
+    def run(rank: int, does: object) -> None:
+        try:
+            does(Peers(rank, where))  # type: ignore[operator]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=one) for one in enumerate(runs)]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert not errors, errors
+
+
+@pytest.mark.parametrize("host", [None, "127.0.0.1"])
+def test_known_values_are_exchanged(host: str | None) -> None:
+    got: dict[int, list[bytes] | None] = {}
+
+    def run(peers: Peers) -> None:
+        for _ in range(100):
+            peers.call("world", WORLD, "allreduce", waits=Waits.NO)
+        got[peers.rank] = peers.call("world", WORLD, "allreduce", payload=b"%d" % peers.rank)
+        assert peers.ask("a question", b"x") == [b"x", b"x"]
+        peers.ended("completed", 1)
+
+    with Exchange(WORLD, host) as exchange, ranks(exchange.address, run, run):
+        pass
+    assert got == {0: [b"0", b"1"], 1: [b"0", b"1"]}
+    assert exchange.divergence is None
+
+
+def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
+    def first(peers: Peers) -> None:
+        peers.context((("x", "float32 [2]"),), 1, 0)
+        with pytest.raises(RanksParted):
+            peers.call("world", WORLD, "barrier")
+        assert peers.over
+        assert not peers.are_in(WORLD)
+        peers.ended("stopped", 0)
+
+    def second(peers: Peers) -> None:
+        with pytest.raises(RanksParted):
+            peers.call("world", WORLD, "allreduce")
+        peers.ended("stopped", 0)
+
+    with Exchange(WORLD) as exchange, ranks(exchange.address, first, second):
+        pass
+    divergence = exchange.divergence
+    assert divergence is not None
+    by_rank = {side.ranks[0]: side for side in divergence.sides}
+    assert by_rank[0].batch == (("x", "float32 [2]"),)
+    frame = by_rank[0].call.innermost("user") if by_rank[0].call else None
+    assert frame is not None
+    assert (Path(frame.path).name, frame.function) == ("test_exchange.py", "first")
+
+
+def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
+    def first(peers: Peers) -> None:
+        with pytest.raises(RanksParted) as stopped:
+            peers.call("world", WORLD, "barrier")
+        assert stopped.value.reply.stopped_by == (1, "killed")
+
+    with Exchange(WORLD) as exchange, ranks(exchange.address, first):
+        exchange.watch([RankStatus(0, "running"), RankStatus(1, "killed")])
+    assert exchange.divergence is None
+
+
+def test_a_rank_that_was_stopped_after_its_steps_stops_the_others() -> None:
+    def first(peers: Peers) -> None:
+        with pytest.raises(EnoughRehearsed):
+            peers.call("world", WORLD, "barrier")
+
+    def second(peers: Peers) -> None:
+        peers.ended("enough", 10)
+
+    with Exchange(WORLD) as exchange, ranks(exchange.address, first, second):
+        pass
+    assert exchange.divergence is None
+
+
+def test_a_stranger_is_not_let_in() -> None:
+    def stranger(peers: Peers) -> None:
+        raise AssertionError("let in")
+
+    with Exchange(WORLD) as exchange:
+        false = msgspec.structs.replace(exchange.address, key="00" * 32)
+        with pytest.raises(AssertionError), ranks(false, stranger):
+            pass
+
+
+SOURCE = """
+def step(batch, rank):
+    if batch is None:
+        return
+    for item in batch:
+        try:
+            if rank == 0:
+                send(item)
+            elif rank == 1:
+                other(item)
+        finally:
+            last()
+if __name__ == "__main__":
+    step([1], 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (8, [("else", 3), ("for", 5), ("if", 7)]),
+        (10, [("else", 3), ("for", 5), ("else", 7), ("if", 9)]),
+        (12, [("else", 3), ("for", 5)]),
+        (4, [("if", 3)]),
+        (14, []),
+    ],
+)
+def test_conditions_around_a_line(tmp_path: Path, line: int, expected: list[tuple[str, int]]) -> None:
+    path = tmp_path / f"program_{line}.py"
+    path.write_text(SOURCE)
+    frame = frame_of(str(path), line, "step")
+    assert frame is not None
+    assert [(guard.kind, guard.line) for guard in guards_of([frame])] == expected
+
+
+PROGRAM = """
+import os, sys, torch, torch.distributed as dist
+from torch.utils.data import DataLoader
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+number = torch.tensor([rank + 1.0], device="cuda")
+dist.all_reduce(number)
+assert number.item() == 3
+objects = [None, None]
+dist.all_gather_object(objects, {"rank": rank})
+assert [one["rank"] for one in objects] == [0, 1]
+from_last = torch.tensor([10.0 * rank], device="cuda")
+dist.broadcast(from_last, src=1)
+assert from_last.item() == 10
+other = torch.zeros(1, device="cuda")
+if rank == 0:
+    with open("made.txt", "w") as file:
+        file.write("by rank 0")
+    dist.send(number, dst=1)
+else:
+    dist.recv(other, src=0)
+    assert other.item() == 3
+store = dist.TCPStore("localhost", 29777, 2, rank == 0)
+if rank == 0:
+    store.set("ready", "yes")
+assert store.get("ready") == b"yes"
+dist.barrier()
+assert open("made.txt").read() == "by rank 0"
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(torch.randn(3 + rank, 4)):
+    model(batch.cuda()).sum().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    optimizer.step()
+dist.barrier()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_agree_and_then_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(textwrap.dedent(PROGRAM))
+    monkeypatch.chdir(tmp_path)
+    record: RehearsalRecord = rehearse(RehearsalRequest(["torchrun", "--nproc_per_node", "2", "train.py"], ranks="all"))
+    report = answer(record)
+    assert not (tmp_path / "made.txt").exists()
+    assert report.verdict is Verdict.NO_GO
+    (finding,) = report.findings
+    assert finding.hazard == "uneven-data-per-rank-hang"
+    assert [(span.path, span.line) for span in finding.spans] == [("train.py", 35), ("train.py", 37), ("train.py", 32)]
+    assert [rank.outcome for rank in record.ranks] == ["diverged", "diverged"]
+    assert [rank.batches for rank in record.ranks] == [3, 4]  # beyond the two steps that were asked for

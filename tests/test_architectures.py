@@ -1,0 +1,46 @@
+"""The table of architectures: made from its rows, with no NO-GO that isn't shown true, and a reason for each doubt."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return importlib.import_module("architecture_table")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def rows(table: Any) -> list[dict[str, Any]]:
+    return list(table.Rows.read(ROOT / "benchmarks" / "architectures.jsonl").by_case.values())
+
+
+@pytest.mark.parametrize(("language", "name"), [("en", "architectures.md"), ("zh", "architectures.zh-CN.md")])
+def test_the_pages_are_what_the_rows_say(table: Any, rows: list[dict[str, Any]], language: str, name: str) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == table.page(rows, language)
+
+
+def test_at_least_120_were_rehearsed(rows: list[dict[str, Any]]) -> None:
+    assert len({(row["model_type"], row["class"]) for row in rows if row["verdict"] != "CANNOT-TELL"}) >= 120
+
+
+def test_every_no_go_was_shown_true(table: Any, rows: list[dict[str, Any]]) -> None:
+    unproven = [row["class"] for row in rows if row["verdict"] == "NO-GO" and not table.is_proven(row)]
+    assert unproven == []
+
+
+def test_every_doubt_has_its_reason(table: Any, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        if row["verdict"] == "CANNOT-TELL":
+            assert len(table.reason(row, "en")) > 20, row["class"]
