@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gonogo.plan.depth import depth_of, depths, period_of, with_depth
-from gonogo.plan.extend import Peak, extended
+from gonogo.plan.extend import Peak, Work, extended
 
 PLAIN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 64}
 TURNS = {
@@ -50,18 +50,22 @@ def test_lists_of_layers_are_cut_with_them() -> None:
     assert len(TURNS["text_config"]["layer_types"]) == 34  # type: ignore[index]
 
 
+def work(seconds: float) -> Work:
+    return Work(seconds=seconds, flops=3 * seconds, to_host=0.0, from_host=0.0, sent={"allreduce_": 4 * seconds})
+
+
 def peak(layers: int) -> Peak:
     return Peak(
         allocated=10.0 + 2 * layers, reserved=11.0 + 2 * layers, host=1.0, pinned=0.0,
-        by_category={"parameters": 2.0 * layers, "activations": 10.0}, forward_backward_seconds=0.1 * layers,
-        step_seconds=0.5, flops=3.0 * layers, to_host=0.0, from_host=0.0, sent={"allreduce_": 4.0 * layers},
+        by_category={"parameters": 2.0 * layers, "activations": 10.0},
+        forward=work(0.1 * layers), backward=work(0.2 * layers), step=work(0.5),
     )  # fmt: skip
 
 
 def test_what_is_linear_in_depth_is_told_exactly() -> None:
     told, true = extended(peak(4), peak(6), (4, 6), 28), peak(28)
     assert told.allocated == pytest.approx(true.allocated)
-    assert told.forward_backward_seconds == pytest.approx(true.forward_backward_seconds)
-    assert told.step_seconds == pytest.approx(true.step_seconds)
+    assert told.forward.seconds == pytest.approx(true.forward.seconds)
+    assert told.backward.sent == pytest.approx(true.backward.sent)
+    assert told.step.seconds == pytest.approx(true.step.seconds)
     assert told.by_category == pytest.approx(true.by_category)
-    assert told.sent == pytest.approx(true.sent)

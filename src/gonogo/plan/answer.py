@@ -74,6 +74,17 @@ def _skipped(plan: Plan) -> list[Skipped]:
             ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         )
     ]
+    if plan.unsettled:
+        names = "; ".join(choice.strategy.label for choice in plan.unsettled)
+        skipped.append(
+            Skipped(
+                Text(names, names),
+                Text(
+                    "by formula, which can't tell whether they fit; slower than the best, they were not rehearsed",
+                    "仅凭公式无法判断是否放得下；它们比最优方案慢，因此没有排练",
+                ),
+            )
+        )
     for choice, message in plan.failed:
         skipped.append(
             Skipped(

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 from gonogo.plan import closed_form
-from gonogo.plan.extend import Peak
+from gonogo.plan.closed_form import Calibration
+from gonogo.plan.extend import Peak, Work
 from gonogo.plan.jobs import Facts
 from gonogo.plan.machine_room import Room, room
 from gonogo.plan.request import PlanRequest
@@ -43,15 +44,33 @@ class Choice(msgspec.Struct, frozen=True):
         """How far ``reserved`` may be off, as a share."""
         return BANDS[self.source]
 
+    def may_fit(self, capacity: float) -> bool:
+        """Whether a rehearsal at full depth might show that it fits into ``capacity`` bytes.
 
-def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy) -> Choice:
+        The caching allocator gives unused segments back before it fails: what it reserves where there is room for it
+        is not what it needs. Where only a formula speaks, all the more may be possible.
+        """
+        if self.source == "rehearsed" or not self.room.others_fit:
+            return self.room.fits
+        share = 1 - self.band if self.source == "formula" else 1.0
+        return self.allocated * share <= capacity
+
+    @property
+    def surely_too_large(self) -> bool:
+        """Whether it does not fit even if the figures are off by all of their band."""
+        if self.source != "formula" or not self.room.others_fit:
+            return not self.room.fits
+        return self.room.accelerator_at_least < 0
+
+
+def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
     """What the closed form says of a strategy."""
-    estimate = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len)
+    estimate = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len, known=known)
     speed = request.machine.accelerator.speed
     assert speed is not None
     taken = closed_form.time(
-        facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count,
-        seq_len=request.seq_len, speed=speed, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives,
+        facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
+        seq_len=request.seq_len, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
     )  # fmt: skip
     categories = {"parameters": estimate.states, "communication": estimate.buffers, "activations": estimate.activations}
     return _choice(
@@ -73,14 +92,13 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
     family = strategy.family
     share = facts.trainable / (request.world_size if family.zero else 1)
     offloaded = share if family.optimizer != "gpu" else 0.0
-    link = bandwidth(request)
-    sent = sum(collective_seconds(name, int(nbytes), request.world_size, link) for name, nbytes in peak.sent.items())
     times = strategy.accumulation
+    passes = (peak.forward, peak.backward)
     taken = step_time(
-        compute=peak.forward_backward_seconds * ratio * times + peak.step_seconds,
-        communication=sent * times / max(at.accumulation, 1),
-        to_host_bytes=peak.to_host * times,
-        from_host_bytes=peak.from_host * times,
+        compute=sum(part.seconds for part in passes) * ratio * times + peak.step.seconds,
+        communication=sum(_sending(part, request) for part in passes) * times + _sending(peak.step, request),
+        to_host_bytes=sum(part.to_host for part in passes) * times + peak.step.to_host,
+        from_host_bytes=sum(part.from_host for part in passes) * times + peak.step.from_host,
         host_parameters=offloaded,
         nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
         ranks_per_node=request.machine.count,
@@ -102,6 +120,17 @@ def bandwidth(request: PlanRequest) -> float:
     return min(speed.link_bytes, request.network_bytes or NETWORK_BYTES)
 
 
+def capacity_of(request: PlanRequest) -> int:
+    """Bytes of an accelerator that the caching allocator may reserve."""
+    return request.machine.accelerator.total_bytes - request.machine.accelerator.allowance_bytes
+
+
+def _sending(work: Work, request: PlanRequest) -> float:
+    """Seconds of a part's collectives."""
+    link, ranks = bandwidth(request), request.world_size
+    return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
+
+
 def _choice(
     request: PlanRequest, strategy: Strategy, source: Source, allocated: float, reserved: float,
     by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime,
@@ -109,7 +138,7 @@ def _choice(
     tokens = strategy.micro_batch * strategy.accumulation * request.seq_len
     left = room(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
-        band=BANDS[source] if source != "formula" else 0.0,
+        band=BANDS[source],
     )  # fmt: skip
     return Choice(
         strategy=strategy, source=source, allocated=allocated, reserved=reserved, by_category=by_category, host=host,

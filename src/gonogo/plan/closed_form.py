@@ -37,7 +37,21 @@ class Estimate(msgspec.Struct, frozen=True):
         return self.states + self.buffers + self.activations
 
 
-def memory(facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int) -> Estimate:
+class Calibration(msgspec.Struct, frozen=True):
+    """What rehearsals of other strategies have shown that holds for all; keyed by checkpointing or not."""
+
+    seconds: dict[bool, float] = {}
+    """Of computing one sample forward and backward."""
+    activations: dict[bool, float] = {}
+    """Bytes that one sample needs at the peak."""
+
+
+NOTHING_KNOWN = Calibration()
+
+
+def memory(
+    facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NOTHING_KNOWN
+) -> Estimate:
     """What a strategy takes, by formula."""
     family = strategy.family
     optimizer_ranks = world_size if family.zero >= 1 else 1
@@ -54,6 +68,10 @@ def memory(facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int) -
     moments, gradients = 12.0 * facts.trainable / optimizer_ranks, 2.0 * facts.trainable / gradient_ranks
     if family.optimizer == "gpu":
         states += moments + gradients
+        if family.zero == 2 and strategy.accumulation > 1:
+            states += 4.0 * facts.trainable / optimizer_ranks  # a partition's sum of gradients, fp32
+        elif family.zero == 0:
+            states += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
     elif family.optimizer == "cpu":
         host += moments + 2 * gradients
     else:
@@ -64,7 +82,9 @@ def memory(facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int) -
         buffers += 2.0 * live + 4.0 * facts.largest_parameter
     elif family.zero >= 1:
         buffers += 2 * 2.0 * min(_BUCKET, facts.trainable)
-    return Estimate(states, buffers, _activations(facts, strategy, seq_len), host, nvme)
+    of_sample = known.activations.get(strategy.checkpointing)
+    needed = _activations(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
+    return Estimate(states, buffers, needed, host, nvme)
 
 
 def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
@@ -78,13 +98,16 @@ def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
 
 def time(
     facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
-    bandwidth: float, nvme_drives: int,
+    bandwidth: float, nvme_drives: int, known: Calibration = NOTHING_KNOWN,
 ) -> StepTime:  # fmt: skip
     """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link."""
     family = strategy.family
-    tokens = strategy.micro_batch * strategy.accumulation * seq_len
-    passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
-    compute = 2.0 * passes * facts.parameters * tokens / (speed.matmul_flops * MATMUL_SHARE)
+    samples = strategy.micro_batch * strategy.accumulation
+    of_sample = known.seconds.get(strategy.checkpointing)
+    if of_sample is None:
+        passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
+        of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * MATMUL_SHARE)
+    compute = of_sample * samples
     gradients = 2.0 * facts.trainable
     gathers = 2.0 * facts.parameters * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
     volume = strategy.accumulation * (gathers + 2 * gradients) if world_size > 1 else 0.0

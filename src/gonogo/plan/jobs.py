@@ -17,6 +17,9 @@ class Job(msgspec.Struct, frozen=True):
     answer: str
     """Where the :class:`Measured` or :class:`Facts` goes, as JSON."""
     timeout: float
+    steps: int
+    capacity: int | None = None
+    """What the caching allocator may reserve; None: however much it asks for."""
     describe: bool = False
     """Only say what the model is made of."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.hardware import Machine
-from gonogo.plan.strategy import Family
 
 _HOST_RESERVE = 0.08
 """Of a node's memory that the system, data loaders and the page cache are left."""
@@ -15,13 +14,21 @@ class Room(msgspec.Struct, frozen=True):
     """What is left of each kind of memory, in bytes: negative where it does not fit. None where it isn't stated."""
 
     accelerator: float
+    """If the figure is too low by all of its band."""
+    accelerator_at_least: float
+    """If it is too high by all of its band."""
     host: float | None
     nvme: float | None
 
     @property
     def fits(self) -> bool:
         """Whether all of it fits."""
-        return all(left is None or left >= 0 for left in (self.accelerator, self.host, self.nvme))
+        return self.accelerator >= 0 and self.others_fit
+
+    @property
+    def others_fit(self) -> bool:
+        """Whether host memory and NVMe hold what lies there."""
+        return all(left is None or left >= 0 for left in (self.host, self.nvme))
 
     @property
     def short_of(self) -> str | None:
@@ -43,9 +50,4 @@ def room(
     if machine.host_bytes is not None:
         host = machine.host_bytes * (1 - _HOST_RESERVE) - host_of_rank * (1 + band) * machine.count
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
-    return Room(capacity - reserved * (1 + band), host, nvme)
-
-
-def needs_host(family: Family) -> bool:
-    """Whether a strategy keeps model states in host memory."""
-    return "cpu" in (family.optimizer, family.parameters)
+    return Room(capacity - reserved * (1 + band), capacity - reserved / (1 + band), host, nvme)

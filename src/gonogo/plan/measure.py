@@ -19,6 +19,7 @@ import gonogo
 from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.depth import with_depth
 from gonogo.plan.jobs import Ended, Facts, Job, Measured
 from gonogo.plan.request import PlanRequest
@@ -40,6 +41,9 @@ class Cell(msgspec.Struct, frozen=True):
     depth: int
     seq_len: int
     world_size: int
+    steps: int = 2
+    real: bool = False
+    """On an accelerator of the size that it has, less what figures may be off by; else on one of boundless memory."""
 
 
 class NotMeasured(Exception):
@@ -103,7 +107,7 @@ class Meter:
 
     def _read(self, job: Job, why: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
         if why:
-            return NotMeasured(f"{why}: {_last_line(Path(f'{job.answer}.log'))}")
+            return NotMeasured(": ".join(filter(None, (why, _last_line(Path(f"{job.answer}.log"))))))
         data = Path(job.answer).read_bytes()
         with contextlib.suppress(OSError):
             _keep(key, data)
@@ -172,7 +176,7 @@ class Meter:
         strategy = cell.strategy
         arguments = [
             "--model", str(place), "--deepspeed", str(place / "deepspeed.json"), "--seq-len", str(cell.seq_len),
-            "--micro-batch", str(strategy.micro_batch), "--steps", "2", "--tune", request.tune,
+            "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps), "--tune", request.tune,
             "--lora-rank", str(request.lora_rank), "--attention", request.attention,
             *(["--gradient-checkpointing"] if strategy.checkpointing else []),
         ]  # fmt: skip
@@ -183,6 +187,8 @@ class Meter:
             local_world_size=min(request.machine.count, cell.world_size),
             answer=str(place / "answer.json"),
             timeout=request.timeout,
+            steps=cell.steps,
+            capacity=int(capacity_of(request) / (1 + BANDS["rehearsed"])) if cell.real else None,
             describe=describe,
         )
 
@@ -197,7 +203,7 @@ class Meter:
         told: dict[str, Any] = {
             "files": contents,
             "arguments": [argument.replace(str(place), "") for argument in job.arguments],
-            "world": [job.world_size, job.local_world_size, job.describe],
+            "world": [job.world_size, job.local_world_size, job.describe, job.capacity],
             "accelerator": msgspec.to_builtins(self._request.machine.accelerator),
             "environment": {name: value for name, value in os.environ.items() if name.startswith(_MATTERS)},
             "versions": self._versions,
@@ -212,10 +218,12 @@ _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 
 def _name(cell: Cell) -> str:
     family, strategy = cell.strategy.family, cell.strategy
-    return (
-        f"z{family.zero}-{family.optimizer}-{family.parameters}-{'ck' if strategy.checkpointing else 'all'}"
-        f"-b{strategy.micro_batch}x{strategy.accumulation}-d{cell.depth}-s{cell.seq_len}-w{cell.world_size}"
-    )
+    words = [
+        f"zero{family.zero}", family.optimizer, family.parameters, "recomputed" if strategy.checkpointing else "kept",
+        f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
+        f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),
+    ]  # fmt: skip
+    return "-".join(words)
 
 
 def _versions() -> dict[str, str]:
@@ -229,12 +237,12 @@ def _versions() -> dict[str, str]:
 def _source_stamp() -> str:
     """Of the code that measures: a change in it makes what was kept worthless."""
     root = Path(gonogo.__file__).parent
-    stamps = []
-    for folder in ("virtual", "plan", "virtual/synthetic"):
-        for path in sorted((root / folder).rglob("*.py")):
-            status = path.stat()
-            stamps.append(f"{path.name}:{status.st_size}:{status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(stamps).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for folder in ("virtual", "plan", "evidence", "data"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".py", ".json"):
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def cache_folder() -> Path:

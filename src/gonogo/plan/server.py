@@ -6,6 +6,7 @@ answers go to their files, and a line (:class:`gonogo.plan.jobs.Ended`) to stand
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -20,9 +21,10 @@ import msgspec
 from gonogo.evidence.hardware import Accelerator, find_accelerator
 from gonogo.plan.jobs import Ended, Job, Measured
 
-_STEPS = 2
 _POLL = 0.02
 _TO_WRITE = 10.0
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_BOUNDLESS = 1 << 45
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -43,11 +45,15 @@ class _Running:
 
 def main() -> None:
     """Serve until standard input ends."""
+    from gonogo.virtual.importing import import_worker
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
     jobs = os.dup(0)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print is no answer
     first, _, rest = _read_line(jobs).partition(b"\n")
     start = msgspec.json.decode(first, type=Start)
+    import_worker()
     session = _session(start)
     with session:
         with session.mode:
@@ -56,11 +62,9 @@ def main() -> None:
 
 
 def _session(start: Start) -> Any:
-    from gonogo.virtual.garbage import collect_seldom
     from gonogo.virtual.plan import WorkerPlan
     from gonogo.virtual.session import Session
 
-    collect_seldom()
     accelerator: Accelerator = find_accelerator(start.accelerator)
     plan = WorkerPlan(
         program_kind="module",
@@ -72,7 +76,7 @@ def _session(start: Start) -> Any:
         local_world_size=1,
         accelerator=accelerator,
         host_bytes=None,
-        steps=_STEPS,
+        steps=1,
         scratch=os.path.join(start.folder, "scratch"),
         record=os.path.join(start.folder, "record.json"),
         progress=os.path.join(start.folder, "progress.jsonl"),
@@ -151,6 +155,8 @@ def _ended(running: _Running) -> str | None:
     if ended:
         if os.path.exists(running.job.answer):
             return ""
+        if running.told:
+            return f"it took longer than {running.job.timeout:.0f} s (see --timeout)"
         return f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
     late = time.monotonic() - running.deadline
     if late > 0 and not running.told:
@@ -165,6 +171,7 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
     """In the child: the job, as a worker of ``gonogo rehearse`` does it."""
     status = 70
     try:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
         folder = os.path.dirname(job.answer)
         log = os.open(f"{job.answer}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
@@ -177,7 +184,10 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
             world_size=job.world_size,
             local_world_size=job.local_world_size,
             record=f"{job.answer}.record",
+            steps=job.steps,
         )
+        session.life.target = job.steps
+        _set_capacity(session, job.capacity)
         session.started = time.monotonic()
         answer = _described(job) if job.describe else _measured(session, folder)
         _write(job.answer, answer)
@@ -188,6 +198,13 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _set_capacity(session: Any, capacity: int | None) -> None:
+    from gonogo.virtual.caching_allocator import CachingAllocator
+
+    device = session.memory.device(session.device)
+    device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
 
 
 def _described(job: Job) -> Any:
