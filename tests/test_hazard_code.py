@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from gonogo.hazard_code import imported_at_once, write
+from gonogo.hazard_code import modules_of, write
 
 
 @pytest.fixture
@@ -40,8 +40,10 @@ def _forget() -> None:
 def _imported() -> ModuleType:
     """The deepest module, imported anew."""
     _forget()
-    with imported_at_once(importlib.import_module("themes")):
-        return importlib.import_module("themes.deep.two")
+    (module,) = (one for one in modules_of(importlib.import_module("themes")) if one.__name__ == "themes.deep.two")
+    assert importlib.import_module("themes.deep.two") is module
+    assert importlib.import_module("themes.deep").two is module
+    return module
 
 
 def _from_one_file(module: ModuleType) -> bool:
@@ -54,6 +56,19 @@ def test_the_second_import_is_from_the_one_file(package: ModuleType) -> None:
     assert _from_one_file(second)
     assert (first.VALUE, second.VALUE) == (2, 2)
     assert (second.__doc__, second.__file__) == (first.__doc__, first.__file__)
+
+
+def test_a_module_that_fails_is_not_left_half_made(package: ModuleType) -> None:
+    broken = Path(package.__path__[0], "broken.py")
+    broken.write_text("import sys\nif getattr(sys, 'themes_fail', False): raise ValueError('broken')\n")
+    _imported()
+    sys.themes_fail = True  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(ValueError, match="broken"):
+            _imported()
+        assert "themes.broken" not in sys.modules
+    finally:
+        del sys.themes_fail  # type: ignore[attr-defined]
 
 
 def test_a_changed_or_new_source_is_read(package: ModuleType) -> None:
@@ -98,6 +113,6 @@ def test_the_hazards_are_the_same_either_way() -> None:
     make = "import importlib; from gonogo.hazard_code import write; write(importlib.import_module('gonogo.hazards'))"
     subprocess.run([sys.executable, "-c", make], check=True)
     said = [subprocess.run([sys.executable, "-c", show], check=True, capture_output=True, text=True) for _ in range(2)]
-    plain = "import contextlib, gonogo.hazard as h; h.imported_at_once = lambda package: contextlib.nullcontext(); "
+    plain = "import gonogo.hazard_code as code; code._read = lambda path, stamp: None; "
     read = subprocess.run([sys.executable, "-c", plain + show], check=True, capture_output=True, text=True).stdout
     assert said[0].stdout == said[1].stdout == read

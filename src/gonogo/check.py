@@ -17,6 +17,7 @@ from gonogo.fixes import with_diffs
 from gonogo.hazard import Hazard, all_hazards
 from gonogo.runs import Gathered, gather
 from gonogo.settings import Settings
+from gonogo.spread import answers
 
 _Evidence = TypeVar("_Evidence")
 _SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
@@ -54,13 +55,18 @@ def check(
     settings = settings or Settings()
     start = time.perf_counter()
     gathered = gather(paths, command, settings=settings, use_installed=use_installed)
-    findings = []
+    findings: list[Finding] = []
+    failed: dict[str, Skipped] = {}
     hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]
     handlers = _Handlers(hazards)
-    for done, run in enumerate(gathered.runs):
-        on_progress(done, len(gathered.runs))
-        findings += handlers.findings_in(run)
-    skipped = (*gathered.skipped, *handlers.faults.values())
+    for found, faults in answers(
+        lambda number: handlers.findings_in(gathered.runs[number]),
+        len(gathered.runs),
+        lambda done: on_progress(done, len(gathered.runs)),
+    ):
+        findings += found
+        failed.update(faults)
+    skipped = (*gathered.skipped, *failed.values())
     sources = gathered.files.sources
     kept = [
         finding
@@ -107,11 +113,11 @@ class _Handlers:
         self._launch = overriding("in_launch")
         self._script = overriding("in_script")
         self._environment = overriding("in_environment")
-        self.faults: dict[str, Skipped] = {}
-        """Hazards that failed themselves, by name: what they would have said is not known."""
+        self._faults: dict[str, Skipped] = {}
 
-    def findings_in(self, run: Run) -> list[Finding]:
-        """What all hazards find in a run."""
+    def findings_in(self, run: Run) -> tuple[list[Finding], dict[str, Skipped]]:
+        """What all hazards find in a run, and the hazards that failed themselves: what they would say isn't known."""
+        self._faults = {}
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
@@ -124,7 +130,7 @@ class _Handlers:
                 found += self._asked(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
             found += self._asked(hazard, hazard.in_environment, run.environment, run)
-        return found
+        return found, self._faults
 
     def _asked(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
@@ -140,7 +146,7 @@ class _Handlers:
                 "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
                 "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
             ).format(what=what[:200])
-            self.faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
+            self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
             return []
 
 

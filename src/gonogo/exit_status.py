@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -49,6 +47,8 @@ def _end(text: Text, language: str, status: int) -> NoReturn:
 
 
 def _disk_full(error: OSError) -> Text:
+    import tempfile
+
     return Text(
         "no space left on the disk ({place}): free some, or point TMPDIR at a folder on another disk",
         "磁盘空间不足（{place}）：请清理空间，或把 TMPDIR 指向另一块磁盘上的目录",
@@ -57,6 +57,9 @@ def _disk_full(error: OSError) -> Text:
 
 def _fault(error: Exception) -> Text:
     """What to say of a fault of gonogo itself; its traceback goes into a file, to be sent along with a report of it."""
+    import tempfile
+    import traceback
+
     what = f"{type(error).__name__}: {error}"
     try:
         descriptor, path = tempfile.mkstemp(prefix="gonogo-fault-", suffix=".txt")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,7 +11,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
-from gonogo.hazard_code import imported_at_once
+from gonogo.hazard_code import modules_of
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.deepspeed_config import DeepSpeedConfig
@@ -178,26 +177,14 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
     return () if rank is None else (rank,)
 
 
-def _modules(folders: Iterable[str], prefix: str) -> Iterator[str]:
-    """The names of the modules below a package: all but the helpers that hazards share, which begin with ``_``."""
-    for folder in folders:
-        for name in sorted(os.listdir(folder)):
-            if name.startswith(("_", ".")):
-                continue
-            if name.endswith(".py"):
-                yield f"{prefix}{name[:-3]}"
-            elif os.path.isfile(os.path.join(folder, name, "__init__.py")):
-                yield from _modules([os.path.join(folder, name)], f"{prefix}{name}.")
-
-
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
     package = importlib.import_module("gonogo.hazards")
-    with imported_at_once(package):
-        modules = [importlib.import_module(name) for name in _modules(package.__path__, "gonogo.hazards.")]
     found: dict[str, Hazard] = {}
-    for module in modules:
+    for module in modules_of(package):
+        if module.__name__.rpartition(".")[2].startswith("_"):  # what several hazards share
+            continue
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
                 if value.name in found:

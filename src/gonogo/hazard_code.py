@@ -7,11 +7,12 @@ another size or time than it had, everything is read from the sources again, and
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import marshal
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,9 +24,8 @@ Stamp = tuple[tuple[str, str, int, int], ...]
 """Of each module: name, source file, time of change in nanoseconds, size in bytes."""
 
 
-@contextlib.contextmanager
-def imported_at_once(package: ModuleType) -> Iterator[None]:
-    """Within it, modules of the package are imported from one file, if that is up to date; else it is written after.
+def modules_of(package: ModuleType) -> list[ModuleType]:
+    """Every module of the package, imported: from one file, if that is up to date; else it is written afterwards.
 
     Nothing is written where Python was told to write no compiled files, or may not.
     """
@@ -33,16 +33,16 @@ def imported_at_once(package: ModuleType) -> Iterator[None]:
     path = _path(package)
     codes = _read(path, stamp)
     if codes is None:
-        yield
+        modules = [importlib.import_module(name) for name, _, _, _ in stamp]
         if not sys.dont_write_bytecode:
             with contextlib.suppress(OSError):
                 path.parent.mkdir(exist_ok=True)
                 write(package)
-        return
+        return modules
     finder = _Finder(codes, {name: source for name, source, _, _ in stamp})
     sys.meta_path.insert(0, finder)
     try:
-        yield
+        return [finder.imported(name) for name, _, _, _ in stamp]
     finally:
         sys.meta_path.remove(finder)
 
@@ -95,6 +95,25 @@ class _Finder:
     def __init__(self, codes: dict[str, CodeType], sources: dict[str, str]) -> None:
         self._codes = codes
         self._sources = sources
+
+    def imported(self, name: str) -> ModuleType:
+        """The module: run here, without the import system's locks and searches, unless it has been imported."""
+        module = sys.modules.get(name)
+        if module is not None:
+            return module
+        parent, _, last = name.rpartition(".")
+        package = sys.modules.get(parent) or importlib.import_module(parent)
+        spec = self.find_spec(name)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            self.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        setattr(package, last, module)
+        return module
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         """The import system asks for a module."""

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
-from rich.console import Console
 
 from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import RehearsalRecord
@@ -36,6 +35,7 @@ from gonogo.finding import (
 )
 from gonogo.rehearse.answer import answer
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
+from gonogo.report.page import Page
 from gonogo.report.text import print_report
 
 RECORDS = sorted((Path(__file__).parent.parent / "hazards").glob("*/*.record.json"))
@@ -86,7 +86,7 @@ def test_columns_of_a_table_line_up_in_chinese() -> None:
 
 def test_eighty_columns_hold_the_memory_tables() -> None:
     buffer = io.StringIO()
-    print_report(samples.report(), Console(file=buffer, width=80), "en")
+    print_report(samples.report(), Page(buffer, width=80), "en")
     lines = buffer.getvalue().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("Accelerator memory"))
     assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity reached in outcome"
@@ -260,7 +260,7 @@ def test_hostile_text_never_breaks_a_renderer_nor_reaches_the_terminal(report: R
 @given(report=reports(), width=st.integers(20, 200))
 def test_on_a_terminal_only_styles_of_our_own_are_left(report: Report, width: int) -> None:
     buffer = io.StringIO()
-    print_report(report, Console(file=buffer, force_terminal=True, color_system="standard", width=width), "en")
+    print_report(report, Page(buffer, width=width, colour=True), "en")
     assert not OBEYED.search(re.sub(r"\x1b\[[0-9;]*m", "", buffer.getvalue()))
 
 

@@ -76,19 +76,7 @@ def print_to(stream: TextIO, report: Report, format_name: str, language: str) ->
 
 
 def _print_text(report: Report, stream: TextIO, language: str, width: int | None) -> None:
-    from rich.console import Console
-
+    from gonogo.report.page import Page, colour_wanted
     from gonogo.report.text import print_report
 
-    terminal = stream.isatty()
-    console = Console(
-        file=stream,
-        width=width,
-        color_system="auto" if terminal else None,
-        force_terminal=terminal,
-        force_jupyter=False,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    print_report(report, console, language)
+    print_report(report, Page(stream, width=width, colour=colour_wanted(stream)), language)

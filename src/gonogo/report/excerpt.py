@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text as Styled
-
 from gonogo.finding import Span
+from gonogo.report.page import Page, Styled, cells, truncated
 from gonogo.report.untrusted import clean, clean_line
 
 _TOKEN = re.compile(r"[\w.]+|\S")
 
 
-def print_excerpt(span: Span, console: Console, language: str, gutter: int, *, primary: bool, style: str) -> None:
+def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary: bool, style: str) -> None:
     """The place, and below it the line of source with a mark under what is meant."""
     arrow = "-->" if primary else ":::"
     place = f"{clean_line(span.path)}:{span.line}:{span.column}"
-    console.print(Styled.assemble((f"{' ' * (gutter - 1)}{arrow} ", "blue"), place), soft_wrap=True)
+    page.line(Styled.assemble((f"{' ' * (gutter - 1)}{arrow} ", "blue"), place), wrap=False)
     label = clean_line(span.label.in_language(language)) if span.label else ""
     source = clean(span.text).replace("\n", " ").rstrip()
     bar = Styled.assemble((f"{' ' * gutter}|", "blue"))
@@ -26,31 +23,29 @@ def print_excerpt(span: Span, console: Console, language: str, gutter: int, *, p
     cut_before = span.end_column and span.column > len(span.text) + 1  # of a very long line only the head is kept
     if not source.strip() or cut_before:
         if label:
-            console.print(Styled.assemble(bar, (f" {label}", mark_style)))
+            page.line(Styled.assemble(bar, (f" {label}", mark_style)))
         return
     start, end = _marked(span, source)
-    before = Styled(source[:start]).cell_len
-    width = max(Styled(source[start:end]).cell_len, 1)
-    room = max(console.width - gutter - 3, 20)
+    before = cells(source[:start])
+    width = max(cells(source[start:end]), 1)
+    room = max(page.width - gutter - 3, 20)
     if before + width > room:  # show the part of a long line that the mark is under
         cut = max(start - room // 3, 0)
         if cut:
             source, start, end = f"…{source[cut:]}", start - cut + 1, end - cut + 1
-        before = Styled(source[:start]).cell_len
-        width = min(max(Styled(source[start:end]).cell_len, 1), room - before)
-    console.print(bar)
-    shown = Styled(source)
-    shown.truncate(room, overflow="ellipsis")
+        before = cells(source[:start])
+        width = min(max(cells(source[start:end]), 1), room - before)
+    page.line(bar)
     number = (f"{span.line:>{gutter - 1}} | ", "blue")
-    console.print(Styled.assemble(number, shown), no_wrap=True, overflow="ignore", crop=False)
+    page.line(Styled.assemble(number, truncated(source, room)), wrap=False)
     mark = ("^" if primary else "-") * width
     line = Styled.assemble(bar, (f" {' ' * before}{mark}", mark_style))
-    if label and gutter + 2 + before + width + 1 + Styled(label).cell_len <= console.width:
-        console.print(line.append(f" {label}", style=mark_style))
+    if label and gutter + 2 + before + width + 1 + cells(label) <= page.width:
+        page.line(line.append(f" {label}", mark_style))
     else:
-        console.print(line)
+        page.line(line)
         if label:
-            console.print(Padding(Styled(label, style=mark_style), (0, 0, 0, gutter + 2)))
+            page.line(Styled(label, mark_style), indent=gutter + 2)
 
 
 def _marked(span: Span, source: str) -> tuple[int, int]:

@@ -1,0 +1,222 @@
+"""Styled lines wrapped to a width: what a text report is made of.
+
+Rich draws the report's tables; its import and its layout alone would take a fifth of the time of ``gonogo check``,
+which runs before each commit, so that lines are laid out here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, TextIO
+from unicodedata import category, east_asian_width
+
+if TYPE_CHECKING:
+    from gonogo.report.rehearsal import Table
+
+_SGR = {
+    "bold": 1,
+    "dim": 2,
+    "reverse": 7,
+    "red": 31,
+    "green": 32,
+    "yellow": 33,
+    "blue": 34,
+    "magenta": 35,
+    "cyan": 36,
+}
+"""Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""
+_WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff"
+_CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"
+_ENGLISH_WORD = re.compile(r"\s*\S+\s*")
+_DEFAULT_WIDTH = 80
+
+
+def cells(text: str) -> int:
+    """Columns of a terminal that the text takes: two for a wide character, none for a combining one."""
+    return len(text) if text.isascii() else sum(_width(character) for character in text)
+
+
+@cache
+def _width(character: str) -> int:
+    if category(character) in ("Mn", "Me", "Cf", "Cc"):
+        return 0
+    return 2 if east_asian_width(character) in ("W", "F") else 1
+
+
+class Styled:
+    """Text of which each part has a style: words as ``bold red reverse``, or none."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.parts = [(text, style)] if text else []
+
+    @classmethod
+    def assemble(cls, *parts: str | tuple[str, str] | Styled) -> Styled:
+        """One text of several parts: plain, or with a style."""
+        whole = cls()
+        for part in parts:
+            if isinstance(part, tuple):
+                whole.append(*part)
+            else:
+                whole.append(part)
+        return whole
+
+    def append(self, text: str | Styled, style: str = "") -> Styled:
+        """Add to the end. Returns itself."""
+        if isinstance(text, Styled):
+            self.parts += text.parts
+        elif text:
+            self.parts.append((text, style))
+        return self
+
+    @property
+    def plain(self) -> str:
+        """The text alone."""
+        return "".join(text for text, _ in self.parts)
+
+    def cut(self, start: int, end: int) -> Styled:
+        """The characters from ``start`` up to ``end``, in their styles."""
+        piece, at = Styled(), 0
+        for text, style in self.parts:
+            piece.append(text[max(start - at, 0) : max(end - at, 0)], style)
+            at += len(text)
+        return piece
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """What stays on one line: between Chinese characters it may end anywhere, but not before closing punctuation."""
+    return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
+
+
+def truncated(text: str, width: int) -> str:
+    """The text, its end replaced by an ellipsis where it takes more than ``width`` columns."""
+    if cells(text) <= width:
+        return text
+    return f"{text[: _fitting(text, 0, width - 1)]}…"
+
+
+def wrapped(line: Styled, width: int) -> Iterator[Styled]:
+    """The text in lines of at most ``width`` columns: broken between words, and within those that no line holds."""
+    plain = line.plain
+    if "\n" not in plain and cells(plain) <= width:
+        yield line
+        return
+    start = 0
+    for paragraph in plain.split("\n"):
+        for first, last in _breaks(paragraph, max(width, 2)):
+            yield line.cut(start + first, start + last)
+        start += len(paragraph) + 1
+
+
+def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """First and last character of each line, without the blanks at its end."""
+    start = taken = 0
+    for word in (_ENGLISH_WORD if text.isascii() else _word()).finditer(text):
+        wanted = cells(word[0].rstrip())
+        if taken + wanted > width:
+            if taken and (wanted <= width or word.start() > start):
+                yield start, start + len(text[start : word.start()].rstrip())
+                start, taken = word.start(), 0
+            while cells(text[start : word.end()].rstrip()) > width:
+                end = _fitting(text, start, width)
+                yield start, end
+                start = end
+            taken = cells(text[start : word.end()])
+        else:
+            taken += cells(word[0])
+    yield start, start + len(text[start:].rstrip())
+
+
+def _fitting(text: str, start: int, width: int) -> int:
+    """Where to end, so that the text from ``start`` takes at most ``width`` columns: after a character at least."""
+    taken = 0
+    for end in range(start, len(text)):
+        taken += _width(text[end])
+        if taken > width and end > start:
+            return end
+    return len(text)
+
+
+class Page:
+    """What lines are printed on: a stream, its width in columns, and whether it shows colour."""
+
+    def __init__(self, stream: TextIO, *, width: int | None = None, colour: bool = False) -> None:
+        """``width`` None: the terminal's own, or 80 where it has none."""
+        self._stream = stream
+        self.width = width or _terminal_width(stream)
+        self._colour = colour
+
+    def line(self, line: Styled | str = "", *, indent: int = 0, wrap: bool = True) -> None:
+        """Print a text, wrapped unless a reader is to copy or follow it as it stands."""
+        text = Styled(line) if isinstance(line, str) else line
+        for piece in wrapped(text, self.width - indent) if wrap else (text,):
+            self._put(" " * indent, piece)
+
+    def labelled(self, label: Styled, column: int, line: Styled) -> None:
+        """Print a text from ``column`` on, with its label before it."""
+        before = Styled(" " * (column - cells(label.plain))).append(label)
+        for piece in wrapped(line, max(self.width - column, 1)):
+            self._put("", before.append(piece))
+            before = Styled(" " * column)
+
+    def rule(self, title: str) -> None:
+        """Print a title with a rule to the end of the line."""
+        said = truncated(title, self.width)
+        rest = self.width - cells(said) - 1
+        self._put("", Styled(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
+
+    def table(self, table: Table) -> None:
+        """Draw a table under its title."""
+        from rich.console import Console
+        from rich.table import Table as Grid
+        from rich.text import Text as Cell
+
+        self.rule(table.title)
+        drawn = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+        for number, column in enumerate(table.columns):
+            numeric = number in table.numeric
+            drawn.add_column(Cell(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+        for row in table.rows:
+            drawn.add_row(*(Cell(cell) for cell in row))
+        Console(
+            file=self._stream,
+            width=self.width,
+            force_terminal=self._colour,
+            color_system="standard" if self._colour else None,
+            force_jupyter=False,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        ).print(drawn)
+        if table.note:
+            self.line(Styled(table.note, "dim"))
+
+    def _put(self, indent: str, line: Styled) -> None:
+        said = "".join(_coloured(*part) for part in line.parts) if self._colour else line.plain
+        self._stream.write(f"{indent}{said}\n")
+
+
+def colour_wanted(stream: TextIO) -> bool:
+    """Whether to colour what is written: on a terminal that can, unless ``NO_COLOR`` is set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def _coloured(text: str, style: str) -> str:
+    if not style:
+        return text
+    return f"\x1b[{';'.join(str(_SGR[name]) for name in style.split())}m{text}\x1b[0m"
+
+
+def _terminal_width(stream: TextIO) -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH
+    except (OSError, ValueError):
+        return _DEFAULT_WIDTH

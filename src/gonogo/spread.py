@@ -1,0 +1,74 @@
+"""A function asked of many items on all processors, where there are so many that it is worth the start of processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
+
+_WORTH_IT = 64
+"""Fewer items than this are done sooner than processes are started for them."""
+_SHARES = 4
+"""Parts of the work for each processor, so that none waits long for the last."""
+
+_asked: Callable[[int], Any] | None = None
+"""What the forked processes were started to answer."""
+
+
+def processors() -> int:
+    """How many processors this process may use, where its memory can be shared by forking; else one."""
+    if sys.platform != "linux":  # elsewhere a fork of a process with threads or frameworks loaded is not safe
+        return 1
+    return len(os.sched_getaffinity(0))
+
+
+def answers(ask: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
+    """``[ask(0), …, ask(count - 1)]``; ``on_progress`` hears how many are done.
+
+    What ``ask`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
+    """
+    if count < _WORTH_IT or processors() < 2:
+        return [_told(ask(number), number + 1, on_progress) for number in range(count)]
+    global _asked
+    _asked = ask
+    try:
+        return _forked(count, on_progress)
+    finally:
+        _asked = None
+
+
+def _told(answer: _Answer, done: int, on_progress: Callable[[int], None]) -> _Answer:
+    on_progress(done)
+    return answer
+
+
+def _forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    workers = processors()
+    parts = [range(first, count, workers * _SHARES) for first in range(workers * _SHARES)]
+    found: list[Any] = [None] * count
+    done = 0
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
+    try:
+        with warnings.catch_warnings():  # Python 3.12 warns of a fork beside a progress bar's thread, which is not used
+            warnings.simplefilter("ignore", DeprecationWarning)
+            waiting = {pool.submit(_of_part, part): part for part in parts}
+        for future in as_completed(waiting):
+            for number, answer in zip(waiting[future], future.result(), strict=True):
+                found[number] = answer
+            done += len(waiting[future])
+            on_progress(done)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
+
+
+def _of_part(numbers: Sequence[int]) -> list[Any]:
+    assert _asked is not None
+    return [_asked(number) for number in numbers]
