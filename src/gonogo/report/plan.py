@@ -140,6 +140,12 @@ def bar(choice: dict[str, Any], capacity: int) -> list[tuple[str, str]]:
 
 def legend(language: str) -> str:
     """What the letters of a bar stand for."""
-    names = [f"{_LETTERS[name]} {word(name, language)}" for name in CATEGORIES]
-    names.append(f"· {Text('reserved, not used', '已保留未使用').in_language(language)}")
-    return "  ".join(names)
+    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in legend_names(language).items() if name != "free")
+
+
+def legend_names(language: str) -> dict[str, str]:
+    """What the parts of a bar are called, in the picture's order."""
+    names = {name: word(name, language) for name in CATEGORIES}
+    names["reserve"] = Text("reserved, not used", "已保留未使用").in_language(language)
+    names["free"] = Text("free", "空闲").in_language(language)
+    return names
