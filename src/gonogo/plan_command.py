@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,31 +15,48 @@ from gonogo.errors import UserError
 from gonogo.exit_status import exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language
-from gonogo.options import Format, Lang, Output
+from gonogo.options import Format, HostMemory, Lang, Output, before_and_after
 
 
 def plan(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A folder with config.json, or a hub name in the cache.")
-    ],
-    gpus: Annotated[
-        str, typer.Option(metavar="COUNTxTYPE", help="A node's accelerators, e.g. 8xA100-80G.")
-    ] = "8xH100-80G",
-    nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Nodes.")] = 1,
-    host_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [-- COMMAND...]",
+            help="A folder with config.json, or a hub name in the cache; or, after --, a command that trains one.",
+        ),
     ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="[COUNTx]TYPE", help="A node's accelerators, e.g. 8xA100-80G. Default: 8xH100-80G."),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: 1, or as COMMAND says.")
+    ] = None,
+    host_memory: HostMemory = None,
     nvme: Annotated[
         str | None, typer.Option(metavar="SIZE", help="NVMe of a node that states may lie on, e.g. 4T.")
     ] = None,
-    seq_len: Annotated[int, typer.Option(min=8, metavar="N", help="Tokens of a sample.")] = 4096,
-    tune: Annotated[str, typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained.")] = "full",
-    lora_rank: Annotated[int, typer.Option(min=1, metavar="N", help="Rank of the adapters.")] = 16,
+    seq_len: Annotated[int | None, typer.Option(min=8, metavar="N", help="Tokens of a sample. Default: 4096.")] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained. Default: full."),
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rank of the adapters. Default: 16.")
+    ] = None,
     global_batch: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Samples of an optimizer step, over all GPUs. Default: 64.")
     ] = None,
     network: Annotated[
         float | None, typer.Option(min=0.1, metavar="GBIT", help="Gbit/s of a GPU to other nodes. Default: 200.")
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write DeepSpeed's config, a script and launch commands of the best there."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg|png", help="Draw what takes each GPU's memory there.")
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
@@ -62,36 +80,37 @@ def plan(
 
         known_format(format_)
         check_writable(output)
-        from gonogo.evidence.hardware import machine_from, memory_size
+        from gonogo.report.plan_picture import check_picture, write_picture
+
+        check_picture(picture)
         from gonogo.plan.answer import answer
+        from gonogo.plan.from_command import told_by
         from gonogo.plan.measure import Meter, NotMeasured, check_model
-        from gonogo.plan.request import PlanRequest, model_folder
+        from gonogo.plan.request import Options, request_of
         from gonogo.plan.search import check_batch, search
-        from gonogo.plan.strategy import TUNES
+        from gonogo.plan.write import check_folder, write_best
         from gonogo.rehearse.scratch import scratch_folder
         from gonogo.rehearse.torch_installed import check_torch
 
-        if tune not in TUNES:
-            raise UserError(
-                Text("--tune {tune}: one of {known}", "--tune {tune}：可选 {known}").format(
-                    tune=tune, known=", ".join(TUNES)
-                )
-            )
-        folder = model_folder(model)
-        check_model(folder, model)
-        request = PlanRequest(
-            model=folder,
-            name=model,
-            machine=machine_from(gpus, nodes, host_memory, 1),
+        words, command = before_and_after(arguments or [])
+        asked = Options(
+            model=_one(words),
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            nvme=nvme,
             seq_len=seq_len,
             tune=tune,
             lora_rank=lora_rank,
             global_batch=global_batch,
-            nvme_bytes=None if nvme is None else memory_size(nvme, "--nvme"),
-            network_bytes=None if network is None else network * 1e9 / 8,
+            network=network,
             timeout=timeout,
         )
+        request, notes = request_of(asked, told_by(command) if command else None)
+        check_model(request.model, request.name)
         check_batch(request)
+        if write is not None:
+            check_folder(write)
         check_torch()
         with (
             scratch_folder() as scratch,
@@ -102,11 +121,27 @@ def plan(
                 found = search(request, meter, say)
             except NotMeasured as error:
                 raise UserError(
-                    Text("{name} can't be made: {why}", "{name} 无法构建：{why}").format(name=model, why=error)
+                    Text("{name} can't be made: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
                 ) from error
-        report = answer(found)
+        if write is not None:
+            notes += write_best(write, found)
+        report = answer(found, notes)
+        if picture is not None:
+            told = write_picture(report.plan or {}, picture, language)
+            if told is not None:
+                typer.echo(told.in_language(language), err=True)
         publish(report, format_, output, language)
         raise SystemExit(report.verdict.exit_status)
+
+
+def _one(words: list[str]) -> str | None:
+    if len(words) > 1:
+        raise UserError(
+            Text(
+                "one model, not {words}: a command goes after --", "只能给一个模型，而不是 {words}：命令请写在 -- 之后"
+            ).format(words=" ".join(words))
+        )
+    return words[0] if words else None
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import pytest
 
 from gonogo.plan.depth import depth_of, depths, period_of, with_depth
 from gonogo.plan.extend import Peak, Work, extended
+from gonogo.plan.jobs import PhasePeak
 
 PLAIN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 64}
 TURNS = {
@@ -56,8 +57,11 @@ def work(seconds: float) -> Work:
 
 def peak(layers: int) -> Peak:
     return Peak(
-        allocated=10.0 + 2 * layers, reserved=11.0 + 2 * layers, host=1.0, pinned=0.0,
-        by_category={"parameters": 2.0 * layers, "activations": 10.0},
+        phases={
+            "init": PhasePeak(3.0 * layers, {"parameters": 3.0 * layers}),
+            "backward": PhasePeak(10.0 + 2 * layers, {"parameters": 2.0 * layers, "activations": 10.0}),
+        },
+        reserved=11.0 + 2 * layers, host=1.0, pinned=0.0,
         forward=work(0.1 * layers), backward=work(0.2 * layers), step=work(0.5),
     )  # fmt: skip
 
@@ -68,4 +72,17 @@ def test_what_is_linear_in_depth_is_told_exactly() -> None:
     assert told.forward.seconds == pytest.approx(true.forward.seconds)
     assert told.backward.sent == pytest.approx(true.backward.sent)
     assert told.step.seconds == pytest.approx(true.step.seconds)
-    assert told.by_category == pytest.approx(true.by_category)
+    assert told.highest.by_category == pytest.approx(true.highest.by_category)
+
+
+def test_another_phase_may_be_the_highest_in_the_whole_model() -> None:
+    assert peak(6).highest == peak(6).phases["backward"]
+    told = extended(peak(4), peak(6), (4, 6), 28)
+    assert told.allocated == told.phases["init"].allocated == 84.0
+
+
+def test_twice_the_samples_take_twice_the_activations() -> None:
+    more = peak(4).with_samples(2)
+    assert (more.phases["backward"].allocated, more.phases["init"].allocated) == (28.0, 12.0)
+    assert more.forward.seconds == pytest.approx(2 * peak(4).forward.seconds)
+    assert more.step == peak(4).step

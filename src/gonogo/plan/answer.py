@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gonogo.evidence.hardware import Accelerator, all_accelerators
@@ -12,7 +13,7 @@ from gonogo.plan.reasons import GIB, limit, shortfall, why
 from gonogo.plan.search import Plan
 
 
-def answer(plan: Plan) -> Report:
+def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
     """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
     rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
     verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO
@@ -22,7 +23,7 @@ def answer(plan: Plan) -> Report:
         covered=tuple(_covered(plan)),
         skipped=tuple(_skipped(plan)),
         plan=_told(plan),
-        notes=tuple(_notes(plan)),
+        notes=(*notes, *_notes(plan)),
     )
 
 
@@ -143,7 +144,7 @@ def _choice(choice: Choice, plan: Plan) -> dict[str, Any]:
         "tokens_per_second_per_gpu": choice.tokens_per_second,
         "limit": choice.time.limit,
         "limit_said": _both(limit(choice)),
-        "why": [_both(text) for text in why(choice, plan.request)],
+        "why": [_both(text) for text in why(choice, plan.request, plan.fitting[0])] if choice.room.fits else [],
     }
 
 

@@ -21,7 +21,6 @@ _RECOMPUTING = 4 / 3
 """Computing with checkpointing over computing without: forward is run again, a third of forward and backward."""
 _ALIKE = 0.97
 """Strategies nearly as fast as this share of another are taken to be as fast; the simpler one goes first."""
-_GROWS_WITH_BATCH = ("activations", "temporary")
 
 
 class Candidates:
@@ -76,6 +75,10 @@ class Candidates:
             return None
         return _fastest([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
 
+    def surely_too_large(self, group: Group) -> bool:
+        """Whether not even the smallest of a group fits."""
+        return self.hopeless(group) or self.choices(group)[0].surely_too_large(self._capacity)
+
     def is_measured(self, group: Group) -> bool:
         """Whether a rehearsal has told of it."""
         return group in self._peaks
@@ -102,7 +105,7 @@ class Candidates:
         for (_, checkpointing), (at, peak) in self._peaks.items():
             computing = peak.forward.seconds + peak.backward.seconds
             seconds.setdefault(checkpointing, computing / at.micro_batch)
-            growing = sum(peak.by_category[name] for name in _GROWS_WITH_BATCH)
+            growing = sum(peak.highest.by_category.get(name, 0.0) for name in ("activations", "temporary"))
             activations.setdefault(checkpointing, growing / at.micro_batch)
         if len(seconds) == 1:
             (checkpointing, of_sample), *_ = seconds.items()

@@ -16,11 +16,10 @@ from gonogo.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, st
 from gonogo.plan.strategy import Strategy
 
 Source = Literal["rehearsed", "extended", "formula"]
-BANDS: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.06, "formula": 0.35}
+BANDS: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
 """How far the accelerator's peak may be off, as a share: see ``benchmarks/memory.py``."""
 _FRAGMENTED = 1.15
 """Reserved memory over allocated, where only a formula tells the latter."""
-_GROWS_WITH_BATCH = ("activations", "temporary")
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -55,12 +54,9 @@ class Choice(msgspec.Struct, frozen=True):
         share = 1 - self.band if self.source == "formula" else 1.0
         return self.allocated * share <= capacity
 
-    @property
-    def surely_too_large(self) -> bool:
+    def surely_too_large(self, capacity: float) -> bool:
         """Whether it does not fit even if the figures are off by all of their band."""
-        if self.source != "formula" or not self.room.others_fit:
-            return not self.room.fits
-        return self.room.accelerator_at_least < 0
+        return not self.room.fits and not self.may_fit(capacity)
 
 
 def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
@@ -81,12 +77,7 @@ def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Ca
 
 def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source) -> Choice:
     """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch and accumulation at most."""
-    ratio = strategy.micro_batch / at.micro_batch
-    categories = {
-        name: nbytes * (ratio if name in _GROWS_WITH_BATCH else 1.0) for name, nbytes in peak.by_category.items()
-    }
-    allocated = peak.allocated + sum(categories.values()) - sum(peak.by_category.values())
-    reserved = peak.reserved * (allocated / peak.allocated) if peak.allocated else peak.reserved
+    peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
     speed = request.machine.accelerator.speed
     assert speed is not None
     family = strategy.family
@@ -95,7 +86,7 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
     times = strategy.accumulation
     passes = (peak.forward, peak.backward)
     taken = step_time(
-        compute=sum(part.seconds for part in passes) * ratio * times + peak.step.seconds,
+        compute=sum(part.seconds for part in passes) * times + peak.step.seconds,
         communication=sum(_sending(part, request) for part in passes) * times + _sending(peak.step, request),
         to_host_bytes=sum(part.to_host for part in passes) * times + peak.step.to_host,
         from_host_bytes=sum(part.from_host for part in passes) * times + peak.step.from_host,
@@ -107,8 +98,9 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
     )
     formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len)
     return _choice(
-        request, strategy, source, allocated, reserved, categories, peak.host, peak.pinned, formula.nvme, taken
-    )
+        request, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host, peak.pinned,
+        formula.nvme, taken,
+    )  # fmt: skip
 
 
 def bandwidth(request: PlanRequest) -> float:

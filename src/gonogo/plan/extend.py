@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.rehearsal import CATEGORIES
-from gonogo.plan.jobs import Measured, PhaseWork
+from gonogo.plan.jobs import Measured, PhasePeak, PhaseWork
+
+_OF_SAMPLES = {"forward", "backward"}
+"""Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
+_GROWS_WITH_BATCH = ("activations", "temporary")
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -25,17 +28,44 @@ class Work(msgspec.Struct, frozen=True):
 class Peak(msgspec.Struct, frozen=True):
     """Memory of one rank and its work of one step, in bytes."""
 
-    allocated: float
+    phases: dict[str, PhasePeak]
     reserved: float
     host: float
     pinned: float
-    by_category: dict[str, float]
     forward: Work
     """Of one micro-batch."""
     backward: Work
     """Of one micro-batch."""
     step: Work
     """What comes once in an optimizer step, however many micro-batches it has."""
+
+    @property
+    def highest(self) -> PhasePeak:
+        """The phase that takes most."""
+        return max(self.phases.values(), key=lambda phase: phase.allocated)
+
+    @property
+    def allocated(self) -> float:
+        """The most that is allocated in any phase."""
+        return self.highest.allocated
+
+    def with_samples(self, ratio: float) -> Peak:
+        """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
+        phases = {name: _scaled(phase, ratio) if name in _OF_SAMPLES else phase for name, phase in self.phases.items()}
+        allocated = max(phase.allocated for phase in phases.values())
+        return msgspec.structs.replace(
+            self,
+            phases=phases,
+            reserved=self.reserved * allocated / self.allocated if self.allocated else self.reserved,
+            forward=msgspec.structs.replace(self.forward, seconds=self.forward.seconds * ratio),
+            backward=msgspec.structs.replace(self.backward, seconds=self.backward.seconds * ratio),
+        )
+
+
+def _scaled(phase: PhasePeak, ratio: float) -> PhasePeak:
+    parts = {name: size * (ratio if name in _GROWS_WITH_BATCH else 1.0) for name, size in phase.by_category.items()}
+    grown = sum(parts.values()) - sum(phase.by_category.values())
+    return PhasePeak(phase.allocated + grown, parts)
 
 
 def peak_of(measured: Measured, accumulation: int) -> Peak:
@@ -51,11 +81,10 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
         return _sum([one for one in measured.work if one.step == last and one.phase == phase], times)
 
     return Peak(
-        allocated=device.peak_allocated_bytes,
+        phases=measured.peaks,
         reserved=device.peak_reserved_bytes,
         host=host.peak_bytes,
         pinned=host.peak_pinned_bytes,
-        by_category={name: float(device.by_category.get(name, 0)) for name in CATEGORIES},
         forward=work("forward", accumulation),
         backward=work("backward", accumulation),
         step=work("step", 1),
@@ -77,7 +106,11 @@ def _sum(parts: Sequence[PhaseWork], times: int) -> Work:
 
 
 def extended(first: Peak, second: Peak, at: tuple[float, float], to: float) -> Peak:
-    """The line through two sizes (depths, say), at a third. No figure falls below what was measured at the larger."""
+    """The line through two sizes (depths, say), at a third. No figure falls below what was measured at the larger.
+
+    What is reserved is no line: segments fit now better, now worse. It is taken to be no smaller a part above what is
+    allocated than in either measurement.
+    """
     share = (to - at[0]) / (at[1] - at[0])
 
     def line(a: float, b: float) -> float:
@@ -95,12 +128,17 @@ def extended(first: Peak, second: Peak, at: tuple[float, float], to: float) -> P
             sent=lines(a.sent, b.sent),
         )
 
+    phases = {}
+    for name, phase in second.phases.items():
+        before = first.phases.get(name, phase)
+        phases[name] = PhasePeak(line(before.allocated, phase.allocated), lines(before.by_category, phase.by_category))
+    allocated = max(phase.allocated for phase in phases.values())
+    over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
     return Peak(
-        allocated=line(first.allocated, second.allocated),
-        reserved=line(first.reserved, second.reserved),
+        phases=phases,
+        reserved=max(line(first.reserved, second.reserved), allocated * over),
         host=line(first.host, second.host),
         pinned=line(first.pinned, second.pinned),
-        by_category=lines(first.by_category, second.by_category),
         forward=work(first.forward, second.forward),
         backward=work(first.backward, second.backward),
         step=work(first.step, second.step),

@@ -38,11 +38,21 @@ class PhaseWork(msgspec.Struct, frozen=True):
     """By operator: calls, and bytes that this rank sent."""
 
 
+class PhasePeak(msgspec.Struct, frozen=True):
+    """The most that was allocated in one phase of the program, and what it was. Bytes."""
+
+    allocated: float
+    by_category: dict[str, float]
+    """Keys are :data:`gonogo.evidence.rehearsal.CATEGORIES`."""
+
+
 class Measured(msgspec.Struct, frozen=True):
     """What a short rehearsal showed."""
 
     record: RankRecord
     work: tuple[PhaseWork, ...]
+    peaks: dict[str, PhasePeak]
+    """By phase: with more layers or samples another phase may be the highest."""
 
 
 class Facts(msgspec.Struct, frozen=True):

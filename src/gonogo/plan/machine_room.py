@@ -15,8 +15,6 @@ class Room(msgspec.Struct, frozen=True):
 
     accelerator: float
     """If the figure is too low by all of its band."""
-    accelerator_at_least: float
-    """If it is too high by all of its band."""
     host: float | None
     nvme: float | None
 
@@ -50,4 +48,4 @@ def room(
     if machine.host_bytes is not None:
         host = machine.host_bytes * (1 - _HOST_RESERVE) - host_of_rank * (1 + band) * machine.count
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
-    return Room(capacity - reserved * (1 + band), capacity - reserved / (1 + band), host, nvme)
+    return Room(capacity - reserved * (1 + band), host, nvme)

@@ -68,7 +68,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
         say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
         candidates.rehearse_whole(best)
         _measure_the_best(candidates, groups)
-    return _plan(candidates, groups, meter, time.monotonic() - started)
+    return _plan(candidates, meter, time.monotonic() - started)
 
 
 def _measure_the_best(candidates: Candidates, groups: list[Group]) -> None:
@@ -87,7 +87,7 @@ def _hopeful(candidates: Candidates, groups: list[Group]) -> list[Choice]:
     return candidates.ranked([choice for choice in choices if choice is not None])
 
 
-def _plan(candidates: Candidates, groups: list[Group], meter: Meter, seconds: float) -> Plan:
+def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
     fitting, too_large, unsettled = [], [], []
     for group in candidates.groups():
         if group in candidates.failed:
@@ -96,7 +96,7 @@ def _plan(candidates: Candidates, groups: list[Group], meter: Meter, seconds: fl
         smallest = candidates.choices(group)[0]
         if best is not None:
             fitting.append(best)
-        elif group not in groups or smallest.surely_too_large:
+        elif candidates.surely_too_large(group):
             too_large.append(smallest)
         else:
             unsettled.append(smallest)

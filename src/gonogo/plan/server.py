@@ -215,15 +215,17 @@ def _described(job: Job) -> Any:
 
 def _measured(session: Any, folder: str) -> Measured:
     from gonogo.plan import work
+    from gonogo.plan.phase_peaks import PhasePeaks
     from gonogo.virtual import worker
 
     worker._write_on_signal(session)
     worker._keep_files_as_they_are(session, msgspec.structs.replace(session.plan, scratch=folder))
     work.watch(session)
+    peaks = PhasePeaks(session.memory.device(session.device), session.life)
     record = session.run()
     if record.failure is not None:
         print(session.raw_traceback, file=sys.stderr)
-    return Measured(record, work.phases())
+    return Measured(record, work.phases(), peaks.found())
 
 
 def _write(path: str, answer: Any) -> None:

@@ -1,11 +1,13 @@
 """The training script that ``gonogo plan --write`` writes: short, whole, and the user's from then on."""
 
-TRAINING_SCRIPT = '''"""Fine-tune a language model on JSON lines. Written by gonogo plan, yours from now on."""
+TRAINING_SCRIPT = '''"""Fine-tune a language model on lines of JSON. Written by gonogo plan, yours from now on."""
 
 from dataclasses import dataclass, field
 
+import torch
+import transformers
 from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling
+from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, DataCollatorForLanguageModeling
 from transformers import HfArgumentParser, Trainer, TrainingArguments
 
 
@@ -14,7 +16,7 @@ class Settings:
     model: str
     data: str = field(metadata={"help": 'lines of {"messages": [...]} or {"text": "..."}'})
     seq_len: int = 4096
-    tune: str = "full"
+    tune: str = field(default="full", metadata={"help": "full, lora, qlora or freeze-vision"})
     lora_rank: int = 16
 
 
@@ -25,18 +27,18 @@ def main():
         tokenizer.pad_token = tokenizer.eos_token
 
     # TrainingArguments exist by now: under ZeRO-3 the weights are divided while they are loaded.
-    dtype = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
-    quantized = {}
+    dtype = torch.bfloat16 if arguments.bf16 else torch.float16
+    quantized = None
     if settings.tune == "qlora":
-        import torch
-        from transformers import BitsAndBytesConfig
-
-        quantized["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=getattr(torch, dtype),
-            bnb_4bit_quant_storage=getattr(torch, dtype),
+        quantized = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
+            bnb_4bit_quant_storage=dtype,  # what ZeRO-3 can divide
         )
-    model = AutoModelForCausalLM.from_pretrained(settings.model, torch_dtype=dtype, **quantized)
-    model.config.use_cache = False
+    model_class = getattr(transformers, AutoConfig.from_pretrained(settings.model).architectures[0])
+    model = model_class.from_pretrained(settings.model, torch_dtype=dtype, quantization_config=quantized)
     if settings.tune in ("lora", "qlora"):
         from peft import LoraConfig, get_peft_model
 
@@ -48,8 +50,9 @@ def main():
         model = get_peft_model(model, adapters)
     if settings.tune == "freeze-vision":
         for name, parameter in model.named_parameters():
-            if any(part in name for part in ("visual", "vision", "audio")):
-                parameter.requires_grad_(False)
+            sees = any(part in name.lower() for part in ("visual", "vision", "image", "audio", "speech"))
+            connects = any(part in name.lower() for part in ("merger", "project", "connector", "adapter"))
+            parameter.requires_grad_(not sees or connects)
 
     def tokenize(row):
         text = row["text"] if "text" in row else tokenizer.apply_chat_template(row["messages"], tokenize=False)
