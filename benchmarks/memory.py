@@ -2,11 +2,13 @@
 
     python benchmarks/memory.py              the table, from the results that are kept in memory.jsonl
     python benchmarks/memory.py run [--only PART-OF-NAME] [--again]
+    python benchmarks/memory.py predict [--only PART-OF-NAME]
 
 ``run`` trains each cell of ``memory_cells.py`` for real (see ``memory_truth.py``: on a CUDA GPU where there is one,
-else on the CPU), rehearses the same program as ``gonogo plan`` does, and appends a row. A row that is there for these
-versions and this kind of device is not made again. "Fits" is asked for capacities around the truth: memories of 50 to
-99 % of what the cell really took, in which it does not fit, and of 101 to 200 %, in which it does.
+else on the CPU), rehearses the same program as ``gonogo plan`` does, and keeps a row. A row that is there for these
+versions and this kind of device is not made again; ``predict`` makes its predictions again. "Fits" is asked for
+capacities around the truth: memories of 50 to 99 % of what the cell really took, in which it does not fit, and of 101
+to 200 %, in which it does.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
+from gonogo.atomic import write_atomically
 from gonogo.plan.choice import BANDS
 from gonogo.plan.extend import extended, peak_of
 from gonogo.plan.jobs import Ended, Job, Measured
@@ -191,10 +194,20 @@ def run(only: str, again: bool) -> bool:
                 print(error, file=sys.stderr, flush=True)
                 whole = False
                 continue
-            with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            keep(row)
             print(f"{cell.name}: {errors_of(row)} in {time.monotonic() - started:.0f} s", flush=True)
     return whole
+
+
+def predict(only: str) -> bool:
+    """Predict again what is kept for these versions and was measured on this kind of device."""
+    kept = [row for row in rows() if row["versions"] == versions() and only in row["name"]]
+    with Rehearsals(virtual_of_this_machine()) as rehearsals:
+        for row in kept:
+            if (row["truth"]["kind"] == "cuda") == bool(cuda()):
+                keep({**row, "predicted": predicted(rehearsals, Cell(**row["cell"]))})
+                print(f"{row['name']}: {errors_of(row)}", flush=True)
+    return True
 
 
 def measured(rehearsals: Rehearsals, cell: Cell) -> Row:
@@ -227,15 +240,14 @@ def versions() -> dict[str, str]:
 
 
 def rows() -> list[Row]:
-    """The newest row of each cell, kind of device and set of versions."""
-    found: dict[str, Row] = {}
-    if RESULTS.exists():
-        for line in RESULTS.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            key = json.dumps([row["name"], row["truth"]["device"], row["versions"]])
-            found.pop(key, None)
-            found[key] = row
-    return list(found.values())
+    """What is kept: a row for each cell, device and set of versions."""
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def keep(row: Row) -> None:
+    """Keep a row, in the place of the one that was there for the same."""
+    of = {(one["name"], one["truth"]["device"], str(one["versions"])): one for one in [*rows(), row]}
+    write_atomically(RESULTS, "".join(json.dumps(one) + "\n" for one in of.values()).encode(), mode=0o644)
 
 
 # -- telling -------------------------------------------------------------------------------------------------------
@@ -318,11 +330,15 @@ def print_table(kept: list[Row]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("table", "run"), default="table")
+    parser.add_argument("what", nargs="?", choices=("table", "run", "predict"), default="table")
     parser.add_argument("--only", default="", help="cells whose name has this in it")
     parser.add_argument("--again", action="store_true", help="measure what has a row, too")
     options = parser.parse_args()
-    whole = options.what == "table" or run(options.only, options.again)
+    whole = True
+    if options.what == "run":
+        whole = run(options.only, options.again)
+    elif options.what == "predict":
+        whole = predict(options.only)
     print_table([row for row in rows() if options.only in row["name"]])
     sys.exit(0 if whole else 1)
 

@@ -68,9 +68,8 @@ def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Ca
         facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
         seq_len=request.seq_len, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
     )  # fmt: skip
-    categories = {"parameters": estimate.states, "communication": estimate.buffers, "activations": estimate.activations}
     return _choice(
-        request, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, categories,
+        request, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, estimate.by_category,
         estimate.host, estimate.host, estimate.nvme, taken,
     )  # fmt: skip
 

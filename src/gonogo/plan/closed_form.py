@@ -25,16 +25,15 @@ _LOGITS_BYTES = 14
 class Estimate(msgspec.Struct, frozen=True):
     """Bytes of one rank; ``host``: with its share of what lies in host memory or on NVMe."""
 
-    states: float
-    buffers: float
-    activations: float
+    by_category: dict[str, float]
+    """On the accelerator; model states and all else by the names of ``gonogo.evidence.rehearsal.CATEGORIES``."""
     host: float
     nvme: float
 
     @property
     def allocated(self) -> float:
         """All on the accelerator."""
-        return self.states + self.buffers + self.activations
+        return sum(self.by_category.values())
 
 
 class Calibration(msgspec.Struct, frozen=True):
@@ -57,21 +56,22 @@ def memory(
     optimizer_ranks = world_size if family.zero >= 1 else 1
     parameter_ranks = world_size if family.zero >= 3 else 1
     gradient_ranks = world_size if family.zero >= 2 else 1
-    states = host = nvme = buffers = 0.0
+    host = nvme = buffers = 0.0
+    held = {"parameters": 0.0, "gradients": 0.0, "optimizer": 0.0}
     parameters = 2.0 * facts.parameters / parameter_ranks
     if family.parameters == "gpu":
-        states += parameters
+        held["parameters"] = parameters
     elif family.parameters == "cpu":
         host += parameters
     else:
         nvme += parameters
     moments, gradients = 12.0 * facts.trainable / optimizer_ranks, 2.0 * facts.trainable / gradient_ranks
     if family.optimizer == "gpu":
-        states += moments + gradients
+        held |= {"optimizer": moments, "gradients": gradients}
         if family.zero == 2 and strategy.accumulation > 1:
-            states += 4.0 * facts.trainable / optimizer_ranks  # a partition's sum of gradients, fp32
+            held["gradients"] += 4.0 * facts.trainable / optimizer_ranks  # a partition's sum of gradients, fp32
         elif family.zero == 0:
-            states += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
+            held["gradients"] += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
     elif family.optimizer == "cpu":
         host += moments + 2 * gradients
     else:
@@ -84,7 +84,7 @@ def memory(
         buffers += 2 * 2.0 * min(_BUCKET, facts.trainable)
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activations(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
-    return Estimate(states, buffers, needed, host, nvme)
+    return Estimate(held | {"communication": buffers, "activations": needed}, host, nvme)
 
 
 def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
@@ -130,4 +130,5 @@ def time(
 def lower_bound(facts: Facts, family: Family, world_size: int) -> float:
     """Bytes of model states alone: below them no micro-batch helps."""
     smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
-    return memory(facts, smallest, world_size=world_size, seq_len=0).states
+    held = memory(facts, smallest, world_size=world_size, seq_len=0).by_category
+    return held["parameters"] + held["gradients"] + held["optimizer"]

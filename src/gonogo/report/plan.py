@@ -31,18 +31,20 @@ _TITLES = {
 _COLUMNS = (
     Text("", ""),
     Text("strategy", "方案"),
-    Text("micro-batch x accumulation", "micro-batch x 累积"),
+    Text("batch", "batch"),
     Text("GPU memory", "显存"),
-    Text("host a node", "每节点内存"),
     Text("tokens/s/GPU", "token/s/卡"),
     Text("limited by", "瓶颈"),
-    Text("known by", "依据"),
 )
 _SOURCES = {
-    "rehearsed": Text("rehearsal", "完整排练"),
-    "extended": Text("short rehearsals", "短排练外推"),
-    "formula": Text("formula", "公式"),
+    "rehearsed": Text("± {band:.0%}: rehearsed at full depth", "± {band:.0%}：以完整深度排练"),
+    "extended": Text("± {band:.0%}: extended from short rehearsals", "± {band:.0%}：由短排练外推"),
+    "formula": Text(
+        "± {band:.0%}: by formula, and not rehearsed, as slower ones need no closer look",
+        "± {band:.0%}：仅按公式估算；较慢的方案没有排练",
+    ),
 }
+_BATCH = Text("batch: micro-batch x gradient accumulation steps", "batch：micro-batch x 梯度累积步数")
 
 
 def _say(both: dict[str, str], language: str) -> str:
@@ -76,23 +78,27 @@ def tables(plan: dict[str, Any], language: str) -> list[Table]:
 
 
 def _fitting(plan: dict[str, Any], language: str) -> Table:
-    rows = []
-    for number, choice in enumerate(plan["fitting"], 1):
-        band = choice["band"] * choice["reserved_bytes"]
-        rows.append(
-            (
-                str(number),
-                clean_line(choice["strategy"]),
-                f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
-                f"{size(choice['reserved_bytes'])} ± {size(round(band))}",
-                size(choice["host_bytes_of_node"]),
-                f"{choice['tokens_per_second_per_gpu']:,.0f}",
-                _say(choice["limit_said"], language),
-                _SOURCES[choice["source"]].in_language(language),
-            )
+    rows = tuple(
+        (
+            str(number),
+            clean_line(choice["strategy"]),
+            f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
+            f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}",
+            f"{choice['tokens_per_second_per_gpu']:,.0f}",
+            _say(choice["limit_said"], language),
         )
+        for number, choice in enumerate(plan["fitting"], 1)
+    )
     columns = tuple(column.in_language(language) for column in _COLUMNS)
-    return Table(_TITLES["fitting"].in_language(language), columns, tuple(rows), frozenset({0, 2, 3, 4, 5}))
+    title = _TITLES["fitting"].in_language(language)
+    return Table(title, columns, rows, frozenset({0, 2, 3, 4}), note=_note(plan["fitting"], language))
+
+
+def _note(choices: list[dict[str, Any]], language: str) -> str:
+    """How the table is read: what a batch is, and what each band rests on."""
+    bands = {choice["source"]: choice["band"] for choice in choices}
+    said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
+    return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
 
 
 def _too_large(plan: dict[str, Any], language: str) -> Table:
