@@ -51,6 +51,10 @@ def plan(
     network: Annotated[
         float | None, typer.Option(min=0.1, metavar="GBIT", help="Gbit/s of a GPU to other nodes. Default: 200.")
     ] = None,
+    solve: Annotated[
+        str | None,
+        typer.Option(metavar="micro-batch|seq-len|gpus", help="The most that fits: or, of GPUs, the fewest."),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write DeepSpeed's config, a script and launch commands of the best there."),
@@ -84,10 +88,13 @@ def plan(
 
         check_picture(picture)
         from gonogo.plan.answer import answer
+        from gonogo.plan.answer_solved import answer_solved
         from gonogo.plan.from_command import told_by
         from gonogo.plan.measure import Meter, NotMeasured, check_model
         from gonogo.plan.request import Options, request_of
-        from gonogo.plan.search import check_batch, search
+        from gonogo.plan.search import Plan, check_batch, search
+        from gonogo.plan.solve import check_unknown
+        from gonogo.plan.solve import solve as solve_for
         from gonogo.plan.write import check_folder, write_best
         from gonogo.rehearse.scratch import scratch_folder
         from gonogo.rehearse.torch_installed import check_torch
@@ -108,6 +115,7 @@ def plan(
         )
         request, notes = request_of(asked, told_by(command) if command else None)
         check_model(request.model, request.name)
+        unknown = None if solve is None else check_unknown(solve)
         check_batch(request)
         if write is not None:
             check_folder(write)
@@ -118,14 +126,14 @@ def plan(
             Meter(request, scratch, on_done) as meter,
         ):
             try:
-                found = search(request, meter, say)
+                found = search(request, meter, say) if unknown is None else solve_for(unknown, request, meter, say)
             except NotMeasured as error:
                 raise UserError(
                     Text("{name} can't be made: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
                 ) from error
         if write is not None:
             notes += write_best(write, found)
-        report = answer(found, notes)
+        report = answer(found, notes) if isinstance(found, Plan) else answer_solved(found, notes)
         if picture is not None:
             told = write_picture(report.plan or {}, picture, language)
             if told is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,13 @@ from gonogo.evidence.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.plan import roofline
 from gonogo.plan.choice import BANDS, Choice
+from gonogo.plan.jobs import Facts
 from gonogo.plan.reasons import GIB, limit, shortfall, why
+from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan
+from gonogo.plan.solve import Solved
+
+_MOST_GPUS = 1024
 
 
 def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
@@ -20,7 +26,7 @@ def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
     return Report(
         command="plan",
         verdict=verdict,
-        covered=tuple(_covered(plan)),
+        covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
         skipped=tuple(_skipped(plan)),
         plan=_told(plan),
         notes=(*notes, *_notes(plan)),
@@ -36,18 +42,23 @@ def _notes(plan: Plan) -> list[Text]:
                 "未指定 --global-batch：按每步 {batch} 个样本规划",
             ).format(batch=plan.global_batch)
         )
-    if plan.request.machine.host_bytes is None:
-        notes.append(
-            Text(
-                "--host-memory says nothing: whether offloaded states fit into it was not judged",
-                "未指定 --host-memory：没有判断卸载的状态能否放进主机内存",
-            )
+    return [*notes, *unstated(plan.request)]
+
+
+def unstated(request: PlanRequest) -> list[Text]:
+    """What could not be judged for want of being told."""
+    if request.machine.host_bytes is not None:
+        return []
+    return [
+        Text(
+            "--host-memory says nothing: whether offloaded states fit into it was not judged",
+            "未指定 --host-memory：没有判断卸载的状态能否放进主机内存",
         )
-    return notes
+    ]
 
 
-def _covered(plan: Plan) -> list[Text]:
-    whole = [choice for choice in plan.fitting if choice.source == "rehearsed"]
+def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
+    """What was rehearsed. ``whole``: at full depth."""
     said = [
         Text(
             "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} cached), {seconds:.0f} s",
@@ -64,17 +75,7 @@ def _covered(plan: Plan) -> list[Text]:
 
 
 def _skipped(plan: Plan) -> list[Skipped]:
-    skipped = [
-        Skipped(
-            Text("step times", "每步耗时"),
-            Text(
-                "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
-                "they rank strategies, and are no promise",
-                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）："
-                "用于排序，不是承诺",
-            ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
-        )
-    ]
+    skipped = []
     if plan.unsettled:
         names = "; ".join(choice.strategy.label for choice in plan.unsettled)
         skipped.append(
@@ -86,7 +87,23 @@ def _skipped(plan: Plan) -> list[Skipped]:
                 ),
             )
         )
-    for choice, message in plan.failed:
+    return [*skipped, *uncovered(plan.failed)]
+
+
+def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
+    """What no plan covers, and the strategies whose rehearsal came to no figures."""
+    skipped = [
+        Skipped(
+            Text("step times", "每步耗时"),
+            Text(
+                "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
+                "they rank strategies, and are no promise",
+                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）："
+                "用于排序，不是承诺",
+            ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
+        )
+    ]
+    for choice, message in failed:
         skipped.append(
             Skipped(
                 Text(choice.strategy.label, choice.strategy.label),
@@ -99,7 +116,17 @@ def _skipped(plan: Plan) -> list[Skipped]:
 
 
 def _told(plan: Plan) -> dict[str, Any]:
-    request, facts = plan.request, plan.facts
+    request = plan.request
+    return {
+        **told_request(request, plan.facts, plan.global_batch),
+        "fitting": [told_choice(choice, request, plan.fitting[0]) for choice in plan.fitting],
+        "too_large": [told_too_large(choice, request) for choice in plan.too_large],
+        "seconds": plan.seconds,
+    }
+
+
+def told_request(request: PlanRequest, facts: Facts, global_batch: int) -> dict[str, Any]:
+    """What was planned, as JSON has it."""
     machine = request.machine
     return {
         "model": {
@@ -116,14 +143,12 @@ def _told(plan: Plan) -> dict[str, Any]:
         "host_memory_bytes": machine.host_bytes,
         "seq_len": request.seq_len,
         "tune": request.tune,
-        "global_batch": plan.global_batch,
-        "fitting": [_choice(choice, plan) for choice in plan.fitting],
-        "too_large": [_too_large(choice, plan) for choice in plan.too_large],
-        "seconds": plan.seconds,
+        "global_batch": global_batch,
     }
 
 
-def _choice(choice: Choice, plan: Plan) -> dict[str, Any]:
+def told_choice(choice: Choice, request: PlanRequest, best: Choice | None) -> dict[str, Any]:
+    """A strategy, as JSON has it."""
     strategy = choice.strategy
     return {
         "strategy": strategy.label,
@@ -137,25 +162,26 @@ def _choice(choice: Choice, plan: Plan) -> dict[str, Any]:
         "allocated_bytes": round(choice.allocated),
         "reserved_bytes": round(choice.reserved),
         "band": BANDS[choice.source],
-        "host_bytes_of_node": round(choice.host * plan.request.machine.count),
-        "nvme_bytes_of_node": round(choice.nvme * plan.request.machine.count),
+        "host_bytes_of_node": round(choice.host * request.machine.count),
+        "nvme_bytes_of_node": round(choice.nvme * request.machine.count),
         "by_category": {name: round(nbytes) for name, nbytes in choice.by_category.items()},
         "seconds_of_step": choice.time.total,
         "tokens_per_second_per_gpu": choice.tokens_per_second,
         "limit": choice.time.limit,
         "limit_said": _both(limit(choice)),
-        "why": [_both(text) for text in why(choice, plan.request, plan.fitting[0])] if choice.room.fits else [],
+        "why": [_both(text) for text in why(choice, request, best)] if best is not None else [],
     }
 
 
-def _too_large(choice: Choice, plan: Plan) -> dict[str, Any]:
-    cures = [_both(text) for text in _cures(choice, plan)]
-    return {**_choice(choice, plan), "shortfall": _both(shortfall(choice, plan.request)), "would_fit": cures}
+def told_too_large(choice: Choice, request: PlanRequest) -> dict[str, Any]:
+    """A strategy that does not fit, as JSON has it."""
+    cures = [_both(text) for text in _cures(choice, request)]
+    return {**told_choice(choice, request, None), "shortfall": _both(shortfall(choice, request)), "would_fit": cures}
 
 
-def _cures(choice: Choice, plan: Plan) -> list[Text]:
+def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     """What would make it fit."""
-    machine = plan.request.machine
+    machine = request.machine
     cures = []
     if choice.room.short_of == "accelerator":
         needed = choice.reserved * (1 + BANDS[choice.source])
@@ -165,10 +191,20 @@ def _cures(choice: Choice, plan: Plan) -> list[Text]:
         growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
         capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
         share = (growing - (needed - capacity)) / growing if growing else 0.0
-        shorter = int(plan.request.seq_len * share) // 256 * 256
+        shorter = int(request.seq_len * share) // 256 * 256
         if shorter >= 256:
             cures.append(
                 Text("sequences up to about {length} tokens", "序列缩短到约 {length} token").format(length=shorter)
+            )
+        count = _gpus_needed(choice, request, needed, capacity)
+        if count is not None:
+            cures.append(Text("{count} GPUs", "{count} 张卡").format(count=count))
+        if not cures:
+            cures.append(
+                Text(
+                    "a strategy that keeps less on the GPU, or fewer trained parameters (--tune lora)",
+                    "在显存中保留更少内容的方案，或训练更少参数（--tune lora）",
+                )
             )
     elif choice.room.short_of == "host":
         needed = choice.host * machine.count * 1.1
@@ -179,6 +215,18 @@ def _cures(choice: Choice, plan: Plan) -> list[Text]:
         needed = choice.nvme * machine.count
         cures.append(Text("{size:.0f} GiB of NVMe a node", "每节点 {size:.0f} GiB NVMe").format(size=needed / GIB))
     return cures
+
+
+def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: float) -> int | None:
+    """How many GPUs would do, in whole nodes; None where what isn't divided among them is too large."""
+    parts = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
+    divided = sum(choice.by_category.get(name, 0.0) for name in parts[choice.strategy.family.zero])
+    room = capacity - (needed - divided)
+    if divided <= 0 or room <= 0:
+        return None
+    node = request.machine.count
+    count = math.ceil(request.world_size * divided / room / node) * node
+    return count if count <= _MOST_GPUS else None
 
 
 def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.plan.closed_form import Calibration, lower_bound
 from gonogo.plan.depth import depths
@@ -116,28 +118,36 @@ class Candidates:
 
     def rehearse_short(self, choices: list[Choice]) -> None:
         """Measure the group of each choice at its micro-batch, at two depths."""
-        cells: list[Cell] = []
-        asked: list[tuple[Strategy, tuple[int, int] | None, int]] = []
-        for choice in choices:
-            at = depths(self.meter.config, self._least_depth(choice.strategy.family))
-            asked.append((choice.strategy, at, len(cells)))
-            cells += [self.cell(choice.strategy, depth) for depth in (at or (0,))]
-        answers = self.meter.measure(cells)
-        for strategy, at, first in asked:
-            peaks = [self._peak(strategy, answer) for answer in answers[first : first + (2 if at else 1)]]
-            known = [peak for peak in peaks if peak is not None]
-            if len(known) == len(peaks):
-                peak = extended(known[0], known[1], at, self.facts.depth) if at else known[0]
+        strategies = [choice.strategy for choice in choices]
+        cells = [cell for strategy in strategies for cell in self.short_cells(strategy)]
+        answers = iter(self.meter.measure(cells))
+        for strategy in strategies:
+            peak = self.peak_from(strategy, [next(answers) for _ in self.short_cells(strategy)])
+            if peak is not None:
                 self._peaks[group_of(strategy)] = (strategy, peak)
 
-    def rehearse_whole(self, choices: list[Choice]) -> None:
-        """Rehearse strategies at the full depth, on accelerators that lack what the figures may be off by."""
-        answers = self.meter.measure([self.cell(choice.strategy, 0, real=True) for choice in choices])
-        for choice, answer in zip(choices, answers, strict=True):
-            strategy = choice.strategy
-            peak = self._peak(strategy, answer)
-            if peak is not None:
-                self._whole[strategy] = by_peak(self.request, self.facts, strategy, strategy, peak, "rehearsed")
+    def short_cells(self, strategy: Strategy) -> list[Cell]:
+        """What to rehearse for an estimate of the full depth: two depths, or the model as it is where it is shallow."""
+        at = depths(self.meter.config, self._least_depth(strategy.family))
+        return [self.cell(strategy, depth) for depth in (at or (0,))]
+
+    def peak_from(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
+        """What the answers to :meth:`short_cells` tell of the full depth; None where one is missing."""
+        peaks = [self._peak(strategy, answer) for answer in answers]
+        known = [peak for peak in peaks if peak is not None]
+        if len(known) < len(peaks):
+            return None
+        at = depths(self.meter.config, self._least_depth(strategy.family))
+        return extended(known[0], known[1], at, self.facts.depth) if at else known[0]
+
+    def rehearse_whole(self, strategy: Strategy) -> Choice | None:
+        """Rehearse a strategy at the full depth, on an accelerator that lacks what the figures may be off by."""
+        (answer,) = self.meter.measure([self.cell(strategy, 0, real=True)])
+        peak = self._peak(strategy, answer)
+        if peak is None:
+            return None
+        self._whole[strategy] = by_peak(self.request, self.facts, strategy, strategy, peak, "rehearsed")
+        return self._whole[strategy]
 
     def cell(self, strategy: Strategy, depth: int, *, real: bool = False) -> Cell:
         """What to rehearse of a strategy. The second micro-batch of a step shows what any later one would."""
@@ -158,8 +168,8 @@ class Candidates:
             self.failed[group] = str(answer)
             return None
         if answer.record.outcome not in ("completed", "out-of-memory"):
-            failure = answer.record.failure
-            self.failed[group] = failure.message if failure is not None else answer.record.outcome
+            failure, told = answer.record.failure, answer.record.user_error
+            self.failed[group] = told[0] if told else failure.message if failure is not None else answer.record.outcome
             return None
         return peak_of(answer, min(strategy.accumulation, 2))
 

@@ -12,6 +12,8 @@ from typing import Any
 _DEPTH_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _LONGEST_PERIOD = 16
+_MANY_POSITIONS = 131072
+"""Tokens that are taken to be possible where a configuration states no limit."""
 
 
 def _language(config: dict[str, Any]) -> dict[str, Any]:
@@ -95,3 +97,11 @@ def depths(config: dict[str, Any], least: int) -> tuple[int, int] | None:
     first += (full - first) % period
     second = first + period * max(1, -(-2 // period))
     return (first, second) if first + second < full else None
+
+
+def longest_sequence(config: dict[str, Any]) -> int:
+    """The most positions that the model has, as far as its configuration says."""
+    part = _language(config)
+    limits = [part.get(name) for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")]
+    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    return min(known) if known else _MANY_POSITIONS

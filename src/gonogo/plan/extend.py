@@ -105,16 +105,17 @@ def _sum(parts: Sequence[PhaseWork], times: int) -> Work:
     )
 
 
-def extended(first: Peak, second: Peak, at: tuple[float, float], to: float) -> Peak:
-    """The line through two sizes (depths, say), at a third. No figure falls below what was measured at the larger.
+def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, same_batch: bool = True) -> Peak:
+    """The line through two sizes (depths, say), at a third. Beyond the second, no figure falls below its own.
 
-    What is reserved is no line: segments fit now better, now worse. It is taken to be no smaller a part above what is
-    allocated than in either measurement.
+    What is reserved is no line: segments fit now better, now worse. With the same batch, it is taken to be no smaller a
+    part above what is allocated than in either measurement.
     """
     share = (to - at[0]) / (at[1] - at[0])
 
     def line(a: float, b: float) -> float:
-        return max(b, a + (b - a) * share) if b >= a else b
+        told = max(0.0, a + (b - a) * share)
+        return told if share < 1 else max(b, told)
 
     def lines(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
         return {name: line(a.get(name, 0.0), value) for name, value in b.items()}
@@ -134,9 +135,10 @@ def extended(first: Peak, second: Peak, at: tuple[float, float], to: float) -> P
         phases[name] = PhasePeak(line(before.allocated, phase.allocated), lines(before.by_category, phase.by_category))
     allocated = max(phase.allocated for phase in phases.values())
     over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
+    least = allocated * (over if same_batch else 1.0)
     return Peak(
         phases=phases,
-        reserved=max(line(first.reserved, second.reserved), allocated * over),
+        reserved=max(line(first.reserved, second.reserved), least),
         host=line(first.host, second.host),
         pinned=line(first.pinned, second.pinned),
         forward=work(first.forward, second.forward),

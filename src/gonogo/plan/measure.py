@@ -23,7 +23,7 @@ from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.depth import with_depth
 from gonogo.plan.jobs import Ended, Facts, Job, Measured
 from gonogo.plan.request import PlanRequest
-from gonogo.plan.server import Start
+from gonogo.plan.server import SAID, Start
 from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
@@ -106,8 +106,11 @@ class Meter:
         return [answers[job.name] for job in jobs]
 
     def _read(self, job: Job, why: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
+        if why.startswith("the process"):
+            return NotMeasured(why)
         if why:
-            return NotMeasured(": ".join(filter(None, (why, _last_line(Path(f"{job.answer}.log"))))))
+            last = _last_line(Path(f"{job.answer}.log"))
+            return NotMeasured(last if why == f"status {SAID}" and last else ": ".join(filter(None, (why, last))))
         data = Path(job.answer).read_bytes()
         with contextlib.suppress(OSError):
             _keep(key, data)
@@ -128,7 +131,8 @@ class Meter:
         while by_name:
             line = process.stdout.readline()
             if not line:
-                why = f"the rehearsing process ended with status {process.wait()}"
+                last = _last_line(self._folder / "server.log")
+                why = f"the process that rehearses ended with status {process.wait()}: {last}"
                 for job in by_name.values():
                     yield job, why
                 return

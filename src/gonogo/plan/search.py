@@ -66,7 +66,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
         if not best or best[0].source == "rehearsed":
             break
         say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
-        candidates.rehearse_whole(best)
+        candidates.rehearse_whole(best[0].strategy)
         _measure_the_best(candidates, groups)
     return _plan(candidates, meter, time.monotonic() - started)
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TextIO
 
 import msgspec
 
+from gonogo.errors import UserError
 from gonogo.evidence.hardware import Accelerator, find_accelerator
 from gonogo.plan.jobs import Ended, Job, Measured
 
@@ -25,6 +26,8 @@ _POLL = 0.02
 _TO_WRITE = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
+SAID = 2
+"""The status of a job that ended with a sentence for the user, the last line of its log."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -192,6 +195,9 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
         answer = _described(job) if job.describe else _measured(session, folder)
         _write(job.answer, answer)
         status = 0
+    except UserError as error:
+        print(error, file=sys.stderr)
+        status = SAID
     except BaseException:
         traceback.print_exc()
     finally:

@@ -15,6 +15,7 @@ from gonogo.plan.jobs import Facts
 from gonogo.plan.launch_files import CONFIG, launch_files
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan
+from gonogo.plan.solve import Solved
 from gonogo.plan.strategy import deepspeed_config
 from gonogo.plan.training_script import TRAINING_SCRIPT
 
@@ -49,9 +50,13 @@ def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> l
     return [folder / name for name in files]
 
 
-def write_best(folder: Path, plan: Plan) -> list[Text]:
+def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
     """Write the files of the best strategy that was rehearsed whole; what to tell of it."""
-    best = next((choice for choice in plan.fitting if choice.source == "rehearsed"), None)
+    if isinstance(plan, Plan):
+        found = [(choice, plan.request) for choice in plan.fitting]
+    else:
+        found = [(solution.choice, solution.request) for solution in plan.solutions]
+    best, request = next(((one, asked) for one, asked in found if one.source == "rehearsed"), (None, plan.request))
     if best is None:
         return [
             Text(
@@ -59,7 +64,7 @@ def write_best(folder: Path, plan: Plan) -> list[Text]:
                 "{path}：没有写入文件，因为没有方案被证实放得下",
             ).format(path=folder)
         ]
-    files = write(folder, best, plan.request, plan.facts)
+    files = write(folder, best, request, plan.facts)
     written = Text(
         "{path}: {count} files for {strategy}; start with one of its launch_*.sh",
         "{path}：已写入 {count} 个文件，方案为 {strategy}；用其中一个 launch_*.sh 启动",
@@ -68,7 +73,7 @@ def write_best(folder: Path, plan: Plan) -> list[Text]:
         written,
         *(
             Text("still yours to give: {what}", "还需您提供：{what}").format(what=one)
-            for one in to_change(best, plan.request)
+            for one in to_change(best, request)
         ),
     ]
 

@@ -36,6 +36,12 @@ _COLUMNS = (
     Text("tokens/s/GPU", "token/s/卡"),
     Text("limited by", "瓶颈"),
 )
+_SOLVED = {
+    "seq-len": (Text("The longest sequences that fit", "能放下的最长序列"), Text("tokens", "token")),
+    "micro-batch": (Text("The largest micro-batches that fit", "能放下的最大 micro-batch"), Text("samples", "样本")),
+    "gpus": (Text("The fewest GPUs that hold it", "所需的最少 GPU 数"), Text("GPUs", "GPU 数")),
+}
+"""By what was asked for: the table's title, and the column's."""
 _SOURCES = {
     "rehearsed": Text("± {band:.0%}: rehearsed at full depth", "± {band:.0%}：以完整深度排练"),
     "extended": Text("± {band:.0%}: extended from short rehearsals", "± {band:.0%}：由短排练外推"),
@@ -78,10 +84,12 @@ def tables(plan: dict[str, Any], language: str) -> list[Table]:
 
 
 def _fitting(plan: dict[str, Any], language: str) -> Table:
+    unknown = plan.get("solve")
     rows = tuple(
         (
             str(number),
             clean_line(choice["strategy"]),
+            *([_solved(choice, language)] if unknown else []),
             f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
             f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}",
             f"{choice['tokens_per_second_per_gpu']:,.0f}",
@@ -89,9 +97,21 @@ def _fitting(plan: dict[str, Any], language: str) -> Table:
         )
         for number, choice in enumerate(plan["fitting"], 1)
     )
-    columns = tuple(column.in_language(language) for column in _COLUMNS)
-    title = _TITLES["fitting"].in_language(language)
-    return Table(title, columns, rows, frozenset({0, 2, 3, 4}), note=_note(plan["fitting"], language))
+    columns = [column.in_language(language) for column in _COLUMNS]
+    title, numeric = _TITLES["fitting"], {0, 2, 3, 4}
+    if unknown:
+        title, column = _SOLVED[unknown]
+        columns.insert(2, column.in_language(language))
+        numeric.add(5)
+    note = _note(plan["fitting"], language)
+    return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
+
+
+def _solved(choice: dict[str, Any], language: str) -> str:
+    value = f"{choice['solved']:,}"
+    if choice["at_limit"]:
+        return Text("{value} (no more tried)", "{value}（未再尝试）").format(value=value).in_language(language)
+    return value
 
 
 def _note(choices: list[dict[str, Any]], language: str) -> str:
