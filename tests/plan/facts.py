@@ -13,6 +13,7 @@ from gonogo.plan.request import PlanRequest
 SEVEN_BILLION = Facts(
     model_class="Qwen2ForCausalLM", parameters=7_615_616_512, trainable=7_615_616_512, layer_parameters=233_057_792,
     depth=28, period=1, hidden_size=3584, vocabulary=152_064, largest_parameter=544_997_376,
+    weight_bytes=15_231_233_024,
 )  # fmt: skip
 TINY: dict[str, Any] = {
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,

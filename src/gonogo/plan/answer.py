@@ -11,6 +11,7 @@ from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.plan import roofline
 from gonogo.plan.choice import BANDS, Choice
 from gonogo.plan.jobs import Facts
+from gonogo.plan.machine_room import HOST_RESERVE
 from gonogo.plan.reasons import GIB, limit, shortfall, why
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan
@@ -147,8 +148,8 @@ def told_request(request: PlanRequest, facts: Facts, global_batch: int) -> dict[
     }
 
 
-def told_choice(choice: Choice, request: PlanRequest, best: Choice | None) -> dict[str, Any]:
-    """A strategy, as JSON has it."""
+def told_choice(choice: Choice, request: PlanRequest, fastest: Choice | None) -> dict[str, Any]:
+    """A strategy, as JSON has it. ``fastest``: what it is compared with, if with any."""
     strategy = choice.strategy
     return {
         "strategy": strategy.label,
@@ -169,7 +170,7 @@ def told_choice(choice: Choice, request: PlanRequest, best: Choice | None) -> di
         "tokens_per_second_per_gpu": choice.tokens_per_second,
         "limit": choice.time.limit,
         "limit_said": _both(limit(choice)),
-        "why": [_both(text) for text in why(choice, request, best)] if best is not None else [],
+        "why": [_both(text) for text in why(choice, request, fastest)] if choice.room.fits else [],
     }
 
 
@@ -177,6 +178,12 @@ def told_too_large(choice: Choice, request: PlanRequest) -> dict[str, Any]:
     """A strategy that does not fit, as JSON has it."""
     cures = [_both(text) for text in _cures(choice, request)]
     return {**told_choice(choice, request, None), "shortfall": _both(shortfall(choice, request)), "would_fit": cures}
+
+
+_HOST = Text("{size} GiB of host memory a node", "每节点 {size} GiB 主机内存")
+_AND_HOST = Text("and in any case {size} GiB of host memory a node", "且无论如何每节点需要 {size} GiB 主机内存")
+_NVME = Text("{size} GiB of NVMe a node", "每节点 {size} GiB NVMe")
+_AND_NVME = Text("and in any case {size} GiB of NVMe a node", "且无论如何每节点需要 {size} GiB NVMe")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
@@ -206,14 +213,14 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
                     "在显存中保留更少内容的方案，或训练更少参数（--tune lora）",
                 )
             )
-    elif choice.room.short_of == "host":
-        needed = choice.host * machine.count * 1.1
-        cures.append(
-            Text("{size:.0f} GiB of host memory a node", "每节点 {size:.0f} GiB 主机内存").format(size=needed / GIB)
-        )
-    else:
-        needed = choice.nvme * machine.count
-        cures.append(Text("{size:.0f} GiB of NVMe a node", "每节点 {size:.0f} GiB NVMe").format(size=needed / GIB))
+    if choice.room.host is not None and choice.room.host < 0:
+        assert machine.host_bytes is not None
+        needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE)
+        said = _AND_HOST if cures else _HOST
+        cures.append(said.format(size=math.ceil(needed / GIB)))
+    if choice.room.nvme is not None and choice.room.nvme < 0:
+        said = _AND_NVME if cures else _NVME
+        cures.append(said.format(size=math.ceil(choice.nvme * machine.count / GIB)))
     return cures
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from gonogo.finding import Report, Text, Verdict
 from gonogo.plan.answer import covered, told_choice, told_request, told_too_large, uncovered, unstated
 from gonogo.plan.candidates import default_global_batch
-from gonogo.plan.choice import Choice
 from gonogo.plan.solve import Solution, Solved
 
 _RECOMPUTED = Text(
@@ -34,21 +33,20 @@ def answer_solved(solved: Solved, notes: Sequence[Text] = ()) -> Report:
 
 def _told(solved: Solved) -> dict[str, Any]:
     request = solved.request
-    best = solved.solutions[0].choice if solved.solutions else None
     batch = request.global_batch or default_global_batch(request.world_size)
     return {
         **told_request(request, solved.facts, batch),
         "solve": solved.unknown,
-        "fitting": [_solution(one, best) for one in solved.solutions],
+        "fitting": [_solution(one) for one in solved.solutions],
         "too_large": [told_too_large(choice, request) for choice in solved.too_large],
         "seconds": solved.seconds,
     }
 
 
-def _solution(solution: Solution, best: Choice | None) -> dict[str, Any]:
+def _solution(solution: Solution) -> dict[str, Any]:
     machine = solution.request.machine
     return {
-        **told_choice(solution.choice, solution.request, best),
+        **told_choice(solution.choice, solution.request, None),
         "solved": solution.value,
         "at_limit": solution.at_limit,
         "gpus": machine.count,

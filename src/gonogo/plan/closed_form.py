@@ -58,7 +58,7 @@ def memory(
     gradient_ranks = world_size if family.zero >= 2 else 1
     host = nvme = buffers = 0.0
     held = {"parameters": 0.0, "gradients": 0.0, "optimizer": 0.0}
-    parameters = 2.0 * facts.parameters / parameter_ranks
+    parameters = facts.weight_bytes / parameter_ranks
     if family.parameters == "gpu":
         held["parameters"] = parameters
     elif family.parameters == "cpu":
@@ -109,11 +109,11 @@ def time(
         of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * MATMUL_SHARE)
     compute = of_sample * samples
     gradients = 2.0 * facts.trainable
-    gathers = 2.0 * facts.parameters * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
+    gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
     volume = strategy.accumulation * (gathers + 2 * gradients) if world_size > 1 else 0.0
     share = 1.0 / world_size
     offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0
-    fetched = 2.0 * facts.parameters * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0
+    fetched = facts.weight_bytes * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0
     return step_time(
         compute=compute,
         communication=volume / (bandwidth * LINK_SHARE),

@@ -11,7 +11,7 @@ import torch
 from gonogo.plan.depth import depth_of, period_of
 from gonogo.plan.jobs import Facts
 from gonogo.plan.program import parse
-from gonogo.plan.tuning import tuned
+from gonogo.plan.tuning import bytes_of_weights, tuned
 from gonogo.virtual.synthetic.model import read_model
 
 _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
@@ -23,6 +23,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
     found = read_model(given.model)
     with torch.device("meta"):
         model: Any = found.model_class(found.config)
+    weight_bytes = bytes_of_weights(model, given.tune)
     model = tuned(model, given.tune, given.lora_rank)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     config = found.config.to_dict()
@@ -38,6 +39,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
         hidden_size=int(getattr(text, "hidden_size", None) or getattr(text, "d_model", None) or 0),
         vocabulary=int(getattr(text, "vocab_size", None) or 0),
         largest_parameter=max(sizes.values(), default=0),
+        weight_bytes=weight_bytes,
     )
 
 

@@ -70,6 +70,8 @@ class Facts(msgspec.Struct, frozen=True):
     vocabulary: int
     largest_parameter: int
     """Elements of the largest single parameter."""
+    weight_bytes: int
+    """What the weights take on one GPU that has all of them."""
     dtype: str = "bf16"
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from gonogo.plan.tuning import tuned
+from gonogo.plan.tuning import quantized, tuned
 from gonogo.plan.work import counting
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
     found.config._attn_implementation = given.attention
     batch = build_batch(found, options.seq_len, options.micro_batch)
     settings = training_arguments(options)
-    model: Any = tuned(make_model(found, settings), given.tune, given.lora_rank)
+    model: Any = quantized(found, settings) if given.tune == "qlora" else make_model(found, settings)
+    model = tuned(model, given.tune, given.lora_rank)
     per_step = settings.train_batch_size * settings.gradient_accumulation_steps * settings.world_size
     trainer = trainer_class()(
         model=model,

@@ -111,10 +111,11 @@ def limit(choice: Choice) -> Text:
     return _LIMITS[choice.time.limit]
 
 
-def why(choice: Choice, request: PlanRequest, fastest: Choice) -> tuple[Text, ...]:
-    """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit."""
-    return (*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT,
-            *_memory(choice, request), _speed(choice, fastest))  # fmt: skip
+def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
+    """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
+    said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
+    said += _memory(choice, request)
+    return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
 
 
 def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:

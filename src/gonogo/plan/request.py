@@ -15,6 +15,8 @@ from gonogo.plan.strategy import TUNES, Tune
 _SEQ_LEN = 4096
 _LORA_RANK = 16
 _GPUS = 8
+_HAS_BF16 = (8, 0)
+"""Compute capability from which tensor cores multiply bf16."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ def request_of(options: Options, told: Told | None) -> tuple[PlanRequest, list[T
         )
     machine = machine_from(options.gpus, options.nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and options.nodes in (None, said.nodes)
+    half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
     request = PlanRequest(
         model=model_folder(name),
         name=name,
@@ -89,6 +92,7 @@ def request_of(options: Options, told: Told | None) -> tuple[PlanRequest, list[T
         global_batch=options.global_batch or (said.global_batch if own_world else None),
         nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
         network_bytes=None if options.network is None else options.network * 1e9 / 8,
+        dtype="fp16" if half else "bf16",
         timeout=options.timeout,
     )
     return request, [] if told is None else [_taken(request)]

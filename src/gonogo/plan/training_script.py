@@ -42,8 +42,6 @@ def main():
     if settings.tune in ("lora", "qlora"):
         from peft import LoraConfig, get_peft_model
 
-        if arguments.gradient_checkpointing:
-            model.enable_input_require_grads()
         adapters = LoraConfig(
             r=settings.lora_rank, lora_alpha=2 * settings.lora_rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )

@@ -59,23 +59,25 @@ def _say(both: dict[str, str], language: str) -> str:
 
 def summary(plan: dict[str, Any], language: str) -> str:
     """One line on what was planned: ``Qwen2ForCausalLM, 7.6 B parameters, on 8 x H100-80G, 4096 tokens``."""
-    model = plan["model"]
-    billions = model["parameters"] / 1e9
+    model, chinese = plan["model"], language == "zh"
     trained = model["trainable"] / model["parameters"] if model["parameters"] else 0.0
     count = f"{plan['gpus']} x {plan['accelerator']}"
     if plan["nodes"] > 1:
         count = f"{plan['nodes']} x {count}"
-    if language == "zh":
-        part = f"，训练其中 {trained:.2%}" if trained < 1 else ""
-        return (
-            f"{clean_line(model['class'])}，{billions:.1f} B 参数{part}；{count}；"
-            f"序列长度 {plan['seq_len']}；每步 {plan['global_batch']} 个样本"
-        )
-    part = f" ({trained:.2%} trained)" if trained < 1 else ""
-    return (
-        f"{clean_line(model['class'])}, {billions:.1f} B parameters{part}; {count}; "
-        f"sequences of {plan['seq_len']}; {plan['global_batch']} samples a step"
-    )
+    said = [f"{clean_line(model['class'])}{'，' if chinese else ', '}{_parameters(model['parameters'], language)}"]
+    if trained < 1:
+        said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
+    said.append(count if plan.get("solve") != "gpus" else plan["accelerator"])
+    if plan.get("solve") != "seq-len":
+        said.append(f"序列长度 {plan['seq_len']}" if chinese else f"sequences of {plan['seq_len']}")
+    if not plan.get("solve"):
+        said.append(f"每步 {plan['global_batch']} 个样本" if chinese else f"{plan['global_batch']} samples a step")
+    return ("；" if chinese else "; ").join(said)
+
+
+def _parameters(count: int, language: str) -> str:
+    figure = f"{count / 1e9:.1f} B" if count >= 5e7 else f"{count / 1e6:.1f} M"
+    return Text("{figure} parameters", "{figure} 参数").format(figure=figure).in_language(language)
 
 
 def tables(plan: dict[str, Any], language: str) -> list[Table]:
