@@ -42,6 +42,8 @@ class Memories(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = _COMPUTED.get(func, func)(*args, **(kwargs or {}))
+        if func.is_view:
+            return out  # gloo divides workspaces of its own so, which NCCL does not have
         made = [tensor for tensor in tree_leaves(out) if _is_real(tensor)]
         if any(tensor.untyped_storage()._cdata not in self._place for tensor in made):
             place = self._asked_for(args, kwargs or {})

@@ -73,10 +73,10 @@ def memory(
         elif family.zero == 0:
             held["gradients"] += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
     elif family.optimizer == "cpu":
-        host += moments + 2 * gradients
+        host += moments + 3 * gradients  # fp32 gradients, and a 16-bit copy of the partition
     else:
         nvme += moments
-        host += 2 * gradients
+        host += 3 * gradients
     if family.zero == 3:
         live = max(facts.largest_parameter, min(_LIVE_PARAMETERS, facts.parameters))
         buffers += 2.0 * live + 4.0 * facts.largest_parameter

@@ -6,7 +6,9 @@ import msgspec
 
 from gonogo.evidence.hardware import Machine
 
-_HOST_RESERVE = 0.08
+_HOST_BAND = 0.1
+"""How far host memory may be off at most, as a share: it holds model states, which a formula tells well enough."""
+HOST_RESERVE = 0.08
 """Of a node's memory that the system, data loaders and the page cache are left."""
 
 
@@ -46,6 +48,6 @@ def room(
     capacity = accelerator.total_bytes - accelerator.allowance_bytes
     host = None
     if machine.host_bytes is not None:
-        host = machine.host_bytes * (1 - _HOST_RESERVE) - host_of_rank * (1 + band) * machine.count
+        host = machine.host_bytes * (1 - HOST_RESERVE) - host_of_rank * (1 + min(band, _HOST_BAND)) * machine.count
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
     return Room(capacity - reserved * (1 + band), host, nvme)
