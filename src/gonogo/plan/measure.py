@@ -173,9 +173,7 @@ class Meter:
         for file in (*_OF_MODEL, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
-        written = deepspeed_config(
-            cell.strategy, world_size=cell.world_size, dtype=request.dtype, nvme_path=str(self._folder / "nvme")
-        )
+        written = deepspeed_config(cell.strategy, world_size=cell.world_size, dtype=request.dtype)
         (place / "deepspeed.json").write_text(json.dumps(written), encoding="utf-8")
         strategy = cell.strategy
         arguments = [
