@@ -189,7 +189,10 @@ def _name_accelerator(memories: Memories) -> None:
 def on_cpu(module: str) -> dict[str, Any]:
     """Run the program on the CPU; the peaks of both memories."""
     memories = Memories()
-    two_places(memories)
+    two_places(memories)  # before DeepSpeed is imported, which keeps some of torch's functions to put them back later
+    import deepspeed
+
+    deepspeed.init_distributed()  # as transformers does it itself where there is a GPU
     with memories:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     return {"kind": "cpu", "device": _processor(), "accelerator": memories.peak["accelerator"],
