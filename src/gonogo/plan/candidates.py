@@ -11,6 +11,7 @@ from gonogo.plan.extend import Peak, extended, peak_of
 from gonogo.plan.jobs import Facts, Measured
 from gonogo.plan.measure import Cell, Meter, NotMeasured
 from gonogo.plan.request import PlanRequest
+from gonogo.plan.roofline import ALIKE
 from gonogo.plan.strategy import Family, Strategy, families, micro_batches
 
 Group = tuple[Family, bool]
@@ -21,8 +22,6 @@ _LIVE_WINDOW = 1_000_000_000
 _LEAST_DEPTH = 3
 _RECOMPUTING = 4 / 3
 """Computing with checkpointing over computing without: forward is run again, a third of forward and backward."""
-_ALIKE = 0.97
-"""Strategies nearly as fast as this share of another are taken to be as fast; the simpler one goes first."""
 
 
 class Candidates:
@@ -95,7 +94,7 @@ class Candidates:
         left = sorted(choices, key=lambda choice: -choice.tokens_per_second)
         found: list[Choice] = []
         while left:
-            alike = [choice for choice in left if choice.tokens_per_second >= left[0].tokens_per_second * _ALIKE]
+            alike = [choice for choice in left if choice.tokens_per_second >= left[0].tokens_per_second * (1 - ALIKE)]
             found += sorted(alike, key=lambda choice: order[group_of(choice.strategy)])
             left = left[len(alike) :]
         return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gonogo.finding import Text
 from gonogo.plan.choice import Choice
 from gonogo.plan.request import PlanRequest
+from gonogo.plan.roofline import ALIKE
 
 GIB = 1 << 30
 
@@ -63,8 +64,8 @@ _MOST = Text(
     "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
 )
 _FASTEST = Text(
-    "The fastest of what fits; a step waits longest for {limit}.",
-    "在放得下的方案里最快；每步最主要的耗时是{limit}。",
+    "Nothing that fits is clearly faster; a step waits longest for {limit}.",
+    "放得下的方案里没有明显更快的；每步最主要的耗时是{limit}。",
 )
 _AS_FAST = Text(
     "As fast as the first, by what is known; a step waits longest for {limit}.",
@@ -97,8 +98,6 @@ _CATEGORIES = {
 }
 _NOTABLE = 4 * GIB
 """Host memory of a node that is worth a sentence."""
-_ALIKE = 0.01
-"""Speeds that differ by less are the same."""
 _HARDWARE = {
     "accelerator": Text("GPU memory", "显存"),
     "host": Text("host memory", "主机内存"),
@@ -148,7 +147,7 @@ def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
 
 def _speed(choice: Choice, fastest: Choice) -> Text:
     slower = 1 - choice.tokens_per_second / fastest.tokens_per_second if fastest.tokens_per_second else 0.0
-    said = _FASTEST if choice is fastest else _AS_FAST if slower < _ALIKE else _SLOWER
+    said = _FASTEST if choice is fastest else _AS_FAST if slower < ALIKE else _SLOWER
     return said.format(limit=_LIMITS_SAID[choice.time.limit], percent=slower)
 
 

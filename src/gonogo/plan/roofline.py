@@ -30,6 +30,8 @@ ADAM_HOST_BYTES = 28
 """That CPU Adam reads and writes for a parameter: gradient, fp32 master, two moments in, the last three out."""
 ADAM_NVME_BYTES = 24
 """That a step moves from and to NVMe for a parameter: master and two moments, both ways."""
+ALIKE = 0.05
+"""Speeds that differ by a smaller share can't be told apart by a roofline."""
 NETWORK_BYTES = 25e9
 """Between nodes, bytes/s of each accelerator in one direction, where --network says nothing: 200 Gb/s."""
 

@@ -35,11 +35,11 @@ def bytes_of_weights(model: Any, tune: str) -> int:
     """What the weights take in 16 bits, or, for ``qlora``, with the linear layers but the last in 4."""
     from torch import nn
 
-    whole = 2 * sum(parameter.numel() for parameter in model.parameters())
+    whole: int = 2 * sum(parameter.numel() for parameter in model.parameters())
     if tune != "qlora":
         return whole
     head = model.get_output_embeddings()
-    linear = sum(
+    linear: int = sum(
         module.weight.numel() for module in model.modules() if isinstance(module, nn.Linear) and module is not head
     )
     return whole - 2 * linear + int(linear * _BYTES_IN_4_BITS)
