@@ -29,8 +29,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
@@ -299,6 +297,20 @@ def summary(of: Iterable[Row]) -> list[tuple[str, int, float, float, int, int, i
         table.append((tool, len(told), statistics.median(errors), max(errors), wrong_fits, len(told) * len(TOO_SMALL),
                       wrong_refusals, len(told) * len(LARGE_ENOUGH)))  # fmt: skip
     return table
+
+
+def markdown(of: Iterable[Row]) -> str:
+    """The tools' errors, as the rows of a table in docs/plan.md."""
+    return "\n".join(
+        f"| {tool} | {median:.1%} | {worst:.1%} | {fits} / {of_small} | {refused} / {of_large} |"
+        for tool, _, median, worst, fits, of_small, refused, of_large in summary(of)
+    )
+
+
+def worst_host(of: Iterable[Row]) -> float:
+    """The worst error of gonogo's host memory in the cells that offload."""
+    offloading = [row for row in of if row["cell"]["optimizer"] != "gpu" and row["truth"]["host"]]
+    return max(abs(row["predicted"]["host"] / row["truth"]["host"] - 1) for row in offloading)
 
 
 def print_table(kept: list[Row]) -> None:

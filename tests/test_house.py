@@ -26,6 +26,7 @@ PAIRS = [
     ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
     ("docs/launchers.md", "docs/launchers.zh-CN.md"),
     ("docs/performance.md", "docs/performance.zh-CN.md"),
+    ("docs/plan.md", "docs/plan.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))

@@ -32,6 +32,8 @@ def gonogo_plan(folder: Path, *words: str, timeout: float = 300) -> subprocess.C
         (["model", "--global-batch", "60"], "8 GPUs can't share it evenly; 56 or 64 they can"),
         (["model", "--gpus", "8xA100"], "ambiguous"),
         (["model", "--nvme", "lots"], "--nvme 'lots' is no size"),
+        (["model", "--picture", "memory.jpg"], "--picture memory.jpg: name a file that ends in .svg or .png"),
+        (["model", "--picture", "none/memory.svg"], "--picture none/memory.svg: the folder none does not exist"),
         (["model", "--write", "model"], "--write model: there are files in it already"),
         (["empty"], "empty/config.json can't be read"),
         (["broken"], "broken/config.json is no JSON"),

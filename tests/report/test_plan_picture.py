@@ -80,6 +80,11 @@ def test_what_lacks_host_memory_is_no_bar() -> None:
     assert not bars(drawing.as_svg(draw(plan([], [choice("ZeRO-3, optimizer on CPU", 20, parameters=20)]), "en")))
 
 
+def test_what_was_solved_for_is_told() -> None:
+    solved = {**plan([{**FITS, "solved": 12288, "at_limit": False}], []), "solve": "seq-len"}
+    assert "12,288" in drawing.as_svg(draw(solved, "en"))
+
+
 def test_no_more_bars_than_can_be_read() -> None:
     assert len(bars(drawing.as_svg(draw(plan([FITS] * 30, []), "en")))) == MOST_FITTING
 

@@ -116,6 +116,14 @@ def _solved(choice: dict[str, Any], language: str) -> str:
     return value
 
 
+def solution(plan: dict[str, Any], choice: dict[str, Any], language: str) -> str:
+    """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
+    unknown = plan.get("solve")
+    if not unknown:
+        return ""
+    return f"{_SOLVED[unknown][1].in_language(language)} {_solved(choice, language)}"
+
+
 def _note(choices: list[dict[str, Any]], language: str) -> str:
     """How the table is read: what a batch is, and what each band rests on."""
     bands = {choice["source"]: choice["band"] for choice in choices}

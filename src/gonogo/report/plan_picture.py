@@ -9,7 +9,7 @@ from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.plan import legend_names, shares, summary
+from gonogo.report.plan import legend_names, shares, solution, summary
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import size
 
@@ -92,10 +92,12 @@ def draw(plan: dict[str, Any], language: str) -> Drawing:
     ]
     top = _TOP
     for number, choice in enumerate(fitting, 1):
-        shapes += _row(choice, number, capacity, top, unit, language)
+        details = "  ·  ".join(part for part in (solution(plan, choice, language), _speed(choice, language)) if part)
+        shapes += _row(choice, number, capacity, top, unit, details, language)
         top += _ROW
     for choice in too_large:
-        shapes += _row(choice, None, capacity, top, unit, language)
+        details = f"{_batch(choice)}  ·  {_TOO_LARGE.in_language(language)}"
+        shapes += _row(choice, None, capacity, top, unit, details, language)
         top += _ROW
     if too_large:
         end = _MARGIN + unit
@@ -114,7 +116,7 @@ def _short_of_memory(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(
-    choice: dict[str, Any], number: int | None, capacity: int, top: float, unit: float, language: str
+    choice: dict[str, Any], number: int | None, capacity: int, top: float, unit: float, details: str, language: str
 ) -> list[Box | Words | Line]:
     """A strategy's name and figures, and its bar below; ``number`` where it fits."""
     fits = number is not None
@@ -123,7 +125,7 @@ def _row(
     said = f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}"
     shapes: list[Box | Words | Line] = [
         Words(_MARGIN, top + 12, name, bold=True),
-        Words(end, top + 12, _details(choice, fits, language), size=12, fill=_GREY, anchor="end"),
+        Words(end, top + 12, details, size=12, fill=_GREY, anchor="end"),
         Words(end + 14, y + 17, said, bold=True, fill="#1f2328" if fits else _RED),
     ]
     left = float(_MARGIN)
@@ -144,14 +146,15 @@ def _row(
     return shapes
 
 
-def _details(choice: dict[str, Any], fits: bool, language: str) -> str:
-    batch = f"micro-batch {choice['micro_batch']} x {choice['gradient_accumulation']}"
-    if not fits:
-        return f"{batch}  ·  {_TOO_LARGE.in_language(language)}"
+def _batch(choice: dict[str, Any]) -> str:
+    return f"micro-batch {choice['micro_batch']} x {choice['gradient_accumulation']}"
+
+
+def _speed(choice: dict[str, Any], language: str) -> str:
     speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(
         speed=choice["tokens_per_second_per_gpu"]
     )
-    return f"{batch}  ·  {speed.in_language(language)}"
+    return f"{_batch(choice)}  ·  {speed.in_language(language)}"
 
 
 def _legend(top: float, language: str) -> list[Box | Words | Line]:
