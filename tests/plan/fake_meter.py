@@ -61,7 +61,7 @@ class FakeMeter:
         times = cell.strategy.accumulation
         sent = {"_allgather_base_": (1, 10_000_000)} if cell.strategy.family.zero == 3 else {}
         work = tuple(
-            PhaseWork(1, phase, 1, 1, of_phase, 0, 0, sent)
+            PhaseWork(1, phase, 1, 1, of_phase, 0.0, 0, 0, 0, sent)
             for phase, of_phase in (("forward", seconds * times), ("backward", 2 * seconds * times), ("step", 0.01))
         )
         return Measured(record, work, {"backward": PhasePeak(peak, activations)})

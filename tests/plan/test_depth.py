@@ -52,7 +52,15 @@ def test_lists_of_layers_are_cut_with_them() -> None:
 
 
 def work(seconds: float) -> Work:
-    return Work(seconds=seconds, flops=3 * seconds, to_host=0.0, from_host=0.0, sent={"allreduce_": 4 * seconds})
+    return Work(
+        long_seconds=seconds,
+        short_seconds=0.0,
+        short_operators=0,
+        flops=3 * seconds,
+        to_host=0.0,
+        from_host=0.0,
+        sent={"allreduce_": 4 * seconds},
+    )
 
 
 def peak(layers: int) -> Peak:
@@ -86,3 +94,9 @@ def test_twice_the_samples_take_twice_the_activations() -> None:
     assert (more.phases["backward"].allocated, more.phases["init"].allocated) == (28.0, 12.0)
     assert more.forward.seconds == pytest.approx(2 * peak(4).forward.seconds)
     assert more.step == peak(4).step
+
+
+def test_short_operators_wait_for_their_launch_however_many_samples() -> None:
+    short = Work(0.0, 1e-6, 1000, flops=1.0, to_host=0.0, from_host=0.0, sent={})
+    assert short.seconds == short.with_samples(8).seconds == pytest.approx(4e-3)
+    assert short.with_samples(1e5).seconds == pytest.approx(0.1)

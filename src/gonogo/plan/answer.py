@@ -83,8 +83,8 @@ def _skipped(plan: Plan) -> list[Skipped]:
             Skipped(
                 Text(names, names),
                 Text(
-                    "by formula, which can't tell whether they fit; slower than the best, they were not rehearsed",
-                    "仅凭公式无法判断是否放得下；它们比最优方案慢，因此没有排练",
+                    "may or may not fit; since none is clearly faster than the best, they were not rehearsed whole",
+                    "可能放得下，也可能放不下；由于并不比最优方案明显更快，没有以完整深度排练",
                 ),
             )
         )

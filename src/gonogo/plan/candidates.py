@@ -146,6 +146,7 @@ class Candidates:
         if peak is None:
             return None
         self._whole[strategy] = by_peak(self.request, self.facts, strategy, strategy, peak, "rehearsed")
+        self._peaks[group_of(strategy)] = strategy, peak  # the other micro-batches of the group are known by it, too
         return self._whole[strategy]
 
     def cell(self, strategy: Strategy, depth: int, *, real: bool = False) -> Cell:
@@ -184,4 +185,7 @@ def default_global_batch(world_size: int) -> int:
 
 
 def _fastest(choices: list[Choice]) -> Choice | None:
-    return max(choices, key=lambda choice: choice.tokens_per_second, default=None)
+    """The fastest; of those that are about equally fast, one that was rehearsed whole."""
+    most = max((choice.tokens_per_second for choice in choices), default=0.0)
+    alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - ALIKE)]
+    return max(alike, key=lambda choice: (choice.source == "rehearsed", choice.tokens_per_second), default=None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.plan.jobs import Measured, PhasePeak, PhaseWork
+from gonogo.plan.roofline import LAUNCH_SECONDS
 
 _OF_SAMPLES = {"forward", "backward"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
@@ -16,13 +17,24 @@ _GROWS_WITH_BATCH = ("activations", "temporary")
 class Work(msgspec.Struct, frozen=True):
     """What one rank does in a part of a step; see :class:`gonogo.plan.jobs.PhaseWork`."""
 
-    seconds: float
-    """On the accelerator, by the roofline."""
+    long_seconds: float
+    short_seconds: float
+    short_operators: float
     flops: float
     to_host: float
     from_host: float
     sent: dict[str, float]
     """Bytes put into collectives, by operator."""
+
+    @property
+    def seconds(self) -> float:
+        """On the accelerator, by the roofline. Operators that are too short for it wait for their launch."""
+        return self.long_seconds + max(self.short_seconds, self.short_operators * LAUNCH_SECONDS)
+
+    def with_samples(self, ratio: float) -> Work:
+        """The same operators on ``ratio`` times the samples."""
+        longer, shorter = self.long_seconds * ratio, self.short_seconds * ratio
+        return msgspec.structs.replace(self, long_seconds=longer, short_seconds=shorter)
 
 
 class Peak(msgspec.Struct, frozen=True):
@@ -57,8 +69,8 @@ class Peak(msgspec.Struct, frozen=True):
             self,
             phases=phases,
             reserved=self.reserved * allocated / self.allocated if self.allocated else self.reserved,
-            forward=msgspec.structs.replace(self.forward, seconds=self.forward.seconds * ratio),
-            backward=msgspec.structs.replace(self.backward, seconds=self.backward.seconds * ratio),
+            forward=self.forward.with_samples(ratio),
+            backward=self.backward.with_samples(ratio),
         )
 
 
@@ -97,7 +109,9 @@ def _sum(parts: Sequence[PhaseWork], times: int) -> Work:
         for name, (_, nbytes) in part.collectives.items():
             sent[name] = sent.get(name, 0.0) + nbytes / times
     return Work(
-        seconds=sum(part.seconds for part in parts) / times,
+        long_seconds=sum(part.long_seconds for part in parts) / times,
+        short_seconds=sum(part.short_seconds for part in parts) / times,
+        short_operators=sum(part.short_operators for part in parts) / times,
         flops=sum(part.flops for part in parts) / times,
         to_host=sum(part.to_host_bytes for part in parts) / times,
         from_host=sum(part.from_host_bytes for part in parts) / times,
@@ -122,7 +136,9 @@ def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, s
 
     def work(a: Work, b: Work) -> Work:
         return Work(
-            seconds=line(a.seconds, b.seconds),
+            long_seconds=line(a.long_seconds, b.long_seconds),
+            short_seconds=line(a.short_seconds, b.short_seconds),
+            short_operators=line(a.short_operators, b.short_operators),
             flops=line(a.flops, b.flops),
             to_host=line(a.to_host, b.to_host),
             from_host=line(a.from_host, b.from_host),

@@ -31,7 +31,11 @@ class PhaseWork(msgspec.Struct, frozen=True):
     phase: str
     flops: int
     memory_bytes: int
-    seconds: float
+    long_seconds: float
+    """Of operators that run longer than their launch takes, by the roofline."""
+    short_seconds: float
+    """Of the others: what they would take if nothing had to be launched."""
+    short_operators: int
     to_host_bytes: int
     from_host_bytes: int
     collectives: dict[str, tuple[int, int]] = {}

@@ -63,12 +63,8 @@ LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme")
 
 
 def operator_seconds(flops: int, moved_bytes: int, speed: Speed) -> float:
-    """Seconds of one operator on the accelerator: the longer of computing, moving and launching."""
-    return max(
-        flops / (speed.matmul_flops * MATMUL_SHARE),
-        moved_bytes / (speed.memory_bytes * MEMORY_SHARE),
-        LAUNCH_SECONDS,
-    )
+    """Seconds of one operator on the accelerator, the longer of computing and moving; launching it takes time, too."""
+    return max(flops / (speed.matmul_flops * MATMUL_SHARE), moved_bytes / (speed.memory_bytes * MEMORY_SHARE))
 
 
 def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: float) -> float:

@@ -33,7 +33,7 @@ class Plan:
     too_large: list[Choice]
     """The smallest of each group that does not fit."""
     unsettled: list[Choice] = field(default_factory=list)
-    """Slower than the best by formula, which can't tell whether they fit; they were not rehearsed."""
+    """What may or may not fit, by what is known; it is no faster than the best, and was not rehearsed whole."""
     failed: list[tuple[Choice, str]] = field(default_factory=list)
     """Strategies whose rehearsal came to no figures, and why."""
     seconds: float = 0.0

@@ -15,16 +15,18 @@ from torch.utils.flop_counter import flop_registry
 
 from gonogo.evidence.hardware import Speed
 from gonogo.plan.jobs import PhaseWork
-from gonogo.plan.roofline import operator_seconds
+from gonogo.plan.roofline import LAUNCH_SECONDS, operator_seconds
 
 
 class _Work:
-    """Work of one rank in one phase. ``seconds``: the accelerator's by the roofline, operator by operator."""
+    """Work of one rank in one phase; see :class:`gonogo.plan.jobs.PhaseWork`."""
 
     def __init__(self) -> None:
         self.flops = 0
         self.memory_bytes = 0
-        self.seconds = 0.0
+        self.long_seconds = 0.0
+        self.short_seconds = 0.0
+        self.short_operators = 0
         self.to_host_bytes = 0
         self.from_host_bytes = 0
         self.collectives: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -67,7 +69,8 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What was counted, in order of steps."""
         return tuple(
             PhaseWork(
-                step, phase, work.flops, work.memory_bytes, work.seconds, work.to_host_bytes, work.from_host_bytes,
+                step, phase, work.flops, work.memory_bytes, work.long_seconds, work.short_seconds, work.short_operators,
+                work.to_host_bytes, work.from_host_bytes,
                 {name: (count, nbytes) for name, (count, nbytes) in work.collectives.items()},
             )
             for (step, phase), work in sorted(self._by_phase.items(), key=lambda item: item[0][0])
@@ -94,7 +97,12 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
         work.flops += flops
         work.memory_bytes += moved
-        work.seconds += operator_seconds(flops, moved, self._speed)
+        seconds = operator_seconds(flops, moved, self._speed)
+        if seconds > LAUNCH_SECONDS:
+            work.long_seconds += seconds
+        else:
+            work.short_seconds += seconds
+            work.short_operators += 1
         return out
 
 
