@@ -299,12 +299,16 @@ def summary(of: Iterable[Row]) -> list[tuple[str, int, float, float, int, int, i
     return table
 
 
-def markdown(of: Iterable[Row]) -> str:
-    """The tools' errors, as the rows of a table in docs/plan.md."""
-    return "\n".join(
-        f"| {tool} | {median:.1%} | {worst:.1%} | {fits} / {of_small} | {refused} / {of_large} |"
-        for tool, _, median, worst, fits, of_small, refused, of_large in summary(of)
-    )
+_CHINESE = {"gonogo, rehearsed": "gonogo，完整排练", "gonogo, extended from two depths": "gonogo，由两种深度外推"}
+
+
+def markdown(of: Iterable[Row], *, chinese: bool = False) -> str:
+    """The tools' errors, as the rows of a table in docs/plan.md or its Chinese twin."""
+    lines = []
+    for tool, _, median, worst, fits, of_small, refused, of_large in summary(of):
+        name = _CHINESE.get(tool, tool) if chinese else tool
+        lines.append(f"| {name} | {median:.1%} | {worst:.1%} | {fits} / {of_small} | {refused} / {of_large} |")
+    return "\n".join(lines)
 
 
 def worst_host(of: Iterable[Row]) -> float:
