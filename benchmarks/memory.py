@@ -35,10 +35,10 @@ from memory_cells import STEPS, Cell, all_cells
 from gonogo.atomic import write_atomically
 from gonogo.plan.choice import BANDS
 from gonogo.plan.extend import extended, peak_of
-from gonogo.plan.jobs import Ended, Job, Measured
-from gonogo.plan.server import Start
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
+from gonogo.virtual.measuring.jobs import Ended, Job, Measured
+from gonogo.virtual.measuring.server import Start
 
 RESULTS = Path(__file__).resolve().with_name("memory.jsonl")
 TOO_SMALL = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -70,8 +70,8 @@ class Rehearsals:
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}  # fmt: skip
         with open(folder / "server.log", "wb") as log:
             self._process = subprocess.Popen(
-                python_module(sys.executable, "gonogo.plan.server", dies_with_parent=True), cwd=folder, stderr=log,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
+                cwd=folder, stderr=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env=fixed_environment(os.environ, folder / "caches") | place,
             )  # fmt: skip
         self._ask(Start(self._accelerator, str(folder), 1))
@@ -151,7 +151,7 @@ def truth(cell: Cell) -> dict[str, Any]:
                 **({} if cuda() else {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}),
             }  # fmt: skip
             command = [sys.executable, str(Path(__file__).with_name("memory_truth.py")),
-                       str(folder / f"rank{rank}.json"), "gonogo.plan.program", *arguments]  # fmt: skip
+                       str(folder / f"rank{rank}.json"), "gonogo.virtual.measuring.program", *arguments]  # fmt: skip
             with open(folder / f"rank{rank}.log", "wb") as log:
                 ranks.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
         deadline = time.monotonic() + SECONDS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.plan.depth import depth_of, with_depth
 from gonogo.plan.strategy import Family, Place, Strategy, Tune, deepspeed_config
+from gonogo.virtual.measuring.depth import depth_of, with_depth
 
 STEPS = 2
 """Optimizer steps of a cell: in the second all states are there."""
@@ -88,7 +88,7 @@ class Cell:
         return (1, 2) if self.layers > 2 else None
 
     def written(self, folder: Path, depth: int = 0) -> list[str]:
-        """Write the model's and DeepSpeed's configurations; the arguments of ``gonogo.plan.program``."""
+        """Write the model's and DeepSpeed's configurations; the arguments of ``gonogo.virtual.measuring.program``."""
         config = MODELS[self.model] if not depth else with_depth(MODELS[self.model], depth)
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         strategy = Strategy(Family(self.zero, self.optimizer, self.parameters), self.checkpointing, self.micro_batch,

@@ -12,7 +12,7 @@ def model_of(cell: Cell) -> object:
     """The cell's model, without memory, as its program tunes it."""
     import torch
 
-    from gonogo.plan.tuning import tuned
+    from gonogo.virtual.measuring.tuning import tuned
     from gonogo.virtual.synthetic.model import read_model
 
     with tempfile.TemporaryDirectory() as folder:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.hardware import machine_from
-from gonogo.plan.jobs import Facts
 from gonogo.plan.request import PlanRequest
+from gonogo.virtual.measuring.jobs import Facts
 
 SEVEN_BILLION = Facts(
     model_class="Qwen2ForCausalLM", parameters=7_615_616_512, trainable=7_615_616_512, layer_parameters=233_057_792,

@@ -8,8 +8,8 @@ from typing import Any
 from plan.facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal import DeviceMemory, HostMemory, RankRecord
-from gonogo.plan.jobs import Facts, Measured, PhasePeak, PhaseWork
 from gonogo.plan.measure import Cell, NotMeasured
+from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
 
 GIB = 1 << 30
 DEPTH = 28

@@ -14,10 +14,10 @@ from plan.facts import model_in, request
 
 import gonogo.plan.measure as measure
 from gonogo.evidence.rehearsal import RankRecord
-from gonogo.plan.jobs import Facts, Measured
 from gonogo.plan.measure import Cell, Meter, cache_folder
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy
+from gonogo.virtual.measuring.jobs import Facts, Measured
 
 CELL = Cell(Strategy(Family(2), False, 1, 2), 0, 128, 8)
 

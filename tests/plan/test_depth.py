@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.plan.depth import depth_of, depths, period_of, with_depth
 from gonogo.plan.extend import Peak, Work, extended
-from gonogo.plan.jobs import PhasePeak
+from gonogo.virtual.measuring.depth import depth_of, depths, period_of, with_depth
+from gonogo.virtual.measuring.jobs import PhasePeak
 
 PLAIN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 64}
 TURNS = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gonogo.evidence.hardware import all_accelerators, find_accelerator
-from gonogo.plan.roofline import collective_seconds, operator_seconds, step_time
+from gonogo.plan.roofline import collective_seconds, step_time
 from gonogo.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
+from gonogo.virtual.measuring.operator_time import operator_seconds
 
 
 def test_micro_batches_divide_a_ranks_share() -> None:

@@ -10,12 +10,12 @@ from gonogo.evidence.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.plan import roofline
 from gonogo.plan.choice import BANDS, Choice
-from gonogo.plan.jobs import Facts
 from gonogo.plan.machine_room import HOST_RESERVE
 from gonogo.plan.reasons import GIB, limit, shortfall, why
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan
 from gonogo.plan.solve import Solved
+from gonogo.virtual.measuring.jobs import Facts
 
 _MOST_GPUS = 1024
 

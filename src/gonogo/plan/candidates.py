@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.plan.closed_form import Calibration, lower_bound
-from gonogo.plan.depth import depths
 from gonogo.plan.extend import Peak, extended, peak_of
-from gonogo.plan.jobs import Facts, Measured
 from gonogo.plan.measure import Cell, Meter, NotMeasured
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.roofline import ALIKE
 from gonogo.plan.strategy import Family, Strategy, families, micro_batches
+from gonogo.virtual.measuring.depth import depths
+from gonogo.virtual.measuring.jobs import Facts, Measured
 
 Group = tuple[Family, bool]
 """A family, with or without checkpointing: within it only the micro-batch differs."""

@@ -9,11 +9,11 @@ import msgspec
 from gonogo.plan import closed_form
 from gonogo.plan.closed_form import Calibration
 from gonogo.plan.extend import Peak, Work
-from gonogo.plan.jobs import Facts
 from gonogo.plan.machine_room import Room, room
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
 from gonogo.plan.strategy import Strategy
+from gonogo.virtual.measuring.jobs import Facts
 
 Source = Literal["rehearsed", "extended", "formula"]
 BANDS: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}

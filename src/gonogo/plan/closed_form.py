@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.hardware import Speed
-from gonogo.plan.jobs import Facts
 from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
 from gonogo.plan.strategy import Family, Strategy
+from gonogo.virtual.measuring.jobs import Facts
 
 _LIVE_PARAMETERS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters."""

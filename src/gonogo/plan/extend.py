@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.plan.jobs import Measured, PhasePeak, PhaseWork
 from gonogo.plan.roofline import LAUNCH_SECONDS
+from gonogo.virtual.measuring.jobs import Measured, PhasePeak, PhaseWork
 
 _OF_SAMPLES = {"forward", "backward"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
@@ -15,7 +15,7 @@ _GROWS_WITH_BATCH = ("activations", "temporary")
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one rank does in a part of a step; see :class:`gonogo.plan.jobs.PhaseWork`."""
+    """What one rank does in a part of a step; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
 
     long_seconds: float
     short_seconds: float

@@ -20,13 +20,13 @@ from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.plan.choice import BANDS, capacity_of
-from gonogo.plan.depth import with_depth
-from gonogo.plan.jobs import Ended, Facts, Job, Measured
 from gonogo.plan.request import PlanRequest
-from gonogo.plan.server import SAID, Start
 from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
+from gonogo.virtual.measuring.depth import with_depth
+from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
+from gonogo.virtual.measuring.server import SAID, Start
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
@@ -154,7 +154,7 @@ class Meter:
             }
             log = open(self._folder / "server.log", "wb")  # noqa: SIM115  the process's, as long as it lives
             self._process = subprocess.Popen(
-                python_module(sys.executable, "gonogo.plan.server", dies_with_parent=True),
+                python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=self._folder,
             )  # fmt: skip
             log.close()
@@ -240,7 +240,7 @@ def _source_stamp() -> str:
     """Of the code that measures: a change in it makes what was kept worthless."""
     root = Path(gonogo.__file__).parent
     digest = hashlib.sha256()
-    for folder in ("virtual", "plan", "evidence", "data"):
+    for folder in ("virtual", "evidence", "data"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".py", ".json"):
                 digest.update(path.name.encode() + path.read_bytes())

@@ -10,18 +10,14 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.hardware import Speed
+from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
+from gonogo.virtual.measuring.operator_time import MATMUL_SHARE as MATMUL_SHARE
+from gonogo.virtual.measuring.operator_time import MEMORY_SHARE as MEMORY_SHARE
 
-MATMUL_SHARE = 0.6
-"""Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100
-(https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS")."""
-MEMORY_SHARE = 0.8
-"""Of the stated device memory bandwidth, as stream benchmarks reach it."""
 LINK_SHARE = 0.7
 """Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""
 HOST_LINK_SHARE = 0.75
 """Of PCIe's stated bandwidth, with pinned memory."""
-LAUNCH_SECONDS = 4e-6
-"""The least that an operator takes: the launch of its kernel."""
 HOST_MEMORY_BYTES = 300e9
 """Host memory bandwidth of a node, bytes/s: two sockets of eight DDR4-3200 channels reach this."""
 NVME_BYTES = 6e9
@@ -60,11 +56,6 @@ class StepTime(msgspec.Struct, frozen=True):
 
 
 LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme")
-
-
-def operator_seconds(flops: int, moved_bytes: int, speed: Speed) -> float:
-    """Seconds of one operator on the accelerator, the longer of computing and moving; launching it takes time, too."""
-    return max(flops / (speed.matmul_flops * MATMUL_SHARE), moved_bytes / (speed.memory_bytes * MEMORY_SHARE))
 
 
 def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: float) -> float:

@@ -10,9 +10,9 @@ from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.plan.candidates import Candidates, Group, group_of
 from gonogo.plan.choice import Choice
-from gonogo.plan.jobs import Facts
 from gonogo.plan.measure import Meter
 from gonogo.plan.request import PlanRequest
+from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]
 _AT_ONCE = 2

@@ -18,12 +18,12 @@ from gonogo.finding import Text
 from gonogo.plan.candidates import Candidates, Group, group_of
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.plan.closed_form import NOTHING_KNOWN
-from gonogo.plan.depth import longest_sequence
 from gonogo.plan.extend import Peak, extended
-from gonogo.plan.jobs import Facts
 from gonogo.plan.measure import Meter
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Strategy
+from gonogo.virtual.measuring.depth import longest_sequence
+from gonogo.virtual.measuring.jobs import Facts
 
 Unknown = Literal["micro-batch", "seq-len", "gpus"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus")

@@ -11,13 +11,13 @@ from gonogo.atomic import write_atomically
 from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.plan.choice import Choice
-from gonogo.plan.jobs import Facts
 from gonogo.plan.launch_files import CONFIG, launch_files
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan
 from gonogo.plan.solve import Solved
 from gonogo.plan.strategy import deepspeed_config
 from gonogo.plan.training_script import TRAINING_SCRIPT
+from gonogo.virtual.measuring.jobs import Facts
 
 
 def check_folder(folder: Path) -> None:
