@@ -90,7 +90,7 @@ def plan(
         from gonogo.plan.answer import answer
         from gonogo.plan.answer_solved import answer_solved
         from gonogo.plan.from_command import told_by
-        from gonogo.plan.measure import Meter, NotMeasured, check_model
+        from gonogo.plan.measure import Meter, NotMeasured, check_model, check_packages
         from gonogo.plan.request import Options, request_of
         from gonogo.plan.search import Plan, check_batch, search
         from gonogo.plan.solve import check_unknown
@@ -120,6 +120,7 @@ def plan(
         if write is not None:
             check_folder(write)
         check_torch()
+        check_packages(request.tune)
         with (
             scratch_folder() as scratch,
             _progress(language) as (say, on_done),

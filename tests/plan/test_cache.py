@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 from plan.facts import model_in, request
 
 import gonogo.plan.measure as measure
+from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import RankRecord
-from gonogo.plan.measure import Cell, Meter, cache_folder
+from gonogo.plan.measure import Cell, Meter, cache_folder, check_packages
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts, Measured
@@ -127,3 +129,10 @@ def test_what_is_kept_needs_no_process(tmp_path: Path) -> None:
         assert isinstance(found, Measured)
         assert isinstance(found.record, RankRecord)
         assert (meter.rehearsed, meter.reused, meter._process) == (0, 1, None)
+
+
+def test_a_package_that_tuning_needs_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "bitsandbytes" else object())
+    check_packages("lora")
+    with pytest.raises(UserError, match=r"--tune qlora needs bitsandbytes, which is not installed .*: pip install"):
+        check_packages("qlora")

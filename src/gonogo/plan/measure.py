@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -21,7 +22,7 @@ from gonogo.errors import UserError
 from gonogo.finding import Text
 from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.request import PlanRequest
-from gonogo.plan.strategy import Family, Strategy, deepspeed_config
+from gonogo.plan.strategy import Family, Strategy, Tune, deepspeed_config
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
 from gonogo.virtual.measuring.depth import with_depth
@@ -29,6 +30,7 @@ from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
 from gonogo.virtual.measuring.server import SAID, Start
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
+_NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
 Answer = TypeVar("Answer", Facts, Measured)
@@ -273,6 +275,18 @@ def _last_line(log: Path) -> str:
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""
+
+
+def check_packages(tune: Tune) -> None:
+    """Raise UserError where a package is missing that the way of tuning needs."""
+    for name in _NEEDED.get(tune, ()):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(
+                Text(
+                    en="--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
+                    zh="--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
+                ).format(tune=tune, name=name, python=sys.executable)
+            )
 
 
 def check_model(path: Path, name: str) -> None:
