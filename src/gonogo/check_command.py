@@ -15,7 +15,7 @@ from gonogo.errors import UserError
 from gonogo.exit_status import exit_statuses
 from gonogo.finding import Text
 from gonogo.language import chosen_language
-from gonogo.options import Format, Lang, Output
+from gonogo.options import Format, Lang, Output, before_and_after
 
 if TYPE_CHECKING:
     from gonogo.settings import Settings
@@ -84,7 +84,7 @@ def check(
 
         known_format(format_)
         check_writable(output)
-        paths, command = _paths_and_command(arguments or [])
+        paths, command = before_and_after(arguments or [])
         settings = _settings(paths, environment, select, ignore, fail_on)
         from gonogo.check import check as check_files
         from gonogo.checking import checking_display, fix_files, show_diff, write_statistics
@@ -114,15 +114,6 @@ def check(
         if allow_no_files and not checked.gathered.runs:
             raise SystemExit(0)
         raise SystemExit(checked.exit_status)
-
-
-def _paths_and_command(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before and after ``--``, which the parser takes away: it is looked up in the process's own words."""
-    typed = sys.argv[1:]
-    if "--" not in typed:
-        return words, []
-    after = typed[typed.index("--") + 1 :]
-    return words[: len(words) - len(after)], after
 
 
 def _settings(

@@ -141,6 +141,8 @@ class Report(msgspec.Struct, frozen=True):
     """What ``bisect`` tried and found."""
     guarded_run: dict[str, Any] | None = None
     """What ``run`` saw: how each rank ended, what it held, who waited for whom."""
+    plan: dict[str, Any] | None = None
+    """What ``plan`` found: strategies that fit, fastest first, and those that don't."""
     notes: tuple[Text, ...] = ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,3 +51,12 @@ MicroBatch = Annotated[
 GradientCheckpointing = Annotated[
     bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: recompute activations.")
 ]
+
+
+def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before and after ``--``, which the parser takes away: it is looked up in the process's own words."""
+    typed = sys.argv[1:]
+    if "--" not in typed:
+        return words, []
+    after = typed[typed.index("--") + 1 :]
+    return words[: len(words) - len(after)], after

@@ -200,3 +200,29 @@ def test_offload_of_stage_3_by_hand(rehearsed: dict[str, RankRecord]) -> None:
     assert masters_and_moments <= host.by_category["optimizer"] <= masters_and_moments + 64
     assert sum((parameters, masters_and_moments, gradients)) <= host.peak_bytes
     assert host.peak_bytes <= sum((parameters, masters_and_moments, gradients)) + 1024
+
+
+FROZEN = """
+import deepspeed
+import torch
+from torch import nn
+config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2},
+          "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+deepspeed.init_distributed()
+model = nn.Sequential(nn.Linear(1024, 4096, bias=False), nn.Linear(4096, 64, bias=False))
+model[0].weight.requires_grad_(False)
+engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=[model[1].weight])
+x = torch.randn(1, 1024, device="cuda", dtype=torch.bfloat16)
+for _ in range(2):
+    engine.backward(engine(x).float().sum())
+    engine.step()
+"""
+
+
+@pytest.mark.slow
+def test_frozen_weights_are_no_optimizer_states(tmp_path: Path) -> None:
+    (device,) = rehearse(tmp_path, FROZEN).devices
+    frozen, trained = 1024 * 4096, 4096 * 64
+    inputs = 2 * 1024  # made beside them
+    assert device.by_category["parameters"] == 2 * (frozen + trained) + inputs
+    assert 12 * trained <= device.by_category["optimizer"] <= 12 * trained + 1024

@@ -14,6 +14,20 @@ from gonogo.errors import UserError
 from gonogo.finding import Text
 
 
+class Speed(msgspec.Struct, frozen=True):
+    """What an accelerator does at best, as its maker states it; see ``data/accelerators.json``."""
+
+    matmul_flops: float
+    """Dense 16-bit matrix products, FLOP/s."""
+    memory_bytes: float
+    """Device memory, bytes/s."""
+    link_bytes: float
+    """To the other accelerators of the node, bytes/s in one direction."""
+    host_link_bytes: float
+    """To the host's memory, bytes/s in one direction."""
+    source: str = ""
+
+
 class Accelerator(msgspec.Struct, frozen=True):
     """One type of accelerator, as its own software reports it."""
 
@@ -30,6 +44,7 @@ class Accelerator(msgspec.Struct, frozen=True):
     """What the context, cuBLAS/cuDNN workspaces and communicators take beside the caching allocator."""
     aliases: tuple[str, ...] = ()
     source: str = ""
+    speed: Speed | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -63,6 +78,13 @@ def all_accelerators() -> tuple[Accelerator, ...]:
             allowance_bytes=(row["context_mib"] + row["communicators_mib"]) << 20,
             aliases=tuple(row["aliases"]),
             source=row["source"],
+            speed=Speed(
+                matmul_flops=row["matmul_tflops"] * 1e12,
+                memory_bytes=row["memory_gbs"] * 1e9,
+                link_bytes=row["link_gbs"] * 1e9,
+                host_link_bytes=row["host_link_gbs"] * 1e9,
+                source=row["speed_source"],
+            ),
         )
         for row in rows
     )
@@ -114,7 +136,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
         accelerator=find_accelerator(name or DEFAULT_ACCELERATOR),
         count=default_count if count is None else count,
         nodes=1 if nodes is None else nodes,
-        host_bytes=None if host_memory is None else _bytes(host_memory),
+        host_bytes=None if host_memory is None else memory_size(host_memory, "--host-memory"),
     )
 
 
@@ -138,14 +160,15 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     return count, match[2] or ""
 
 
-def _bytes(text: str) -> int:
+def memory_size(text: str, option: str) -> int:
+    """Bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:
         raise UserError(
             Text(
-                en="--host-memory {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
-                zh="--host-memory {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
-            ).format(text=text)
+                en="{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
+                zh="{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
+            ).format(option=option, text=text)
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])
 

@@ -114,7 +114,7 @@ def read_model(name: str, folder: Path) -> Model:
 
     Never raises: a config that can't be read leaves the model's name.
     """
-    for path in _places_of_config(name, folder):
+    for path in places_of_config(name, folder):
         try:
             if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG:
                 continue
@@ -126,7 +126,8 @@ def read_model(name: str, folder: Path) -> Model:
     return Model(name)
 
 
-def _places_of_config(name: str, folder: Path) -> Iterator[Path]:
+def places_of_config(name: str, folder: Path) -> Iterator[Path]:
+    """Where the config.json of a model may lie: below its path (from ``folder``), or in the hub's cache."""
     if "\0" in name or not name.strip():
         return
     yield folder / Path(name).expanduser() / "config.json"

@@ -52,14 +52,20 @@ def worker_environment(
     """The environment of one rank's worker; makes the folders in ``scratch`` that it names."""
     environment = {name: value for name, value in launch.environment.items() if name not in process.removed}
     environment.update(process.environment)
-    environment.update(_FIXED)
+    return with_packages(fixed_environment(environment, scratch), packages)
+
+
+def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """An environment that writes below ``scratch`` (makes the folders), fetches nothing, and has runs be alike."""
+    own = environment
+    environment = {**environment, **_FIXED}
     environment.update(_OFFLINE)
     for name, folder in _FOLDERS.items():
         path = scratch / folder
         path.mkdir(parents=True, exist_ok=True)
         environment[name] = str(path)
-    environment["HF_DATASETS_CACHE"] = str(datasets_cache(launch.environment, scratch / "hf_datasets"))
-    return with_packages(environment, packages)
+    environment["HF_DATASETS_CACHE"] = str(datasets_cache(own, scratch / "hf_datasets"))
+    return environment
 
 
 def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:

@@ -41,6 +41,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         ],
         "notes": [text.in_language(language) for text in report.notes],
         **({"rehearsal": report.rehearsal} if report.rehearsal is not None else {}),
+        **({"plan": report.plan} if report.plan is not None else {}),
         **({"log": report.log} if report.log is not None else {}),
         **({"environment": report.environment} if report.environment is not None else {}),
         **({"bisection": report.bisection} if report.bisection is not None else {}),

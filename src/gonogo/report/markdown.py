@@ -9,6 +9,9 @@ from gonogo.finding import Finding, Report
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
+from gonogo.report.plan import reasons
+from gonogo.report.plan import summary as plan_summary
+from gonogo.report.plan import tables as plan_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, of_ranks, word
@@ -46,6 +49,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(summary(report.rehearsal, language)))
     if report.guarded_run is not None:
         yield from ("", _plain(guarded_summary(report.guarded_run, language)))
+    if report.plan is not None:
+        yield from ("", _plain(plan_summary(report.plan, language)))
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for finding in report.findings:
@@ -56,6 +61,12 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.guarded_run is not None:
         for table in guarded_tables(report.guarded_run, language):
             yield from _table_lines(table)
+    if report.plan is not None:
+        for table in plan_tables(report.plan, language):
+            yield from _table_lines(table)
+        for name, said in reasons(report.plan, language):
+            yield from ("", f"**{_plain(name)}**", "")
+            yield from (f"- {_plain(text)}" for text in said)
     if report.environment is not None:
         for table in environment_tables(report.environment, language):
             yield from _table_lines(table)

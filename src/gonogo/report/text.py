@@ -8,6 +8,8 @@ from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.page import Page, Styled, cells
+from gonogo.report.plan import summary as plan_summary
+from gonogo.report.plan_text import print_plan
 from gonogo.report.rehearsal import summary, tables
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, of_ranks, word
@@ -52,6 +54,8 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if report.bisection is not None:
         page.line()
         page.table(bisection_table(report.bisection, language))
+    if report.plan is not None:
+        print_plan(report.plan, page, language)
     _print_coverage(report, page, language)
     if report.rehearsal is not None or min(in_full, len(report.findings)) > _SCREEN:  # the first line is out of sight
         page.line()
@@ -70,6 +74,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(summary(report.rehearsal, language)))
     if report.guarded_run is not None:
         page.line(Styled(guarded_summary(report.guarded_run, language)))
+    if report.plan is not None:
+        page.line(Styled(plan_summary(report.plan, language)))
     for note in report.notes:
         page.line(Styled(_say(note, language)))
 

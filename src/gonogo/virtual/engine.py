@@ -63,6 +63,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
             init(engine, *args, **kwargs)
         modules.add_root(engine)
         facts["deepspeed_config"] = getattr(engine.config, "_param_dict", None) or engine.config
+        _count_weights(engine, life)
         _count_buffers(engine, life)
 
     @functools.wraps(step)
@@ -119,6 +120,14 @@ def _count_reduced(patches: Patches, module: Any, life: Lifecycle) -> None:
         reduces = "reduce" in name and any(word in name for word in ("ipg", "bucket", "grad"))
         if reduces and callable(getattr(owner, name)):
             _counting(patches, owner, name, life, "communication")
+
+
+def _count_weights(engine: Any, life: Lifecycle) -> None:
+    """The model's weights are parameters, frozen ones too, though they came to the device while the engine was made."""
+    for parameter in engine.module.parameters():
+        for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
+            if isinstance(tensor, VirtualTensor):
+                life.memory.recategorise(tensor.cell, "parameters")
 
 
 def _count_buffers(engine: Any, life: Lifecycle) -> None:

@@ -1,0 +1,250 @@
+"""From a plan to a report: the ranking with its reasons, what does not fit, and what would make it fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gonogo.evidence.hardware import Accelerator, all_accelerators
+from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.plan import roofline
+from gonogo.plan.choice import BANDS, Choice
+from gonogo.plan.machine_room import HOST_RESERVE
+from gonogo.plan.reasons import GIB, limit, shortfall, why
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.search import Plan
+from gonogo.plan.solve import Solved
+from gonogo.virtual.measuring.jobs import Facts
+
+_MOST_GPUS = 1024
+
+
+def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
+    """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
+    rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
+    verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO
+    return Report(
+        command="plan",
+        verdict=verdict,
+        covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
+        skipped=tuple(_skipped(plan)),
+        plan=_told(plan),
+        notes=(*notes, *_notes(plan)),
+    )
+
+
+def _notes(plan: Plan) -> list[Text]:
+    notes = []
+    if plan.request.global_batch is None:
+        notes.append(
+            Text(
+                "--global-batch says nothing: {batch} samples a step were taken",
+                "未指定 --global-batch：按每步 {batch} 个样本规划",
+            ).format(batch=plan.global_batch)
+        )
+    return [*notes, *unstated(plan.request)]
+
+
+def unstated(request: PlanRequest) -> list[Text]:
+    """What could not be judged for want of being told."""
+    if request.machine.host_bytes is not None:
+        return []
+    return [
+        Text(
+            "--host-memory says nothing: whether offloaded states fit into it was not judged",
+            "未指定 --host-memory：没有判断卸载的状态能否放进主机内存",
+        )
+    ]
+
+
+def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
+    """What was rehearsed. ``whole``: at full depth."""
+    said = [
+        Text(
+            "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} cached), {seconds:.0f} s",
+            "用真实的 transformers 和 DeepSpeed 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
+        ).format(count=plan.rehearsed + plan.reused, new=plan.rehearsed, old=plan.reused, seconds=plan.seconds)
+    ]
+    if whole:
+        said.append(
+            Text("rehearsed at full depth: {what}", "以完整深度排练：{what}").format(
+                what="; ".join(choice.strategy.label for choice in whole)
+            )
+        )
+    return said
+
+
+def _skipped(plan: Plan) -> list[Skipped]:
+    skipped = []
+    if plan.unsettled:
+        names = "; ".join(choice.strategy.label for choice in plan.unsettled)
+        skipped.append(
+            Skipped(
+                Text(names, names),
+                Text(
+                    "may or may not fit; since none is clearly faster than the best, they were not rehearsed whole",
+                    "可能放得下，也可能放不下；由于并不比最优方案明显更快，没有以完整深度排练",
+                ),
+            )
+        )
+    return [*skipped, *uncovered(plan.failed)]
+
+
+def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
+    """What no plan covers, and the strategies whose rehearsal came to no figures."""
+    skipped = [
+        Skipped(
+            Text("step times", "每步耗时"),
+            Text(
+                "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
+                "they rank strategies, and are no promise",
+                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）："
+                "用于排序，不是承诺",
+            ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
+        )
+    ]
+    for choice, message in failed:
+        skipped.append(
+            Skipped(
+                Text(choice.strategy.label, choice.strategy.label),
+                Text("its rehearsal failed: {message}", "排练失败：{message}").format(
+                    message=message.strip().partition("\n")[0]
+                ),
+            )
+        )
+    return skipped
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    request = plan.request
+    return {
+        **told_request(request, plan.facts, plan.global_batch),
+        "fitting": [told_choice(choice, request, plan.fitting[0]) for choice in plan.fitting],
+        "too_large": [told_too_large(choice, request) for choice in plan.too_large],
+        "seconds": plan.seconds,
+    }
+
+
+def told_request(request: PlanRequest, facts: Facts, global_batch: int) -> dict[str, Any]:
+    """What was planned, as JSON has it."""
+    machine = request.machine
+    return {
+        "model": {
+            "name": request.name,
+            "class": facts.model_class,
+            "parameters": facts.parameters,
+            "trainable": facts.trainable,
+            "layers": facts.depth,
+        },
+        "accelerator": machine.accelerator.name,
+        "gpus": machine.count,
+        "nodes": machine.nodes,
+        "capacity_bytes": machine.accelerator.total_bytes - machine.accelerator.allowance_bytes,
+        "host_memory_bytes": machine.host_bytes,
+        "seq_len": request.seq_len,
+        "tune": request.tune,
+        "global_batch": global_batch,
+    }
+
+
+def told_choice(choice: Choice, request: PlanRequest, fastest: Choice | None) -> dict[str, Any]:
+    """A strategy, as JSON has it. ``fastest``: what it is compared with, if with any."""
+    strategy = choice.strategy
+    return {
+        "strategy": strategy.label,
+        "zero_stage": strategy.family.zero,
+        "offload_optimizer": strategy.family.optimizer,
+        "offload_parameters": strategy.family.parameters,
+        "gradient_checkpointing": strategy.checkpointing,
+        "micro_batch": strategy.micro_batch,
+        "gradient_accumulation": strategy.accumulation,
+        "source": choice.source,
+        "allocated_bytes": round(choice.allocated),
+        "reserved_bytes": round(choice.reserved),
+        "band": BANDS[choice.source],
+        "host_bytes_of_node": round(choice.host * request.machine.count),
+        "nvme_bytes_of_node": round(choice.nvme * request.machine.count),
+        "by_category": {name: round(nbytes) for name, nbytes in choice.by_category.items()},
+        "seconds_of_step": choice.time.total,
+        "tokens_per_second_per_gpu": choice.tokens_per_second,
+        "limit": choice.time.limit,
+        "limit_said": _both(limit(choice)),
+        "why": [_both(text) for text in why(choice, request, fastest)] if choice.room.fits else [],
+    }
+
+
+def told_too_large(choice: Choice, request: PlanRequest) -> dict[str, Any]:
+    """A strategy that does not fit, as JSON has it."""
+    cures = [_both(text) for text in _cures(choice, request)]
+    return {**told_choice(choice, request, None), "shortfall": _both(shortfall(choice, request)), "would_fit": cures}
+
+
+_HOST = Text("{size} GiB of host memory a node", "每节点 {size} GiB 主机内存")
+_AND_HOST = Text("and in any case {size} GiB of host memory a node", "且无论如何每节点需要 {size} GiB 主机内存")
+_NVME = Text("{size} GiB of NVMe a node", "每节点 {size} GiB NVMe")
+_AND_NVME = Text("and in any case {size} GiB of NVMe a node", "且无论如何每节点需要 {size} GiB NVMe")
+
+
+def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
+    """What would make it fit."""
+    machine = request.machine
+    cures = []
+    if choice.room.short_of == "accelerator":
+        needed = choice.reserved * (1 + BANDS[choice.source])
+        larger = _next_larger(machine.accelerator, needed)
+        if larger is not None:
+            cures.append(Text("{name} would hold it", "换成 {name} 可以放下").format(name=larger.name))
+        growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
+        capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
+        share = (growing - (needed - capacity)) / growing if growing else 0.0
+        shorter = int(request.seq_len * share) // 256 * 256
+        if shorter >= 256:
+            cures.append(
+                Text("sequences up to about {length} tokens", "序列缩短到约 {length} token").format(length=shorter)
+            )
+        count = _gpus_needed(choice, request, needed, capacity)
+        if count is not None:
+            cures.append(Text("{count} GPUs", "{count} 张卡").format(count=count))
+        if not cures:
+            cures.append(
+                Text(
+                    "a strategy that keeps less on the GPU, or fewer trained parameters (--tune lora)",
+                    "在显存中保留更少内容的方案，或训练更少参数（--tune lora）",
+                )
+            )
+    if choice.room.host is not None and choice.room.host < 0:
+        assert machine.host_bytes is not None
+        needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE)
+        said = _AND_HOST if cures else _HOST
+        cures.append(said.format(size=math.ceil(needed / GIB)))
+    if choice.room.nvme is not None and choice.room.nvme < 0:
+        said = _AND_NVME if cures else _NVME
+        cures.append(said.format(size=math.ceil(choice.nvme * machine.count / GIB)))
+    return cures
+
+
+def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: float) -> int | None:
+    """How many GPUs would do, in whole nodes; None where what isn't divided among them is too large."""
+    parts = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
+    divided = sum(choice.by_category.get(name, 0.0) for name in parts[choice.strategy.family.zero])
+    room = capacity - (needed - divided)
+    if divided <= 0 or room <= 0:
+        return None
+    node = request.machine.count
+    count = math.ceil(request.world_size * divided / room / node) * node
+    return count if count <= _MOST_GPUS else None
+
+
+def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:
+    """The smallest accelerator of its kind that has room for so many bytes."""
+    fitting = [
+        one
+        for one in all_accelerators()
+        if one.device_type == accelerator.device_type and one.total_bytes - one.allowance_bytes >= needed
+    ]
+    return min(fitting, key=lambda one: one.total_bytes, default=None)
+
+
+def _both(text: Text) -> dict[str, str]:
+    return {"en": text.en, "zh": text.zh}

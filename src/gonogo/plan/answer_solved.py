@@ -1,0 +1,54 @@
+"""From the answers of ``--solve`` to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gonogo.finding import Report, Text, Verdict
+from gonogo.plan.answer import covered, told_choice, told_request, told_too_large, uncovered, unstated
+from gonogo.plan.candidates import default_global_batch
+from gonogo.plan.solve import Solution, Solved
+
+_RECOMPUTED = Text(
+    "only strategies with gradient checkpointing were tried: without it less fits",
+    "只尝试了开启梯度检查点的方案：不开启时能放下的更少",
+)
+
+
+def answer_solved(solved: Solved, notes: Sequence[Text] = ()) -> Report:
+    """GO where an answer was rehearsed at full depth, NO-GO where nothing fits, else CANNOT-TELL."""
+    whole = [one.choice for one in solved.solutions if one.choice.source == "rehearsed"]
+    verdict = Verdict.GO if whole else Verdict.CANNOT_TELL if solved.solutions or solved.failed else Verdict.NO_GO
+    own = [] if solved.unknown == "micro-batch" else [_RECOMPUTED]
+    return Report(
+        command="plan",
+        verdict=verdict,
+        covered=tuple(covered(solved, whole)),
+        skipped=tuple(uncovered(solved.failed)),
+        plan=_told(solved),
+        notes=(*notes, *own, *unstated(solved.request)),
+    )
+
+
+def _told(solved: Solved) -> dict[str, Any]:
+    request = solved.request
+    batch = request.global_batch or default_global_batch(request.world_size)
+    return {
+        **told_request(request, solved.facts, batch),
+        "solve": solved.unknown,
+        "fitting": [_solution(one) for one in solved.solutions],
+        "too_large": [told_too_large(choice, request) for choice in solved.too_large],
+        "seconds": solved.seconds,
+    }
+
+
+def _solution(solution: Solution) -> dict[str, Any]:
+    machine = solution.request.machine
+    return {
+        **told_choice(solution.choice, solution.request, None),
+        "solved": solution.value,
+        "at_limit": solution.at_limit,
+        "gpus": machine.count,
+        "nodes": machine.nodes,
+    }

@@ -1,0 +1,137 @@
+"""A strategy with what it takes, how long a step is, and how that is known."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gonogo.plan import closed_form
+from gonogo.plan.closed_form import Calibration
+from gonogo.plan.extend import Peak, Work
+from gonogo.plan.machine_room import Room, room
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
+from gonogo.plan.strategy import Strategy
+from gonogo.virtual.measuring.jobs import Facts
+
+Source = Literal["rehearsed", "extended", "formula"]
+BANDS: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
+"""How far the accelerator's peak may be off, as a share: see ``benchmarks/memory.py``."""
+_FRAGMENTED = 1.15
+"""Reserved memory over allocated, where only a formula tells the latter."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One strategy, judged. Bytes are of one rank."""
+
+    strategy: Strategy
+    source: Source
+    allocated: float
+    reserved: float
+    by_category: dict[str, float]
+    host: float
+    pinned: float
+    nvme: float
+    time: StepTime
+    tokens_per_second: float
+    """Of one accelerator."""
+    room: Room
+
+    @property
+    def band(self) -> float:
+        """How far ``reserved`` may be off, as a share."""
+        return BANDS[self.source]
+
+    def may_fit(self, capacity: float) -> bool:
+        """Whether a rehearsal at full depth might show that it fits into ``capacity`` bytes.
+
+        The caching allocator gives unused segments back before it fails: what it reserves where there is room for it
+        is not what it needs. Where only a formula speaks, all the more may be possible.
+        """
+        if self.source == "rehearsed" or not self.room.others_fit:
+            return self.room.fits
+        share = 1 - self.band if self.source == "formula" else 1.0
+        return self.allocated * share <= capacity
+
+    def surely_too_large(self, capacity: float) -> bool:
+        """Whether it does not fit even if the figures are off by all of their band."""
+        return not self.room.fits and not self.may_fit(capacity)
+
+
+def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
+    """What the closed form says of a strategy."""
+    estimate = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len, known=known)
+    speed = request.machine.accelerator.speed
+    assert speed is not None
+    taken = closed_form.time(
+        facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
+        seq_len=request.seq_len, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
+    )  # fmt: skip
+    return _choice(
+        request, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, estimate.by_category,
+        estimate.host, estimate.host, estimate.nvme, taken,
+    )  # fmt: skip
+
+
+def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source) -> Choice:
+    """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch and accumulation at most."""
+    peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
+    speed = request.machine.accelerator.speed
+    assert speed is not None
+    family = strategy.family
+    share = facts.trainable / (request.world_size if family.zero else 1)
+    offloaded = share if family.optimizer != "gpu" else 0.0
+    times = strategy.accumulation
+    passes = (peak.forward, peak.backward)
+    taken = step_time(
+        compute=sum(part.seconds for part in passes) * times + peak.step.seconds,
+        communication=sum(_sending(part, request) for part in passes) * times + _sending(peak.step, request),
+        to_host_bytes=sum(part.to_host for part in passes) * times + peak.step.to_host,
+        from_host_bytes=sum(part.from_host for part in passes) * times + peak.step.from_host,
+        host_parameters=offloaded,
+        nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
+        ranks_per_node=request.machine.count,
+        nvme_drives=request.nvme_drives,
+        speed=speed,
+    )
+    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len)
+    return _choice(
+        request, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host, peak.pinned,
+        formula.nvme, taken,
+    )  # fmt: skip
+
+
+def bandwidth(request: PlanRequest) -> float:
+    """Bytes/s of a rank's slowest link that a collective over all ranks uses."""
+    speed = request.machine.accelerator.speed
+    assert speed is not None
+    if request.machine.nodes == 1:
+        return speed.link_bytes
+    return min(speed.link_bytes, request.network_bytes or NETWORK_BYTES)
+
+
+def capacity_of(request: PlanRequest) -> int:
+    """Bytes of an accelerator that the caching allocator may reserve."""
+    return request.machine.accelerator.total_bytes - request.machine.accelerator.allowance_bytes
+
+
+def _sending(work: Work, request: PlanRequest) -> float:
+    """Seconds of a part's collectives."""
+    link, ranks = bandwidth(request), request.world_size
+    return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
+
+
+def _choice(
+    request: PlanRequest, strategy: Strategy, source: Source, allocated: float, reserved: float,
+    by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime,
+) -> Choice:  # fmt: skip
+    tokens = strategy.micro_batch * strategy.accumulation * request.seq_len
+    left = room(
+        request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
+        band=BANDS[source],
+    )  # fmt: skip
+    return Choice(
+        strategy=strategy, source=source, allocated=allocated, reserved=reserved, by_category=by_category, host=host,
+        pinned=pinned, nvme=nvme, time=taken, tokens_per_second=tokens / taken.total if taken.total else 0.0, room=left,
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Memory and time by formula: rough, and only good enough to say what is worth a rehearsal.
+
+Model states by the ZeRO paper (https://arxiv.org/abs/1910.02054, §3.1 and §5): 2 bytes a parameter and a gradient,
+12 for Adam's fp32 master and two moments. Activations by Korthikanti et al. (https://arxiv.org/abs/2205.05198, §4)
+with the scores of attention left out, as flash attention does.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.evidence.hardware import Speed
+from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
+from gonogo.plan.strategy import Family, Strategy
+from gonogo.virtual.measuring.jobs import Facts
+
+_LIVE_PARAMETERS = 1_000_000_000
+"""DeepSpeed's stage3_max_live_parameters."""
+_BUCKET = 500_000_000
+"""DeepSpeed's reduce_bucket_size, elements."""
+_LOGITS_BYTES = 14
+"""For each token and word: 16-bit logits, fp32 logits, their softmax and its gradient."""
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Bytes of one rank; ``host``: with its share of what lies in host memory or on NVMe."""
+
+    by_category: dict[str, float]
+    """On the accelerator; model states and all else by the names of ``gonogo.evidence.rehearsal.CATEGORIES``."""
+    host: float
+    nvme: float
+
+    @property
+    def allocated(self) -> float:
+        """All on the accelerator."""
+        return sum(self.by_category.values())
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """What rehearsals of other strategies have shown that holds for all; keyed by checkpointing or not."""
+
+    seconds: dict[bool, float] = {}
+    """Of computing one sample forward and backward."""
+    activations: dict[bool, float] = {}
+    """Bytes that one sample needs at the peak."""
+
+
+NOTHING_KNOWN = Calibration()
+
+
+def memory(
+    facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NOTHING_KNOWN
+) -> Estimate:
+    """What a strategy takes, by formula."""
+    family = strategy.family
+    optimizer_ranks = world_size if family.zero >= 1 else 1
+    parameter_ranks = world_size if family.zero >= 3 else 1
+    gradient_ranks = world_size if family.zero >= 2 else 1
+    host = nvme = buffers = 0.0
+    held = {"parameters": 0.0, "gradients": 0.0, "optimizer": 0.0}
+    parameters = facts.weight_bytes / parameter_ranks
+    if family.parameters == "gpu":
+        held["parameters"] = parameters
+    elif family.parameters == "cpu":
+        host += parameters
+    else:
+        nvme += parameters
+    moments, gradients = 12.0 * facts.trainable / optimizer_ranks, 2.0 * facts.trainable / gradient_ranks
+    if family.optimizer == "gpu":
+        held |= {"optimizer": moments, "gradients": gradients}
+        if family.zero == 2 and strategy.accumulation > 1:
+            held["gradients"] += 4.0 * facts.trainable / optimizer_ranks  # a partition's sum of gradients, fp32
+        elif family.zero == 0:
+            held["gradients"] += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
+    elif family.optimizer == "cpu":
+        host += moments + 3 * gradients  # fp32 gradients, and a 16-bit copy of the partition
+    else:
+        nvme += moments
+        host += 3 * gradients
+    if family.zero == 3:
+        live = max(facts.largest_parameter, min(_LIVE_PARAMETERS, facts.parameters))
+        buffers += 2.0 * live + 4.0 * facts.largest_parameter
+    elif family.zero >= 1:
+        buffers += 2 * 2.0 * min(_BUCKET, facts.trainable)
+    of_sample = known.activations.get(strategy.checkpointing)
+    needed = _activations(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
+    return Estimate(held | {"communication": buffers, "activations": needed}, host, nvme)
+
+
+def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
+    tokens = strategy.micro_batch * seq_len
+    of_inputs = 2.0 * tokens * facts.hidden_size
+    of_layer = 17.0 * of_inputs
+    layers = max(facts.depth, 1)
+    kept = layers * of_inputs + of_layer if strategy.checkpointing else layers * of_layer
+    return kept + float(_LOGITS_BYTES) * tokens * facts.vocabulary
+
+
+def time(
+    facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
+    bandwidth: float, nvme_drives: int, known: Calibration = NOTHING_KNOWN,
+) -> StepTime:  # fmt: skip
+    """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link."""
+    family = strategy.family
+    samples = strategy.micro_batch * strategy.accumulation
+    of_sample = known.seconds.get(strategy.checkpointing)
+    if of_sample is None:
+        passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
+        of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * MATMUL_SHARE)
+    compute = of_sample * samples
+    gradients = 2.0 * facts.trainable
+    gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
+    volume = strategy.accumulation * (gathers + 2 * gradients) if world_size > 1 else 0.0
+    share = 1.0 / world_size
+    offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0
+    fetched = facts.weight_bytes * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0
+    return step_time(
+        compute=compute,
+        communication=volume / (bandwidth * LINK_SHARE),
+        to_host_bytes=4 * offloaded,
+        from_host_bytes=2 * offloaded + fetched,
+        host_parameters=offloaded,
+        nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
+        ranks_per_node=ranks_per_node,
+        nvme_drives=nvme_drives,
+        speed=speed,
+    )
+
+
+def lower_bound(facts: Facts, family: Family, world_size: int) -> float:
+    """Bytes of model states alone: below them no micro-batch helps."""
+    smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
+    held = memory(facts, smallest, world_size=world_size, seq_len=0).by_category
+    return held["parameters"] + held["gradients"] + held["optimizer"]

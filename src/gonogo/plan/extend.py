@@ -1,0 +1,163 @@
+"""Measured at two depths, told for the full one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.plan.roofline import LAUNCH_SECONDS
+from gonogo.virtual.measuring.jobs import Measured, PhasePeak, PhaseWork
+
+_OF_SAMPLES = {"forward", "backward"}
+"""Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
+_GROWS_WITH_BATCH = ("activations", "temporary")
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What one rank does in a part of a step; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
+
+    long_seconds: float
+    short_seconds: float
+    short_operators: float
+    flops: float
+    to_host: float
+    from_host: float
+    sent: dict[str, float]
+    """Bytes put into collectives, by operator."""
+
+    @property
+    def seconds(self) -> float:
+        """On the accelerator, by the roofline. Operators that are too short for it wait for their launch."""
+        return self.long_seconds + max(self.short_seconds, self.short_operators * LAUNCH_SECONDS)
+
+    def with_samples(self, ratio: float) -> Work:
+        """The same operators on ``ratio`` times the samples."""
+        longer, shorter = self.long_seconds * ratio, self.short_seconds * ratio
+        return msgspec.structs.replace(self, long_seconds=longer, short_seconds=shorter)
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """Memory of one rank and its work of one step, in bytes."""
+
+    phases: dict[str, PhasePeak]
+    reserved: float
+    host: float
+    pinned: float
+    forward: Work
+    """Of one micro-batch."""
+    backward: Work
+    """Of one micro-batch."""
+    step: Work
+    """What comes once in an optimizer step, however many micro-batches it has."""
+
+    @property
+    def highest(self) -> PhasePeak:
+        """The phase that takes most."""
+        return max(self.phases.values(), key=lambda phase: phase.allocated)
+
+    @property
+    def allocated(self) -> float:
+        """The most that is allocated in any phase."""
+        return self.highest.allocated
+
+    def with_samples(self, ratio: float) -> Peak:
+        """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
+        phases = {name: _scaled(phase, ratio) if name in _OF_SAMPLES else phase for name, phase in self.phases.items()}
+        allocated = max(phase.allocated for phase in phases.values())
+        return msgspec.structs.replace(
+            self,
+            phases=phases,
+            reserved=self.reserved * allocated / self.allocated if self.allocated else self.reserved,
+            forward=self.forward.with_samples(ratio),
+            backward=self.backward.with_samples(ratio),
+        )
+
+
+def _scaled(phase: PhasePeak, ratio: float) -> PhasePeak:
+    parts = {name: size * (ratio if name in _GROWS_WITH_BATCH else 1.0) for name, size in phase.by_category.items()}
+    grown = sum(parts.values()) - sum(phase.by_category.values())
+    return PhasePeak(phase.allocated + grown, parts)
+
+
+def peak_of(measured: Measured, accumulation: int) -> Peak:
+    """The figures of one rehearsal whose steps have ``accumulation`` micro-batches. The last step is the steady one."""
+    record = measured.record
+    device = next((one for one in record.devices if one.device == record.device), None)
+    host = record.host
+    assert device is not None
+    assert host is not None
+    last = max((work.step for work in measured.work if work.phase == "step"), default=0)
+
+    def work(phase: str, times: int) -> Work:
+        return _sum([one for one in measured.work if one.step == last and one.phase == phase], times)
+
+    return Peak(
+        phases=measured.peaks,
+        reserved=device.peak_reserved_bytes,
+        host=host.peak_bytes,
+        pinned=host.peak_pinned_bytes,
+        forward=work("forward", accumulation),
+        backward=work("backward", accumulation),
+        step=work("step", 1),
+    )
+
+
+def _sum(parts: Sequence[PhaseWork], times: int) -> Work:
+    sent: dict[str, float] = {}
+    for part in parts:
+        for name, (_, nbytes) in part.collectives.items():
+            sent[name] = sent.get(name, 0.0) + nbytes / times
+    return Work(
+        long_seconds=sum(part.long_seconds for part in parts) / times,
+        short_seconds=sum(part.short_seconds for part in parts) / times,
+        short_operators=sum(part.short_operators for part in parts) / times,
+        flops=sum(part.flops for part in parts) / times,
+        to_host=sum(part.to_host_bytes for part in parts) / times,
+        from_host=sum(part.from_host_bytes for part in parts) / times,
+        sent=sent,
+    )
+
+
+def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, same_batch: bool = True) -> Peak:
+    """The line through two sizes (depths, say), at a third. Beyond the second, no figure falls below its own.
+
+    What is reserved is no line: segments fit now better, now worse. With the same batch, it is taken to be no smaller a
+    part above what is allocated than in either measurement.
+    """
+    share = (to - at[0]) / (at[1] - at[0])
+
+    def line(a: float, b: float) -> float:
+        told = max(0.0, a + (b - a) * share)
+        return told if share < 1 else max(b, told)
+
+    def lines(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
+        return {name: line(a.get(name, 0.0), value) for name, value in b.items()}
+
+    def work(a: Work, b: Work) -> Work:
+        return Work(
+            long_seconds=line(a.long_seconds, b.long_seconds),
+            short_seconds=line(a.short_seconds, b.short_seconds),
+            short_operators=line(a.short_operators, b.short_operators),
+            flops=line(a.flops, b.flops),
+            to_host=line(a.to_host, b.to_host),
+            from_host=line(a.from_host, b.from_host),
+            sent=lines(a.sent, b.sent),
+        )
+
+    phases = {}
+    for name, phase in second.phases.items():
+        before = first.phases.get(name, phase)
+        phases[name] = PhasePeak(line(before.allocated, phase.allocated), lines(before.by_category, phase.by_category))
+    allocated = max(phase.allocated for phase in phases.values())
+    over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
+    least = allocated * (over if same_batch else 1.0)
+    return Peak(
+        phases=phases,
+        reserved=max(line(first.reserved, second.reserved), least),
+        host=line(first.host, second.host),
+        pinned=line(first.pinned, second.pinned),
+        forward=work(first.forward, second.forward),
+        backward=work(first.backward, second.backward),
+        step=work(first.step, second.step),
+    )

@@ -1,0 +1,123 @@
+"""What a launch command tells of the training that is to be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.errors import UserError
+from gonogo.evidence.training_defaults import training_defaults
+from gonogo.finding import Text
+from gonogo.plan.strategy import Tune
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+
+_LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_len", "model_max_length", "block_size",
+            "max_seq_len", "context_length")  # fmt: skip
+"""Names of the longest sample, in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
+_TUNES = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
+_RANKS = ("lora_rank", "lora_r")
+_QUANTIZED = ("load_in_4bit", "quantization_bit", "quant_bits", "qlora", "use_qlora")
+_FROZEN = ("freeze_vit", "freeze_vision_tower", "freeze_vision", "freeze_vision_encoder")
+_ADAPTED = ("use_peft", "use_lora", "lora", "lora_enable")
+_FRAMEWORK_LENGTHS = {"llamafactory": 2048}
+"""Where a framework is told nothing (LLaMA-Factory's DataArguments.cutoff_len)."""
+_FRAMEWORK_TUNES: dict[str, Tune] = {"ms-swift": "lora", "llamafactory": "lora"}
+"""Where a framework is told nothing (swift's tuner_type, LLaMA-Factory's finetuning_type)."""
+
+_FREEZE_VISION = ("ms-swift", "llamafactory")
+"""Frameworks that leave the vision tower as it is unless told otherwise."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the command says; None where it does not, or it can't be told."""
+
+    model: str | None = None
+    seq_len: int | None = None
+    tune: Tune | None = None
+    lora_rank: int | None = None
+    gpus: int | None = None
+    """A node's."""
+    nodes: int | None = None
+    micro_batch: int | None = None
+    accumulation: int | None = None
+
+    @property
+    def global_batch(self) -> int | None:
+        """Samples of an optimizer step."""
+        parts = (self.micro_batch, self.accumulation, self.gpus, self.nodes)
+        if any(part is None for part in parts):
+            return None
+        micro_batch, accumulation, gpus, nodes = (part or 1 for part in parts)
+        return micro_batch * accumulation * gpus * nodes
+
+
+def told_by(command: Sequence[str]) -> Told:
+    """What a command tells, with the scripts and configs that it names. Raises UserError where it trains nothing."""
+    from gonogo.runs import gather
+    from gonogo.settings import Settings
+
+    gathered = gather([], command, settings=Settings(), use_installed=True)
+    run = next((run for run in gathered.runs if run.launch is not None), None)
+    if run is None or run.launch is None:
+        raise UserError(
+            Text(
+                "{command}: starts no training that gonogo can follow: give MODEL and options instead",
+                "{command}：没有启动 gonogo 能识别的训练：请改为给出 MODEL 和选项",
+            ).format(command=" ".join(command))
+        )
+    nodes = _whole(run.launch.nodes.number)
+    per_node = _whole(run.launch.processes_per_node.number)
+    return Told(
+        model=run.model.name if run.model is not None else None,
+        seq_len=_number(run, _LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or ""),
+        tune=_tune(run),
+        lora_rank=_number(run, _RANKS),
+        gpus=per_node,
+        nodes=nodes,
+        micro_batch=_batch(run, "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
+        accumulation=_batch(run, "gradient_accumulation_steps", "gradient_accumulation_steps"),
+    )
+
+
+def _number(run: Run, names: Sequence[str]) -> int | None:
+    found = (_whole(run.arguments.get(name).number) for name in names)
+    return next((number for number in found if number is not None), None)
+
+
+def _whole(number: float | None) -> int | None:
+    return int(number) if number is not None and number >= 1 else None
+
+
+def _batch(run: Run, argument: str, key: str) -> int | None:
+    """A size that stands in the arguments, else in DeepSpeed's config, else the framework's default."""
+    field = run.arguments.get(argument)
+    if field.known:
+        return _whole(field.number)
+    if run.config is not None and not run.config.is_auto(key) and run.config.get(key).known:
+        return _whole(run.config.get(key).number)
+    default = training_defaults(run.framework).get(argument)
+    return default if field.absent and isinstance(default, int) and (run.framework or run.scripts) else None
+
+
+def _tune(run: Run) -> Tune | None:
+    """The way of tuning; None where the command doesn't show it."""
+    arguments = run.arguments
+    written = {str(arguments.get(name).get("")).lower() for name in _TUNES}
+    quantized = any(arguments.get(name).truth or arguments.get(name).number in (4, 8) for name in _QUANTIZED)
+    frozen = any(arguments.get(name).truth for name in _FROZEN)
+    adapted = bool(written & {"lora", "qlora", "dora"}) or any(arguments.get(name).truth for name in _ADAPTED)
+    if not written & {"full", "lora", "qlora", "dora"}:
+        adapted = adapted or _FRAMEWORK_TUNES.get(run.framework or "") == "lora"
+        adapted = adapted or any(True for script in run.scripts for _ in script.calls("peft.LoraConfig", "*LoraConfig"))
+    if adapted:
+        return "qlora" if quantized or "qlora" in written else "lora"
+    unsaid = not any(arguments.has(name) for name in _FROZEN)
+    if unsaid and run.framework in _FREEZE_VISION and run.model is not None:
+        frozen = run.model.perceives("vision") is True
+    if frozen or "freeze-vision" in written:
+        return "freeze-vision"
+    return "full" if "full" in written else None

@@ -1,0 +1,170 @@
+"""Why a strategy stands where it stands, in words for someone who has not read the ZeRO paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.finding import Text
+from gonogo.plan.choice import Choice
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.roofline import ALIKE
+
+GIB = 1 << 30
+
+_SPREAD = {
+    0: Text(
+        "Every GPU keeps the whole model, its gradients and its optimizer states.",
+        "每张卡都保存完整的模型、梯度和优化器状态。",
+    ),
+    1: Text(
+        "Every GPU keeps all weights and gradients; the optimizer's states are split over the {n} GPUs.",
+        "每张卡保存全部权重和梯度；优化器状态切分到 {n} 张卡上。",
+    ),
+    2: Text(
+        "Every GPU keeps all weights, so none have to be fetched; gradients and the optimizer's states are split over "
+        "the {n} GPUs.",
+        "每张卡保存全部权重，计算时不必从别的卡取；梯度和优化器状态切分到 {n} 张卡上。",
+    ),
+    3: Text(
+        "Weights, gradients and the optimizer's states are all split over the {n} GPUs; a layer's weights are fetched "
+        "from the other GPUs just before it is computed.",
+        "权重、梯度和优化器状态都切分到 {n} 张卡上；每一层计算之前，才从其他卡取来它的权重。",
+    ),
+}
+_ALONE = Text("With one GPU there is nothing to split.", "只有一张卡，没有可切分的对象。")
+_HOST_OPTIMIZER = Text(
+    "The optimizer's states stay in host memory ({size:.0f} GiB a node) and the CPU updates them: less GPU memory, "
+    "a slower step.",
+    "优化器状态留在主机内存（每节点 {size:.0f} GiB），由 CPU 更新：省显存，但每步更慢。",
+)
+_HOST_WEIGHTS = Text(
+    "Weights and the optimizer's states wait in host memory ({size:.0f} GiB a node); weights are copied to the GPU "
+    "when a layer needs them.",
+    "权重和优化器状态放在主机内存（每节点 {size:.0f} GiB），某一层用到时才把权重拷贝到显存。",
+)
+_NVME = Text(
+    "The optimizer's states lie on NVMe ({size:.0f} GiB a node) and are read and written in every step.",
+    "优化器状态放在 NVMe 上（每节点 {size:.0f} GiB），每一步都要读写一次。",
+)
+_LOADING = Text(
+    "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB a node.",
+    "没有卸载到主机，但加载模型要经过主机内存：每节点最多 {size:.0f} GiB。",
+)
+_RECOMPUTED = Text(
+    "Gradient checkpointing: activations are dropped and computed again in the backward pass, a third more computing "
+    "for far less memory.",
+    "梯度检查点：丢弃激活，反向时重新计算；计算量约多三分之一，显存大幅减少。",
+)
+_KEPT = Text(
+    "There is room for all activations, so nothing is computed twice (no gradient checkpointing).",
+    "显存放得下全部激活，无需重复计算（不开梯度检查点）。",
+)
+_MOST = Text(
+    "{used:.1f} of {all:.1f} GiB are taken on each GPU, most of it by {what} ({most:.1f} GiB).",
+    "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
+)
+_FASTEST = Text(
+    "Nothing that fits is clearly faster; a step waits longest for {limit}.",
+    "放得下的方案里没有明显更快的；每步最主要的耗时是{limit}。",
+)
+_AS_FAST = Text(
+    "As fast as the first, by what is known; a step waits longest for {limit}.",
+    "就已知情况而言与第一个一样快；每步最主要的耗时是{limit}。",
+)
+_SLOWER = Text(
+    "{percent:.0%} slower than the first; a step waits longest for {limit}.",
+    "比第一个慢 {percent:.0%}；每步最主要的耗时是{limit}。",
+)
+_LIMITS = {
+    "compute": Text("computing", "计算"),
+    "communication": Text("communication", "卡间通信"),
+    "host_link": Text("PCIe copies", "PCIe 拷贝"),
+    "host_optimizer": Text("CPU optimizer", "CPU 优化器"),
+    "nvme": Text("NVMe", "NVMe"),
+}
+_LIMITS_SAID = {
+    **_LIMITS,
+    "communication": Text("communication between GPUs", "卡间通信"),
+    "host_link": Text("copies between GPU and host (PCIe)", "显存与内存之间的拷贝（PCIe）"),
+    "host_optimizer": Text("the optimizer on the CPU", "CPU 上的优化器"),
+}
+_CATEGORIES = {
+    "parameters": Text("the weights", "权重"),
+    "gradients": Text("gradients", "梯度"),
+    "optimizer": Text("the optimizer's states", "优化器状态"),
+    "activations": Text("activations", "激活"),
+    "communication": Text("buffers for communication", "通信缓冲区"),
+    "temporary": Text("temporary tensors", "临时张量"),
+}
+_NOTABLE = 4 * GIB
+"""Host memory of a node that is worth a sentence."""
+_HARDWARE = {
+    "accelerator": Text("GPU memory", "显存"),
+    "host": Text("host memory", "主机内存"),
+    "nvme": Text("NVMe", "NVMe"),
+}
+
+
+def limit(choice: Choice) -> Text:
+    """What a step of it waits for longest, in a word or two."""
+    return _LIMITS[choice.time.limit]
+
+
+def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
+    """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
+    said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
+    said += _memory(choice, request)
+    return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
+
+
+def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
+    family, count = choice.strategy.family, request.machine.count
+    yield _SPREAD[family.zero].format(n=request.world_size) if request.world_size > 1 else _ALONE
+    host = choice.host * count
+    if "nvme" in (family.optimizer, family.parameters):
+        yield _NVME.format(size=choice.nvme * count / GIB)
+    if family.parameters == "cpu":
+        yield _HOST_WEIGHTS.format(size=host / GIB)
+    elif family.optimizer == "cpu":
+        yield _HOST_OPTIMIZER.format(size=host / GIB)
+    elif family.optimizer == "gpu" and host > _NOTABLE:
+        yield _LOADING.format(size=host / GIB)
+
+
+def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
+    """What takes most: known only where the parts were told apart by a rehearsal."""
+    if choice.source == "formula" or not choice.by_category:
+        return
+    name = max(choice.by_category, key=lambda category: choice.by_category[category])
+    accelerator = request.machine.accelerator
+    yield _MOST.format(
+        what=_CATEGORIES[name],
+        used=choice.reserved / GIB,
+        all=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,
+        most=choice.by_category[name] / GIB,
+    )
+
+
+def _speed(choice: Choice, fastest: Choice) -> Text:
+    slower = 1 - choice.tokens_per_second / fastest.tokens_per_second if fastest.tokens_per_second else 0.0
+    said = _FASTEST if choice is fastest else _AS_FAST if slower < ALIKE else _SLOWER
+    return said.format(limit=_LIMITS_SAID[choice.time.limit], percent=slower)
+
+
+def shortfall(choice: Choice, request: PlanRequest) -> Text:
+    """By how much a strategy does not fit."""
+    name = choice.room.short_of
+    assert name is not None
+    missing = -getattr(choice.room, name) / GIB
+    if name == "accelerator":
+        accelerator = request.machine.accelerator
+        return Text(
+            "needs {needs:.1f} GiB a GPU at the smallest micro-batch, {has:.1f} GiB are there",
+            "最小 micro-batch 下每张卡需要 {needs:.1f} GiB，只有 {has:.1f} GiB",
+        ).format(
+            needs=choice.reserved * (1 + choice.band if choice.source != "formula" else 1) / GIB,
+            has=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,
+        )
+    return Text("{what}: {missing:.0f} GiB too little a node", "{what}：每节点缺 {missing:.0f} GiB").format(
+        what=_HARDWARE[name], missing=missing
+    )

@@ -1,0 +1,149 @@
+"""What ``gonogo plan`` is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from gonogo.errors import UserError
+from gonogo.evidence.hardware import Machine, machine_from, memory_size
+from gonogo.finding import Text
+from gonogo.plan.from_command import Told
+from gonogo.plan.strategy import TUNES, Tune
+
+_SEQ_LEN = 4096
+_LORA_RANK = 16
+_GPUS = 8
+_HAS_BF16 = (8, 0)
+"""Compute capability from which tensor cores multiply bf16."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The command line's options, as typed; None where one isn't given."""
+
+    model: str | None = None
+    gpus: str | None = None
+    nodes: int | None = None
+    host_memory: str | None = None
+    nvme: str | None = None
+    seq_len: int | None = None
+    tune: str | None = None
+    lora_rank: int | None = None
+    global_batch: int | None = None
+    network: float | None = None
+    """Gbit/s."""
+    timeout: float = 300.0
+
+
+class PlanRequest(msgspec.Struct, frozen=True):
+    """A model, the machine, and what the training is to be. Sizes are bytes, lengths tokens."""
+
+    model: Path
+    """A folder with config.json."""
+    name: str
+    """The model as the user names it."""
+    machine: Machine
+    seq_len: int
+    tune: Tune = "full"
+    lora_rank: int = 16
+    global_batch: int | None = None
+    nvme_bytes: int | None = None
+    """Of a node."""
+    nvme_drives: int = 1
+    network_bytes: float | None = None
+    """Bytes/s of one accelerator to other nodes."""
+    dtype: str = "bf16"
+    attention: str = "sdpa"
+    timeout: float = 300.0
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return self.machine.count * self.machine.nodes
+
+
+def request_of(options: Options, told: Told | None) -> tuple[PlanRequest, list[Text]]:
+    """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
+    said = told or Told()
+    name = options.model or said.model
+    if name is None:
+        raise UserError(_NO_MODEL if told is None else _MODEL_UNTOLD)
+    if told is not None and options.seq_len is None and said.seq_len is None:
+        raise UserError(_LENGTH_UNTOLD)
+    tune = options.tune or said.tune or "full"
+    chosen = next((known for known in TUNES if known == tune), None)
+    if chosen is None:
+        raise UserError(
+            Text("--tune {tune}: one of {known}", "--tune {tune}：可选 {known}").format(
+                tune=tune, known=", ".join(TUNES)
+            )
+        )
+    machine = machine_from(options.gpus, options.nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
+    own_world = (options.gpus is None or said.gpus == machine.count) and options.nodes in (None, said.nodes)
+    half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
+    request = PlanRequest(
+        model=model_folder(name),
+        name=name,
+        machine=machine,
+        seq_len=options.seq_len or said.seq_len or _SEQ_LEN,
+        tune=chosen,
+        lora_rank=options.lora_rank or said.lora_rank or _LORA_RANK,
+        global_batch=options.global_batch or (said.global_batch if own_world else None),
+        nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
+        network_bytes=None if options.network is None else options.network * 1e9 / 8,
+        dtype="fp16" if half else "bf16",
+        timeout=options.timeout,
+    )
+    return request, [] if told is None else [_taken(request)]
+
+
+_NO_MODEL = Text(
+    "no model: name its folder or hub name, as in: gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G",
+    "没有给出模型：请给出目录或 hub 名称，例如 gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G",
+)
+_MODEL_UNTOLD = Text(
+    "the command does not show which model it trains: name it before --, as in: gonogo plan MODEL -- COMMAND",
+    "从命令看不出训练哪个模型：请写在 -- 之前，例如 gonogo plan MODEL -- COMMAND",
+)
+_LENGTH_UNTOLD = Text(
+    "the command does not show how long its samples are: add --seq-len TOKENS",
+    "从命令看不出样本长度：请加上 --seq-len TOKEN数",
+)
+
+
+def _taken(request: PlanRequest) -> Text:
+    machine = request.machine
+    return Text(
+        "planned for what the command shows: {model}, {tune}, sequences of {length}, {nodes} node(s) x {count} GPUs, "
+        "{batch} samples a step; options change it",
+        "按命令中的信息规划：{model}，{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本；"
+        "可用选项修改",
+    ).format(
+        model=request.name,
+        tune=request.tune,
+        length=request.seq_len,
+        nodes=machine.nodes,
+        count=machine.count,
+        batch=request.global_batch or Text("unstated", "未指明"),
+    )
+
+
+def model_folder(name: str) -> Path:
+    """The folder of a model: a path, or a hub name whose config.json is in the hub's cache.
+
+    Raises UserError where it is neither.
+    """
+    from gonogo.evidence.model import places_of_config
+
+    for path in places_of_config(name, Path.cwd()):
+        if path.is_file():
+            return path.parent
+    if Path(name).expanduser().exists():
+        return Path(name).expanduser()
+    raise UserError(
+        Text(
+            "{name}: no such folder, and no model of that name in the hub's cache: give a folder with its config.json",
+            "{name}：没有这个目录，hub 缓存里也没有这个模型：请给出含有 config.json 的目录",
+        ).format(name=name)
+    )

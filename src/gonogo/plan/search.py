@@ -1,0 +1,114 @@
+"""The search: formulas say what is worth a rehearsal, rehearsals say what is true, and the best is rehearsed whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.plan.candidates import Candidates, Group, group_of
+from gonogo.plan.choice import Choice
+from gonogo.plan.measure import Meter
+from gonogo.plan.request import PlanRequest
+from gonogo.virtual.measuring.jobs import Facts
+
+Say = Callable[[Text], None]
+_AT_ONCE = 2
+"""Groups whose short rehearsals are made together: two depths each keep four cores busy, or two twice."""
+_WHOLE_ROUNDS = 4
+"""How often a strategy that seemed best may turn out not to fit at full depth."""
+
+
+@dataclass
+class Plan:
+    """What was found."""
+
+    request: PlanRequest
+    facts: Facts
+    global_batch: int
+    fitting: list[Choice]
+    """The best of each group that fits, fastest first."""
+    too_large: list[Choice]
+    """The smallest of each group that does not fit."""
+    unsettled: list[Choice] = field(default_factory=list)
+    """What may or may not fit, by what is known; it is no faster than the best, and was not rehearsed whole."""
+    failed: list[tuple[Choice, str]] = field(default_factory=list)
+    """Strategies whose rehearsal came to no figures, and why."""
+    seconds: float = 0.0
+    rehearsed: int = 0
+    reused: int = 0
+
+
+def check_batch(request: PlanRequest) -> None:
+    """Raise UserError where the world does not divide the global batch."""
+    batch, world = request.global_batch, request.world_size
+    if batch is not None and batch % world:
+        raise UserError(
+            Text(
+                "--global-batch {batch}: {world} GPUs can't share it evenly; {below} or {above} they can",
+                "--global-batch {batch}：无法平均分给 {world} 张卡；可改为 {below} 或 {above}",
+            ).format(batch=batch, world=world, below=max(batch // world, 1) * world, above=(batch // world + 1) * world)
+        )
+
+
+def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
+    """Find the strategies that fit, fastest first. Raises NotMeasured where the model itself can't be made."""
+    started = time.monotonic()
+    say(Text("reading the model", "读取模型"))
+    candidates = Candidates(request, meter.facts(), meter)
+    groups = [group for group in candidates.groups() if not candidates.hopeless(group)]
+    say(Text("rehearsing short stacks of layers", "用较少的层排练"))
+    _measure_the_best(candidates, groups)
+    for _ in range(_WHOLE_ROUNDS):
+        best = _hopeful(candidates, groups)[:1]
+        if not best or best[0].source == "rehearsed":
+            break
+        say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
+        candidates.rehearse_whole(best[0].strategy)
+        _measure_the_best(candidates, groups)
+    return _plan(candidates, meter, time.monotonic() - started)
+
+
+def _measure_the_best(candidates: Candidates, groups: list[Group]) -> None:
+    """Short rehearsals, until the strategy that is fastest of those that may fit has been measured."""
+    for _ in range(len(groups)):
+        hopeful = _hopeful(candidates, groups)[:_AT_ONCE]
+        unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
+        if not unknown or hopeful[0] not in unknown:
+            return
+        candidates.rehearse_short(unknown)
+
+
+def _hopeful(candidates: Candidates, groups: list[Group]) -> list[Choice]:
+    """The best of each group that may fit, fastest first."""
+    choices = [candidates.hopeful(group) for group in groups]
+    return candidates.ranked([choice for choice in choices if choice is not None])
+
+
+def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
+    fitting, too_large, unsettled = [], [], []
+    for group in candidates.groups():
+        if group in candidates.failed:
+            continue
+        best = candidates.best(group)
+        smallest = candidates.choices(group)[0]
+        if best is not None:
+            fitting.append(best)
+        elif candidates.surely_too_large(group):
+            too_large.append(smallest)
+        else:
+            unsettled.append(smallest)
+    return Plan(
+        request=candidates.request,
+        facts=candidates.facts,
+        global_batch=candidates.global_batch,
+        fitting=candidates.ranked(fitting),
+        too_large=sorted(too_large, key=lambda choice: choice.reserved),
+        unsettled=unsettled,
+        failed=[(candidates.choices(group)[0], why) for group, why in candidates.failed.items()],
+        seconds=seconds,
+        rehearsed=meter.rehearsed,
+        reused=meter.reused,
+    )

@@ -1,0 +1,246 @@
+"""The most that fits: the longest sequence, the largest micro-batch, or the fewest GPUs, for each way to spread states.
+
+Memory is a line in the tokens of a micro-batch, and in one over the number of GPUs that states are divided among. So it
+is measured at two values, each at two depths; the best answer is rehearsed at full depth and tried further.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.plan.candidates import Candidates, Group, group_of
+from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
+from gonogo.plan.closed_form import NOTHING_KNOWN
+from gonogo.plan.extend import Peak, extended
+from gonogo.plan.measure import Meter
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.strategy import Strategy
+from gonogo.virtual.measuring.depth import longest_sequence
+from gonogo.virtual.measuring.jobs import Facts
+
+Unknown = Literal["micro-batch", "seq-len", "gpus"]
+UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus")
+Say = Callable[[Text], None]
+
+_MOST_SAMPLES = 256
+_MOST_NODES = 64
+_MOST_WHOLE = 4
+"""Rehearsals at full depth that the best answer is worth."""
+_NEAR_ENOUGH = 16
+"""An answer is not tried further once it is known to one part in so many."""
+
+
+class Solution(msgspec.Struct, frozen=True):
+    """The answer for one way to spread states."""
+
+    value: int
+    choice: Choice
+    request: PlanRequest
+    """The one asked, with the value put in."""
+    at_limit: bool
+    """Whether no harder value was tried: the model has no more positions, one GPU is the least."""
+
+
+class Solved(msgspec.Struct, frozen=True):
+    """All answers, the best first."""
+
+    unknown: Unknown
+    request: PlanRequest
+    facts: Facts
+    solutions: tuple[Solution, ...]
+    too_large: tuple[Choice, ...]
+    """What does not even fit at the easiest value."""
+    failed: tuple[tuple[Choice, str], ...]
+    seconds: float
+    rehearsed: int
+    reused: int
+
+
+def check_unknown(name: str) -> Unknown:
+    """The unknown of that name. Raises UserError for another."""
+    for known in UNKNOWNS:
+        if known == name:
+            return known
+    raise UserError(
+        Text("--solve {name}: one of {known}", "--solve {name}：可选 {known}").format(
+            name=name, known=", ".join(UNKNOWNS)
+        )
+    )
+
+
+def solve(unknown: Unknown, request: PlanRequest, meter: Meter, say: Say) -> Solved:
+    """The answers of each way to spread states. Raises NotMeasured where the model itself can't be made."""
+    started = time.monotonic()
+    say(Text("reading the model", "读取模型"))
+    found = _Solver(unknown, request, meter)
+    say(Text("rehearsing short stacks of layers", "用较少的层排练"))
+    found.measure()
+    solutions = found.solutions()
+    if solutions:
+        say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
+        solutions = found.proven(solutions)
+    return Solved(
+        unknown=unknown,
+        request=request,
+        facts=found.facts,
+        solutions=tuple(solutions),
+        too_large=tuple(found.too_large),
+        failed=tuple(found.failed),
+        seconds=time.monotonic() - started,
+        rehearsed=meter.rehearsed,
+        reused=meter.reused,
+    )
+
+
+class _Solver:
+    def __init__(self, unknown: Unknown, request: PlanRequest, meter: Meter) -> None:
+        self.unknown = unknown
+        self.request = request
+        self.meter = meter
+        self.facts = meter.facts()
+        self.values = self._values()
+        """From the easiest to the hardest."""
+        self.groups = [group for group in self._at(self.values[0]).groups() if self._is_asked(group)]
+        self.too_large: list[Choice] = []
+        self.failed: list[tuple[Choice, str]] = []
+        self._lines: dict[Group, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
+
+    def _values(self) -> Sequence[int]:
+        if self.unknown == "micro-batch":
+            return range(1, _MOST_SAMPLES + 1)
+        if self.unknown == "seq-len":
+            most = longest_sequence(self.meter.config)
+            steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
+            return sorted({min(step, most) for step in steps})
+        count = self.request.machine.count
+        of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
+        worlds = of_node | {count << power for power in range(_MOST_NODES.bit_length())}
+        return sorted(worlds, reverse=True)
+
+    def _is_asked(self, group: Group) -> bool:
+        """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
+        family, checkpointing = group
+        return checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
+
+    def _at(self, value: int) -> Candidates:
+        return Candidates(self._request(value), self.facts, self.meter)
+
+    def _request(self, value: int) -> PlanRequest:
+        if self.unknown == "seq-len":
+            return replace(self.request, seq_len=value)
+        if self.unknown == "micro-batch":
+            return self.request
+        machine = self.request.machine
+        count = min(value, machine.count)
+        return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
+
+    def _strategy(self, group: Group, value: int) -> Strategy:
+        return self._at(value).strategy(group, value if self.unknown == "micro-batch" else 1)
+
+    def _coordinate(self, value: int) -> float:
+        """In which memory is a line."""
+        return 1 / value if self.unknown == "gpus" else float(value)
+
+    # -- measuring ---------------------------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Every group at two values, all at once."""
+        asked = [(group, value) for group in self.groups for value in self._two_values(group)]
+        cells = [self._at(value).short_cells(self._strategy(group, value)) for group, value in asked]
+        answers = iter(self.meter.measure([cell for some in cells for cell in some]))
+        peaks: dict[Group, list[tuple[int, Peak]]] = {}
+        for (group, value), some in zip(asked, cells, strict=True):
+            candidates = self._at(value)
+            peak = candidates.peak_from(self._strategy(group, value), [next(answers) for _ in some])
+            if peak is not None:
+                peaks.setdefault(group, []).append((value, peak))
+            elif not any(choice.strategy.family == group[0] for choice, _ in self.failed):
+                why = next(iter(candidates.failed.values()))
+                self.failed.append((self._by_formula(group, value), why))
+        self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
+
+    def _two_values(self, group: Group) -> tuple[int, int]:
+        """About the hardest that fits by formula, and an easier one. Equal where there is only one value."""
+        fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
+        guess = max(fitting, default=0)
+        hard = max(guess, min(1, len(self.values) - 1))
+        return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
+
+    def _by_formula(self, group: Group, value: int) -> Choice:
+        return by_formula(self._request(value), self.facts, self._strategy(group, value), NOTHING_KNOWN)
+
+    def _estimate(self, group: Group, value: int) -> Choice:
+        """By the line through what was measured."""
+        (first, at_first), (second, at_second) = self._lines[group]
+        if first == second:
+            strategy = self._strategy(group, value)
+            return by_peak(self._request(value), self.facts, strategy, strategy, at_first, "extended")
+        coordinates = self._coordinate(first), self._coordinate(second)
+        peak = extended(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
+        strategy = self._strategy(group, value)
+        return by_peak(self._request(value), self.facts, strategy, strategy, peak, "extended")
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def solutions(self) -> list[Solution]:
+        """The hardest value of each group that surely fits, best first."""
+        found = []
+        for group in self._lines:
+            value = self._hardest(group, lambda choice: choice.room.fits)
+            if value is None:
+                self.too_large.append(self._estimate(group, self.values[0]))
+            else:
+                found.append(self._solution(value, self._estimate(group, value)))
+        return sorted(found, key=self._goodness)
+
+    def _goodness(self, solution: Solution) -> tuple[int, float]:
+        return -self.values.index(solution.value), -solution.choice.tokens_per_second
+
+    def _hardest(self, group: Group, fits: Callable[[Choice], bool]) -> int | None:
+        low, high = -1, len(self.values)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(self._estimate(group, self.values[middle])) else (low, middle)
+        return self.values[low] if low >= 0 else None
+
+    def _solution(self, value: int, choice: Choice) -> Solution:
+        return Solution(value, choice, self._request(value), value == self.values[-1])
+
+    def _most_hoped(self, solution: Solution) -> int:
+        """Where in the values a strategy may end at best."""
+        capacity = capacity_of(solution.request)
+        value = self._hardest(group_of(solution.choice.strategy), lambda choice: choice.may_fit(capacity))
+        return max(self.values.index(solution.value), self.values.index(value) if value is not None else 0)
+
+    def proven(self, solutions: list[Solution]) -> list[Solution]:
+        """The best, rehearsed whole: as far as it may fit, else between that and where it surely does."""
+        hopes = [self._most_hoped(solution) for solution in solutions]
+        best = solutions[hopes.index(max(hopes))]
+        rest = [solution for solution in solutions if solution is not best]
+        group = group_of(best.choice.strategy)
+        low, high = self.values.index(best.value), max(hopes) + 1
+        shown: Solution | None = None
+        trial = high - 1
+        for _ in range(_MOST_WHOLE):
+            value = self.values[trial]
+            choice = self._at(value).rehearse_whole(self._strategy(group, value))
+            if choice is None:
+                break
+            if choice.room.fits:
+                shown, low = self._solution(value, choice), trial
+                if high - low <= max(low // _NEAR_ENOUGH, 1):
+                    break
+            else:
+                high = trial
+                low = low if low < high else high - max(high // _NEAR_ENOUGH, 1)
+                if low < 0:
+                    break
+            trial = (low + high) // 2
+        return sorted([shown or best, *rest], key=self._goodness)

@@ -1,0 +1,137 @@
+"""What can be chosen: ZeRO's stage, offload, gradient checkpointing, micro-batch and accumulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+Place = Literal["gpu", "cpu", "nvme"]
+Tune = Literal["full", "lora", "qlora", "freeze-vision"]
+TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
+
+_LARGEST_MICRO_BATCH = 64
+
+
+class Family(msgspec.Struct, frozen=True, order=True):
+    """How model states are spread: what decides the memory that doesn't grow with the batch."""
+
+    zero: int
+    """ZeRO's stage; 0 is plain data parallelism."""
+    optimizer: Place = "gpu"
+    parameters: Place = "gpu"
+
+    @property
+    def label(self) -> str:
+        """As it is called in reports: ``ZeRO-3, optimizer on CPU``."""
+        words = [f"ZeRO-{self.zero}"]
+        names = {"cpu": "CPU", "nvme": "NVMe"}
+        if self.optimizer == self.parameters != "gpu":
+            words.append(f"optimizer + parameters on {names[self.optimizer]}")
+        else:
+            if self.optimizer != "gpu":
+                words.append(f"optimizer on {names[self.optimizer]}")
+            if self.parameters != "gpu":
+                words.append(f"parameters on {names[self.parameters]}")
+        return ", ".join(words)
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    """One complete choice."""
+
+    family: Family
+    checkpointing: bool
+    micro_batch: int
+    accumulation: int
+
+    @property
+    def label(self) -> str:
+        """As it is called in reports."""
+        return f"{self.family.label}{', checkpointing' if self.checkpointing else ''}"
+
+
+def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
+    """The ways to spread model states, from the one that costs least time to the one that costs least GPU memory.
+
+    ``nvme``: the nodes have room on NVMe; ``host``: they have host memory for an offload. Stages are left out where a
+    higher one is as fast (ZeRO-1 communicates what ZeRO-0 does, ZeRO-2 what ZeRO-1 does; see the ZeRO paper, §7.2.1,
+    https://arxiv.org/abs/1910.02054) and takes less memory; with one rank nothing can be divided.
+    """
+    yield Family(0 if world_size == 1 else 2)
+    if world_size > 1:
+        yield Family(3)
+    if host:
+        yield Family(2, "cpu")
+        yield Family(3, "cpu")
+        yield Family(3, "cpu", "cpu")
+    if nvme:
+        yield Family(3, "nvme", "cpu" if host else "gpu")
+        yield Family(3, "nvme", "nvme")
+
+
+def micro_batches(global_batch: int, world_size: int) -> tuple[int, ...]:
+    """Micro-batches that divide a rank's share of the global batch, smallest first, powers of two and the share itself.
+
+    Empty where the world does not divide the global batch.
+    """
+    if global_batch % world_size:
+        return ()
+    share = global_batch // world_size
+    sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _LARGEST_MICRO_BATCH}
+    if share <= _LARGEST_MICRO_BATCH:
+        sizes.add(share)
+    return tuple(sorted(sizes))
+
+
+def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16", nvme_path: str = "/local_nvme",
+                     auto: bool = False) -> dict[str, Any]:  # fmt: skip
+    """The DeepSpeed config of a strategy. ``auto``: sizes that the Trainer knows are left to it, as ``"auto"``.
+
+    ``dtype``: ``bf16`` or ``fp16``. Sizes of buckets are DeepSpeed's own defaults, but for ZeRO-3, whose prefetch and
+    persistence follow the hidden size as transformers sets them for ``"auto"``.
+    """
+    family = strategy.family
+    zero: dict[str, Any] = {"stage": family.zero}
+    if family.zero >= 1:
+        zero |= {"overlap_comm": True, "contiguous_gradients": True}
+    if family.zero in (1, 2):
+        zero |= {"reduce_bucket_size": 500_000_000, "allgather_bucket_size": 500_000_000}
+    if family.zero == 3:
+        zero |= {
+            "reduce_bucket_size": "auto",
+            "stage3_prefetch_bucket_size": "auto",
+            "stage3_param_persistence_threshold": "auto",
+            "stage3_gather_16bit_weights_on_model_save": True,
+        }
+    if family.optimizer != "gpu":
+        zero["offload_optimizer"] = _offload(family.optimizer, nvme_path)
+    if family.parameters != "gpu":
+        zero["offload_param"] = _offload(family.parameters, nvme_path)
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": "auto" if auto else strategy.micro_batch,
+        "gradient_accumulation_steps": "auto" if auto else strategy.accumulation,
+        "train_batch_size": "auto" if auto else strategy.micro_batch * strategy.accumulation * world_size,
+        "gradient_clipping": "auto" if auto else 1.0,
+        dtype: {"enabled": "auto" if auto else True},
+        "zero_optimization": zero,
+        "optimizer": {
+            "type": "AdamW",
+            "params": {
+                "lr": "auto" if auto else 1e-5,
+                "betas": "auto" if auto else [0.9, 0.999],
+                "eps": "auto" if auto else 1e-8,
+                "weight_decay": "auto" if auto else 0.0,
+            },
+        },
+        "zero_allow_untested_optimizer": True,
+    }
+    if "nvme" in (family.optimizer, family.parameters):
+        config["aio"] = {"block_size": 1 << 20, "queue_depth": 8, "single_submit": False, "overlap_events": True}
+    return config
+
+
+def _offload(place: Place, nvme_path: str) -> dict[str, Any]:
+    if place == "cpu":
+        return {"device": "cpu", "pin_memory": True}
+    return {"device": "nvme", "nvme_path": nvme_path, "pin_memory": True}

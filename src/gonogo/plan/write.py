@@ -1,0 +1,157 @@
+"""What to launch a strategy with: a DeepSpeed config, TrainingArguments, and a command for each launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gonogo.atomic import write_atomically
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.plan.choice import Choice
+from gonogo.plan.launch_files import CONFIG, launch_files
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.search import Plan
+from gonogo.plan.solve import Solved
+from gonogo.plan.strategy import deepspeed_config
+from gonogo.plan.training_script import TRAINING_SCRIPT
+from gonogo.virtual.measuring.jobs import Facts
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UserError where the files can't be written into the folder, or would replace others."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(Text("--write {path}: is no folder", "--write {path}：不是目录").format(path=folder))
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(
+            Text(
+                "--write {path}: there are files in it already: name a new or empty folder",
+                "--write {path}：目录中已有文件：请指定新的或空的目录",
+            ).format(path=folder)
+        )
+    parent = folder if folder.is_dir() else folder.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise UserError(Text("--write {path}: can't be written", "--write {path}：无法写入").format(path=folder))
+
+
+def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> list[Path]:
+    """Write the files of a strategy into the folder; which they are. Raises UserError where that can't be."""
+    files = files_of(choice, request, facts)
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            write_atomically(folder / name, text.encode(), 0o755 if name.endswith(".sh") else None)
+    except OSError as error:
+        raise UserError(
+            Text("--write {path}: {why}", "--write {path}：{why}").format(path=folder, why=error.strerror or error)
+        ) from error
+    return [folder / name for name in files]
+
+
+def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
+    """Write the files of the best strategy that was rehearsed whole; what to tell of it."""
+    if isinstance(plan, Plan):
+        found = [(choice, plan.request) for choice in plan.fitting]
+    else:
+        found = [(solution.choice, solution.request) for solution in plan.solutions]
+    best, request = next(((one, asked) for one, asked in found if one.source == "rehearsed"), (None, plan.request))
+    if best is None:
+        return [
+            Text(
+                "{path}: nothing was written, since no strategy was shown to fit",
+                "{path}：没有写入文件，因为没有方案被证实放得下",
+            ).format(path=folder)
+        ]
+    files = write(folder, best, request, plan.facts)
+    written = Text(
+        "{path}: {count} files for {strategy}; start with one of its launch_*.sh",
+        "{path}：已写入 {count} 个文件，方案为 {strategy}；用其中一个 launch_*.sh 启动",
+    ).format(path=folder, count=len(files), strategy=best.strategy.label)
+    return [
+        written,
+        *(
+            Text("still yours to give: {what}", "还需您提供：{what}").format(what=one)
+            for one in to_change(best, request)
+        ),
+    ]
+
+
+def to_change(choice: Choice, request: PlanRequest) -> list[Text]:
+    """What the user has to put into the files, since gonogo can't know it."""
+    said = [
+        Text(
+            "data.jsonl beside them, or DATA=…: a line for each sample, {example}",
+            "在旁边放 data.jsonl，或设置 DATA=…：每行一个样本，{example}",
+        ).format(example='{"messages": [...]}')
+    ]
+    if request.machine.nodes > 1:
+        said.append(
+            Text(
+                "the nodes' names in hostfile; NODE_RANK and MASTER_ADDR on each node",
+                "在 hostfile 中填写各节点名称；在每个节点上设置 NODE_RANK 和 MASTER_ADDR",
+            )
+        )
+    if "nvme" in (choice.strategy.family.optimizer, choice.strategy.family.parameters):
+        said.append(
+            Text("nvme_path in {config}: a folder on the NVMe", "{config} 中的 nvme_path：NVMe 上的一个目录").format(
+                config=CONFIG
+            )
+        )
+    return said
+
+
+def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
+    """The DeepSpeed config, in numbers where transformers would fill in ``"auto"``."""
+    config = deepspeed_config(choice.strategy, world_size=request.world_size, dtype=request.dtype)
+    del config["zero_allow_untested_optimizer"]
+    config["optimizer"]["params"]["lr"] = _learning_rate(request)
+    zero, hidden = config["zero_optimization"], facts.hidden_size
+    if hidden and zero["stage"] == 3:
+        zero |= {
+            "reduce_bucket_size": hidden * hidden,
+            "stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
+            "stage3_param_persistence_threshold": 10 * hidden,
+        }
+    return config
+
+
+def _learning_rate(request: PlanRequest) -> float:
+    """A usual one to begin with: adapters take larger steps."""
+    return 1e-4 if request.tune in ("lora", "qlora") else 1e-5
+
+
+def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
+    """Name and text of each file."""
+    config = written_config(choice, request, facts)
+    arguments = training_arguments(choice, request)
+    return {
+        CONFIG: json.dumps(config, indent=2) + "\n",
+        "training_arguments.json": json.dumps(arguments, indent=2) + "\n",
+        "train.py": TRAINING_SCRIPT,
+        **launch_files(choice, request, arguments),
+    }
+
+
+def training_arguments(choice: Choice, request: PlanRequest) -> dict[str, Any]:
+    """transformers' TrainingArguments that agree with the DeepSpeed config."""
+    strategy = choice.strategy
+    arguments: dict[str, Any] = {
+        "deepspeed": CONFIG,
+        request.dtype: True,
+        "per_device_train_batch_size": strategy.micro_batch,
+        "gradient_accumulation_steps": strategy.accumulation,
+        "gradient_checkpointing": strategy.checkpointing,
+        "learning_rate": _learning_rate(request),
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_epsilon": 1e-8,
+        "weight_decay": 0.0,
+        "max_grad_norm": 1.0,
+        "num_train_epochs": 1,
+        "logging_steps": 1,
+    }
+    if strategy.checkpointing:
+        arguments["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    return arguments

@@ -1,0 +1,187 @@
+"""The tables and the memory picture of a plan, made from :attr:`Report.plan`; a renderer only draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.report.rehearsal import CATEGORIES, Table
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import size, word
+
+REASONED = 3
+"""Strategies whose reasons are told."""
+_BAR = 48
+"""Characters of a bar that stands for the whole accelerator."""
+_LETTERS = {
+    "parameters": "P",
+    "gradients": "G",
+    "optimizer": "O",
+    "activations": "A",
+    "communication": "C",
+    "temporary": "T",
+    "reserve": "·",
+    "free": " ",
+}
+_TITLES = {
+    "fitting": Text("Fits, fastest first", "可行方案（从快到慢）"),
+    "too_large": Text("Does not fit", "放不下"),
+    "why": Text("Why", "理由"),
+}
+_COLUMNS = (
+    Text("", ""),
+    Text("strategy", "方案"),
+    Text("batch", "batch"),
+    Text("GPU memory", "显存"),
+    Text("tokens/s/GPU", "token/s/卡"),
+    Text("limited by", "瓶颈"),
+)
+_SOLVED = {
+    "seq-len": (Text("The longest sequences that fit", "能放下的最长序列"), Text("tokens", "token")),
+    "micro-batch": (Text("The largest micro-batches that fit", "能放下的最大 micro-batch"), Text("samples", "样本")),
+    "gpus": (Text("The fewest GPUs that hold it", "所需的最少 GPU 数"), Text("GPUs", "GPU 数")),
+}
+"""By what was asked for: the table's title, and the column's."""
+_SOURCES = {
+    "rehearsed": Text("± {band:.0%}: rehearsed at full depth", "± {band:.0%}：以完整深度排练"),
+    "extended": Text("± {band:.0%}: extended from short rehearsals", "± {band:.0%}：由短排练外推"),
+    "formula": Text(
+        "± {band:.0%}: by formula, and not rehearsed, as slower ones need no closer look",
+        "± {band:.0%}：仅按公式估算；较慢的方案没有排练",
+    ),
+}
+_BATCH = Text("batch: micro-batch x gradient accumulation steps", "batch：micro-batch x 梯度累积步数")
+
+
+def _say(both: dict[str, str], language: str) -> str:
+    return clean_line(both[language])
+
+
+def summary(plan: dict[str, Any], language: str) -> str:
+    """One line on what was planned: ``Qwen2ForCausalLM, 7.6 B parameters, on 8 x H100-80G, 4096 tokens``."""
+    model, chinese = plan["model"], language == "zh"
+    trained = model["trainable"] / model["parameters"] if model["parameters"] else 0.0
+    count = f"{plan['gpus']} x {plan['accelerator']}"
+    if plan["nodes"] > 1:
+        count = f"{plan['nodes']} x {count}"
+    said = [f"{clean_line(model['class'])}{'，' if chinese else ', '}{_parameters(model['parameters'], language)}"]
+    if trained < 1:
+        said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
+    said.append(count if plan.get("solve") != "gpus" else plan["accelerator"])
+    if plan.get("solve") != "seq-len":
+        said.append(f"序列长度 {plan['seq_len']}" if chinese else f"sequences of {plan['seq_len']}")
+    if not plan.get("solve"):
+        said.append(f"每步 {plan['global_batch']} 个样本" if chinese else f"{plan['global_batch']} samples a step")
+    return ("；" if chinese else "; ").join(said)
+
+
+def _parameters(count: int, language: str) -> str:
+    figure = f"{count / 1e9:.1f} B" if count >= 5e7 else f"{count / 1e6:.1f} M"
+    return Text("{figure} parameters", "{figure} 参数").format(figure=figure).in_language(language)
+
+
+def tables(plan: dict[str, Any], language: str) -> list[Table]:
+    """The ranking, and what does not fit."""
+    return [table for table in (_fitting(plan, language), _too_large(plan, language)) if table.rows]
+
+
+def _fitting(plan: dict[str, Any], language: str) -> Table:
+    unknown = plan.get("solve")
+    rows = tuple(
+        (
+            str(number),
+            clean_line(choice["strategy"]),
+            *([_solved(choice, language)] if unknown else []),
+            f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
+            f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}",
+            f"{choice['tokens_per_second_per_gpu']:,.0f}",
+            _say(choice["limit_said"], language),
+        )
+        for number, choice in enumerate(plan["fitting"], 1)
+    )
+    columns = [column.in_language(language) for column in _COLUMNS]
+    title, numeric = _TITLES["fitting"], {0, 2, 3, 4}
+    if unknown:
+        title, column = _SOLVED[unknown]
+        columns.insert(2, column.in_language(language))
+        numeric.add(5)
+    note = _note(plan["fitting"], language)
+    return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
+
+
+def _solved(choice: dict[str, Any], language: str) -> str:
+    value = f"{choice['solved']:,}"
+    if choice["at_limit"]:
+        return Text("{value} (no more tried)", "{value}（未再尝试）").format(value=value).in_language(language)
+    return value
+
+
+def solution(plan: dict[str, Any], choice: dict[str, Any], language: str) -> str:
+    """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
+    unknown = plan.get("solve")
+    if not unknown:
+        return ""
+    return f"{_SOLVED[unknown][1].in_language(language)} {_solved(choice, language)}"
+
+
+def _note(choices: list[dict[str, Any]], language: str) -> str:
+    """How the table is read: what a batch is, and what each band rests on."""
+    bands = {choice["source"]: choice["band"] for choice in choices}
+    said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
+    return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
+
+
+def _too_large(plan: dict[str, Any], language: str) -> Table:
+    rows = tuple(
+        (
+            clean_line(choice["strategy"]),
+            _say(choice["shortfall"], language),
+            ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice["would_fit"]),
+        )
+        for choice in plan["too_large"]
+    )
+    columns = (
+        _COLUMNS[1].in_language(language),
+        Text("short of", "差多少").in_language(language),
+        Text("what would make it fit", "怎样能放下").in_language(language),
+    )
+    return Table(_TITLES["too_large"].in_language(language), columns, rows)
+
+
+def reasons(plan: dict[str, Any], language: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Of the best strategies: name, and why, sentence by sentence."""
+    return [
+        (f"{number}. {clean_line(choice['strategy'])}", tuple(_say(text, language) for text in choice["why"]))
+        for number, choice in enumerate(plan["fitting"][:REASONED], 1)
+    ]
+
+
+def shares(choice: dict[str, Any], capacity: int) -> dict[str, float]:
+    """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
+    found = {name: choice["by_category"].get(name, 0) / capacity for name in CATEGORIES}
+    found["reserve"] = max(0.0, (choice["reserved_bytes"] - choice["allocated_bytes"]) / capacity)
+    found["free"] = max(0.0, 1 - sum(found.values()))
+    return found
+
+
+def bar(choice: dict[str, Any], capacity: int) -> list[tuple[str, str]]:
+    """The picture of one accelerator: (category, its part of the bar as letters)."""
+    drawn: list[tuple[str, str]] = []
+    reached = 0.0
+    for name, share in shares(choice, capacity).items():
+        start, reached = round(reached * _BAR), reached + share
+        drawn.append((name, _LETTERS[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
+    return drawn
+
+
+def legend(language: str) -> str:
+    """What the letters of a bar stand for."""
+    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in legend_names(language).items() if name != "free")
+
+
+def legend_names(language: str) -> dict[str, str]:
+    """What the parts of a bar are called, in the picture's order."""
+    names = {name: word(name, language) for name in CATEGORIES}
+    names["reserve"] = Text("reserved, not used", "已保留未使用").in_language(language)
+    names["free"] = Text("free", "空闲").in_language(language)
+    return names

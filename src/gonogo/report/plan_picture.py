@@ -1,0 +1,167 @@
+"""The memory picture of a plan: a bar for each strategy, divided by what holds the accelerator's memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gonogo.atomic import write_atomically
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
+from gonogo.report.plan import legend_names, shares, solution, summary
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import size
+
+OPTION = "--picture"
+MOST_FITTING = 6
+MOST_TOO_LARGE = 3
+"""Bars at most, of each kind."""
+COLOURS = {
+    "parameters": "#4269d0",
+    "gradients": "#6cc5b0",
+    "optimizer": "#a463f2",
+    "activations": "#3ca951",
+    "communication": "#efb118",
+    "temporary": "#ff725c",
+    "reserve": "#d0d7de",
+    "free": "#eef1f4",
+}
+_MARGIN, _BAR_WIDTH, _BAR_HEIGHT, _ROW = 24, 720, 24, 66
+_WIDTH = _MARGIN + _BAR_WIDTH + 160
+_GREY, _RED = "#57606a", "#cf222e"
+_TITLE = Text("Memory of one GPU", "单卡显存")
+_TOO_LARGE = Text("does not fit", "放不下")
+_NO_CHINESE_FONT = Text(
+    "{path}: this machine has no Chinese font, so its words are English; an .svg has them in Chinese",
+    "{path}：本机没有中文字体，图中文字改用英文；.svg 图可显示中文",
+)
+"""A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
+_TOP, _LABEL, _LEAST_WIDTH = 84.0, 20.0, 0.5
+_LARGEST = 1.6
+"""A bar that is longer than the accelerator's memory ends at this share of it."""
+
+
+def check_picture(path: Path | None) -> None:
+    """Raise UserError where the picture could not be written in the end, before the work is done for nothing."""
+    if path is None:
+        return
+    check_suffix(path, OPTION)
+    why = None
+    if path.is_dir():
+        why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
+    elif not path.parent.is_dir():
+        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=path.parent)
+    if why is not None:
+        raise _unwritable(path, why)
+
+
+def write_picture(plan: dict[str, Any], path: Path, language: str) -> Text | None:
+    """Write the picture of :attr:`Report.plan`, as the file's suffix says; what to tell of it, if anything.
+
+    Raises UserError where it can't be written.
+    """
+    png = path.suffix.lower() == ".png"
+    told = None
+    if png and language == "zh" and chinese_font() is None:
+        language, told = "en", _NO_CHINESE_FONT.format(path=path)
+    drawing = draw(plan, language)
+    data = as_png(drawing) if png else as_svg(drawing).encode()
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise _unwritable(path, Text(str(error.strerror), str(error.strerror))) from error
+    return told
+
+
+def _unwritable(path: Path, why: Text) -> UserError:
+    return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=why))
+
+
+def draw(plan: dict[str, Any], language: str) -> Drawing:
+    """The picture: what fits, fastest first, then the smallest of what does not."""
+    capacity = plan["capacity_bytes"]
+    fitting, too_large = plan["fitting"][:MOST_FITTING], _short_of_memory(plan)[:MOST_TOO_LARGE]
+    most = max((choice["reserved_bytes"] / capacity for choice in too_large), default=1.0)
+    across = max(1.0, min(most, _LARGEST))
+    unit = _BAR_WIDTH / across
+    title = f"{_TITLE.in_language(language)}: {clean_line(plan['accelerator'])}, {size(capacity)}"
+    shapes: list[Box | Words | Line] = [
+        Words(_MARGIN, 36, title, size=18, bold=True),
+        Words(_MARGIN, 58, summary(plan, language), size=12, fill=_GREY),
+    ]
+    top = _TOP
+    for number, choice in enumerate(fitting, 1):
+        details = "  ·  ".join(part for part in (solution(plan, choice, language), _speed(choice, language)) if part)
+        shapes += _row(choice, number, capacity, top, unit, details, language)
+        top += _ROW
+    for choice in too_large:
+        details = f"{_batch(choice)}  ·  {_TOO_LARGE.in_language(language)}"
+        shapes += _row(choice, None, capacity, top, unit, details, language)
+        top += _ROW
+    if too_large:
+        end = _MARGIN + unit
+        for row in range(len(fitting) + len(too_large)):
+            y = _TOP + row * _ROW + _LABEL
+            shapes.append(Line(end, y - 4, end, y + _BAR_HEIGHT + 4, _RED, width=1.5, dashed=True))
+        shapes.append(Words(end, top - 8, size(capacity), size=11, fill=_RED, anchor="middle"))
+        top += 10
+    shapes += _legend(top + 4, language)
+    return Drawing(_WIDTH, top + 34, f"{title}. {summary(plan, language)}", shapes)
+
+
+def _short_of_memory(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """What does not fit into the accelerators: the rest lacks memory elsewhere, which these bars do not show."""
+    return [choice for choice in plan["too_large"] if choice["reserved_bytes"] > plan["capacity_bytes"]]
+
+
+def _row(
+    choice: dict[str, Any], number: int | None, capacity: int, top: float, unit: float, details: str, language: str
+) -> list[Box | Words | Line]:
+    """A strategy's name and figures, and its bar below; ``number`` where it fits."""
+    fits = number is not None
+    name = f"{number}. {clean_line(choice['strategy'])}" if fits else clean_line(choice["strategy"])
+    end, y = _MARGIN + _BAR_WIDTH, top + _LABEL
+    said = f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}"
+    shapes: list[Box | Words | Line] = [
+        Words(_MARGIN, top + 12, name, bold=True),
+        Words(end, top + 12, details, size=12, fill=_GREY, anchor="end"),
+        Words(end + 14, y + 17, said, bold=True, fill="#1f2328" if fits else _RED),
+    ]
+    left = float(_MARGIN)
+    for part, share in shares(choice, capacity).items():
+        width = min(share * unit, end - left)
+        if width >= _LEAST_WIDTH:
+            told = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
+            shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], told))
+            left += width
+    held = choice["reserved_bytes"] / capacity * unit
+    if held > _BAR_WIDTH:
+        shapes += [Box(end - gap, y, 3, _BAR_HEIGHT, "#ffffff") for gap in (9, 16)]  # it goes on
+    band = choice["band"] * held
+    if held + band <= _BAR_WIDTH:
+        start, stop, under = _MARGIN + held - band, _MARGIN + held + band, y + _BAR_HEIGHT + 5
+        shapes += [Line(start, under, stop, under, _GREY)]
+        shapes += [Line(x, under - 3, x, under + 3, _GREY) for x in (start, stop)]
+    return shapes
+
+
+def _batch(choice: dict[str, Any]) -> str:
+    return f"micro-batch {choice['micro_batch']} x {choice['gradient_accumulation']}"
+
+
+def _speed(choice: dict[str, Any], language: str) -> str:
+    speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(
+        speed=choice["tokens_per_second_per_gpu"]
+    )
+    return f"{_batch(choice)}  ·  {speed.in_language(language)}"
+
+
+def _legend(top: float, language: str) -> list[Box | Words | Line]:
+    shapes: list[Box | Words | Line] = []
+    left = float(_MARGIN)
+    for name, said in legend_names(language).items():
+        outline = "#d0d7de" if name == "free" else ""
+        shapes += [Box(left, top, 12, 12, COLOURS[name], outline=outline), Words(left + 18, top + 10, said, size=12)]
+        left += 34 + sum(6.6 if letter.isascii() else 12 for letter in said)
+    return shapes

@@ -1,0 +1,1 @@
+"""The short rehearsals of ``gonogo plan``: the program, what is counted in it, and the process that forks them."""

@@ -1,0 +1,54 @@
+"""What a model is made of, found by making it without memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import torch
+
+from gonogo.virtual.measuring.depth import depth_of, period_of
+from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.program import parse
+from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
+from gonogo.virtual.synthetic.model import read_model
+
+_LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
+
+
+def facts_of(arguments: tuple[str, ...]) -> Facts:
+    """The facts of the model that the program ``gonogo.virtual.measuring.program`` would train with those arguments."""
+    given = parse(list(arguments))
+    found = read_model(given.model)
+    with torch.device("meta"):
+        model: Any = found.model_class(found.config)
+    weight_bytes = bytes_of_weights(model, given.tune)
+    model = tuned(model, given.tune, given.lora_rank)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    config = found.config.to_dict()
+    depth = depth_of(config)
+    text = found.config.get_text_config() if hasattr(found.config, "get_text_config") else found.config
+    return Facts(
+        model_class=found.model_class.__name__,
+        parameters=sum(sizes.values()),
+        trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
+        layer_parameters=_layer(sizes, depth),
+        depth=depth,
+        period=period_of(config),
+        hidden_size=int(getattr(text, "hidden_size", None) or getattr(text, "d_model", None) or 0),
+        vocabulary=int(getattr(text, "vocab_size", None) or 0),
+        largest_parameter=max(sizes.values(), default=0),
+        weight_bytes=weight_bytes,
+    )
+
+
+def _layer(sizes: dict[str, int], depth: int) -> int:
+    """Parameters of the last layer of the stack that has ``depth`` layers; 0 where none is found."""
+    stacks: dict[str, Counter[int]] = {}
+    for name, size in sizes.items():
+        match = _LAYER.match(name)
+        if match is not None:
+            stacks.setdefault(match[1], Counter())[int(match[2])] += size
+    fitting = [layers for layers in stacks.values() if len(layers) == depth]
+    return max((layers[depth - 1] for layers in fitting), default=0)

@@ -1,0 +1,18 @@
+"""How long an operator takes on an accelerator, by a roofline; see :mod:`gonogo.plan.roofline`."""
+
+from __future__ import annotations
+
+from gonogo.evidence.hardware import Speed
+
+MATMUL_SHARE = 0.6
+"""Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100
+(https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS")."""
+MEMORY_SHARE = 0.8
+"""Of the stated device memory bandwidth, as stream benchmarks reach it."""
+LAUNCH_SECONDS = 4e-6
+"""The least that an operator takes: the launch of its kernel."""
+
+
+def operator_seconds(flops: int, moved_bytes: int, speed: Speed) -> float:
+    """Seconds of one operator on the accelerator, the longer of computing and moving; launching it takes time, too."""
+    return max(flops / (speed.matmul_flops * MATMUL_SHARE), moved_bytes / (speed.memory_bytes * MEMORY_SHARE))

@@ -1,0 +1,60 @@
+"""The program whose short rehearsals are measured: the synthetic one, with a way of tuning."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from gonogo.virtual.measuring.tuning import quantized, tuned
+from gonogo.virtual.measuring.work import counting
+from gonogo.virtual.synthetic.batch import build_batch
+from gonogo.virtual.synthetic.model import make_model, read_model
+from gonogo.virtual.synthetic.program import Options, Repeated, trainer_class, training_arguments
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The program's own command line."""
+    parser = argparse.ArgumentParser(prog="gonogo.virtual.measuring.program")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--deepspeed", required=True)
+    parser.add_argument("--seq-len", type=int, required=True)
+    parser.add_argument("--micro-batch", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--gradient-checkpointing", action="store_true")
+    parser.add_argument("--tune", default="full")
+    parser.add_argument("--lora-rank", type=int, default=16)
+    parser.add_argument("--attention", default="sdpa")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> None:
+    """Make the model and its batch, and train for the steps."""
+    given = parse(arguments)
+    options = Options(
+        model=given.model,
+        deepspeed=given.deepspeed,
+        seq_len=given.seq_len,
+        micro_batch=given.micro_batch,
+        steps=given.steps,
+        gradient_checkpointing=given.gradient_checkpointing,
+    )
+    found = read_model(options.model)
+    found.config._attn_implementation = given.attention
+    batch = build_batch(found, options.seq_len, options.micro_batch)
+    settings = training_arguments(options)
+    model: Any = quantized(found, settings) if given.tune == "qlora" else make_model(found, settings)
+    model = tuned(model, given.tune, given.lora_rank)
+    per_step = settings.train_batch_size * settings.gradient_accumulation_steps * settings.world_size
+    trainer = trainer_class()(
+        model=model,
+        args=settings,
+        train_dataset=Repeated(options.steps * per_step),
+        data_collator=lambda _: {name: value.clone() for name, value in batch.items()},
+    )
+    with counting():
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

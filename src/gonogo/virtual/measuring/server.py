@@ -1,0 +1,245 @@
+"""``python -m gonogo.virtual.measuring.server``: rehearses each job in a fork of a process that imports torch once.
+
+The first line of standard input is a :class:`Start`; then come jobs (``jobs.Job``), a line of JSON each, run as many at
+once as there are cores. Answers go to their files, and a line for each (``jobs.Ended``) to standard output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from typing import Any, NoReturn, TextIO
+
+import msgspec
+
+from gonogo.errors import UserError
+from gonogo.evidence.hardware import Accelerator, find_accelerator
+from gonogo.virtual.measuring.jobs import Ended, Job, Measured
+
+_POLL = 0.02
+_TO_WRITE = 10.0
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_BOUNDLESS = 1 << 45
+SAID = 2
+"""The status of a job that ended with a sentence for the user, the last line of its log."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The first line: what all jobs have in common."""
+
+    accelerator: str
+    folder: str
+    at_once: int
+
+
+class _Running:
+    def __init__(self, job: Job, process: int) -> None:
+        self.job = job
+        self.process = process
+        self.deadline = time.monotonic() + job.timeout
+        self.told = False
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    from gonogo.virtual.importing import import_worker
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    jobs = os.dup(0)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what programs print is no answer
+    first, _, rest = _read_line(jobs).partition(b"\n")
+    start = msgspec.json.decode(first, type=Start)
+    import_worker()
+    session = _session(start)
+    with session:
+        with session.mode:
+            _import_the_stack()
+        _serve(session, start, _Lines(jobs, rest), answers)
+
+
+def _session(start: Start) -> Any:
+    from gonogo.virtual.plan import WorkerPlan
+    from gonogo.virtual.session import Session
+
+    accelerator: Accelerator = find_accelerator(start.accelerator)
+    plan = WorkerPlan(
+        program_kind="module",
+        program="gonogo.virtual.measuring.program",
+        arguments=(),
+        rank=0,
+        local_rank=0,
+        world_size=1,
+        local_world_size=1,
+        accelerator=accelerator,
+        host_bytes=None,
+        steps=1,
+        scratch=os.path.join(start.folder, "scratch"),
+        record=os.path.join(start.folder, "record.json"),
+        progress=os.path.join(start.folder, "progress.jsonl"),
+        devices=256,
+    )
+    os.makedirs(plan.scratch, exist_ok=True)
+    return Session(plan)
+
+
+def _import_the_stack() -> None:
+    """What every job needs; a child does not import it again."""
+    import deepspeed  # noqa: F401
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    from transformers import Trainer, TrainingArguments  # noqa: F401
+
+    from gonogo.virtual.synthetic import batch, model, program  # noqa: F401
+
+
+def _read_line(descriptor: int) -> bytes:
+    """What comes up to a line's end, and whatever came with it."""
+    data = b""
+    while b"\n" not in data:
+        more = os.read(descriptor, 1 << 16)
+        if not more:
+            break
+        data += more
+    return data
+
+
+class _Lines:
+    """Lines from a descriptor, as they come."""
+
+    def __init__(self, descriptor: int, read: bytes) -> None:
+        self._descriptor = descriptor
+        self._read = read
+        self.ended = False
+
+    def ready(self, wait: bool) -> list[bytes]:
+        """The whole lines that are there; with ``wait``, at least one, or the end."""
+        while b"\n" not in self._read and not self.ended:
+            if not select.select([self._descriptor], [], [], None if wait else 0)[0]:
+                break
+            more = os.read(self._descriptor, 1 << 16)
+            self.ended = not more
+            self._read += more
+        *lines, self._read = self._read.split(b"\n")
+        return [line for line in lines if line.strip()]
+
+
+def _serve(session: Any, start: Start, lines: _Lines, answers: TextIO) -> None:
+    waiting: deque[Job] = deque()
+    running: list[_Running] = []
+    while not lines.ended or waiting or running:
+        if not lines.ended:
+            found = lines.ready(wait=not (waiting or running))
+            waiting.extend(msgspec.json.decode(line, type=Job) for line in found)
+        while waiting and len(running) < start.at_once:
+            job = waiting.popleft()
+            child = os.fork()
+            if child == 0:
+                _rehearse(session, job)
+            running.append(_Running(job, child))
+        for one in list(running):
+            why = _ended(one)
+            if why is not None:
+                running.remove(one)
+                answers.write(msgspec.json.encode(Ended(one.job.name, why)).decode() + "\n")
+                answers.flush()
+        if running:
+            time.sleep(_POLL)
+
+
+def _ended(running: _Running) -> str | None:
+    """Why a job is over; None while it runs."""
+    ended, status = os.waitpid(running.process, os.WNOHANG)
+    if ended:
+        if os.path.exists(running.job.answer):
+            return ""
+        if running.told:
+            return f"it took longer than {running.job.timeout:.0f} s (see --timeout)"
+        return f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
+    late = time.monotonic() - running.deadline
+    if late > 0 and not running.told:
+        os.kill(running.process, signal.SIGTERM)
+        running.told = True
+    elif late > _TO_WRITE:
+        os.kill(running.process, signal.SIGKILL)
+    return None
+
+
+def _rehearse(session: Any, job: Job) -> NoReturn:
+    """In the child: the job, as a worker of ``gonogo rehearse`` does it."""
+    status = 70
+    try:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
+        folder = os.path.dirname(job.answer)
+        log = os.open(f"{job.answer}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["WORLD_SIZE"] = str(job.world_size)
+        os.environ["LOCAL_WORLD_SIZE"] = str(job.local_world_size)
+        session.plan = msgspec.structs.replace(
+            session.plan,
+            arguments=job.arguments,
+            world_size=job.world_size,
+            local_world_size=job.local_world_size,
+            record=f"{job.answer}.record",
+            steps=job.steps,
+        )
+        session.life.target = job.steps
+        _set_capacity(session, job.capacity)
+        session.started = time.monotonic()
+        answer = _described(job) if job.describe else _measured(session, folder)
+        _write(job.answer, answer)
+        status = 0
+    except UserError as error:
+        print(error, file=sys.stderr)
+        status = SAID
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _set_capacity(session: Any, capacity: int | None) -> None:
+    from gonogo.virtual.caching_allocator import CachingAllocator
+
+    device = session.memory.device(session.device)
+    device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
+
+
+def _described(job: Job) -> Any:
+    from gonogo.virtual.measuring.facts import facts_of
+
+    return facts_of(job.arguments)
+
+
+def _measured(session: Any, folder: str) -> Measured:
+    from gonogo.virtual import worker
+    from gonogo.virtual.measuring import work
+    from gonogo.virtual.measuring.phase_peaks import PhasePeaks
+
+    worker._write_on_signal(session)
+    worker._keep_files_as_they_are(session, msgspec.structs.replace(session.plan, scratch=folder))
+    work.watch(session)
+    peaks = PhasePeaks(session.memory.device(session.device), session.life)
+    record = session.run()
+    if record.failure is not None:
+        print(session.raw_traceback, file=sys.stderr)
+    return Measured(record, work.phases(), peaks.found())
+
+
+def _write(path: str, answer: Any) -> None:
+    from pathlib import Path
+
+    Path(f"{path}.partial").write_bytes(msgspec.json.encode(answer))
+    os.replace(f"{path}.partial", path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Ways of tuning a model: everything, adapters, or all but what sees and hears."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_BYTES_IN_4_BITS = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Of one weight: itself, the 8-bit scale of a block of 64, and the 32-bit scale of 256 of those."""
+_PERCEIVING = ("visual", "vision", "image", "audio", "speech")
+"""Words in the names of modules that turn images and sounds into embeddings."""
+_CONNECTING = ("merger", "project", "connector", "adapter")
+"""Words in the names of modules between those and the language model, which freeze-vision leaves trained."""
+
+
+def quantized(found: Any, arguments: Any) -> Any:
+    """The model with its linear layers in 4 bits, as ``from_pretrained`` loads it; see the script that is written."""
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    dtype = torch.bfloat16 if arguments.bf16 else torch.float16
+    settings = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+        bnb_4bit_quant_storage=dtype,
+    )
+    made = found.model_class.from_pretrained(
+        found.folder, config=found.config, dtype=dtype, quantization_config=settings
+    )
+    return made.train()
+
+
+def bytes_of_weights(model: Any, tune: str) -> int:
+    """What the weights take in 16 bits, or, for ``qlora``, with the linear layers but the last in 4."""
+    from torch import nn
+
+    whole: int = 2 * sum(parameter.numel() for parameter in model.parameters())
+    if tune != "qlora":
+        return whole
+    head = model.get_output_embeddings()
+    linear: int = sum(
+        module.weight.numel() for module in model.modules() if isinstance(module, nn.Linear) and module is not head
+    )
+    return whole - 2 * linear + int(linear * _BYTES_IN_4_BITS)
+
+
+def tuned(model: Any, tune: str, lora_rank: int) -> Any:
+    """The model with what ``tune`` trains left trainable: ``full``, ``lora``, ``qlora`` or ``freeze-vision``."""
+    if tune in ("lora", "qlora"):
+        from peft import LoraConfig, get_peft_model
+
+        settings = LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear", lora_dropout=0.0)
+        return get_peft_model(model, settings)
+    if tune == "freeze-vision":
+        for name, parameter in model.named_parameters():
+            parts = name.lower()
+            if any(word in parts for word in _PERCEIVING) and not any(word in parts for word in _CONNECTING):
+                parameter.requires_grad_(False)
+    return model

@@ -1,0 +1,114 @@
+"""What a launch command tells of the training that is to be planned; an option wins over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.facts import model_in
+
+from gonogo.errors import UserError
+from gonogo.plan.from_command import Told, told_by
+from gonogo.plan.request import Options, request_of
+
+SCRIPT = """
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("model"), LoraConfig(r=8))
+arguments = TrainingArguments("out", per_device_train_batch_size=2, deepspeed="ds.json")
+Trainer(model=model, args=arguments, train_dataset=data).train()
+"""
+FACTORY = """
+model_name_or_path: model
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: sums
+cutoff_len: 1024
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+output_dir: out
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    model_in(tmp_path / "model")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}')
+    (tmp_path / "qwen.yaml").write_text(FACTORY)
+    return tmp_path
+
+
+def launched(folder: Path, text: str) -> Told:
+    (folder / "launch.sh").write_text(f"#!/bin/bash\n{text}\n")
+    return told_by(["bash", "launch.sh"])
+
+
+def test_swift(folder: Path) -> None:
+    told = launched(
+        folder,
+        "NPROC_PER_NODE=8 NNODES=2 swift sft --model model --tuner_type lora --lora_rank 8 --quant_bits 4 "
+        "--max_length 2048 --per_device_train_batch_size 2 --gradient_accumulation_steps 4",
+    )
+    assert told == Told("model", 2048, "qlora", 8, 8, 2, 2, 4)
+    assert told.global_batch == 128
+
+
+def test_swift_trains_adapters_unless_told_otherwise(folder: Path) -> None:
+    assert launched(folder, "swift sft --model model --max_length 2048").tune == "lora"
+    assert launched(folder, "swift sft --model model --max_length 2048 --train_type full").tune == "full"
+
+
+def test_llamafactory(folder: Path) -> None:
+    told = launched(folder, "FORCE_TORCHRUN=1 NPROC_PER_NODE=4 llamafactory-cli train qwen.yaml")
+    assert (told.model, told.seq_len, told.tune) == ("model", 1024, "full")
+    assert (told.micro_batch, told.accumulation) == (1, 8)
+
+
+def test_a_script_of_ones_own(folder: Path) -> None:
+    told = launched(folder, "deepspeed --num_gpus 4 train.py")
+    assert told == Told("model", None, "lora", None, 4, 1, 2, 4)
+
+
+def test_options_win_over_the_command(folder: Path) -> None:
+    told = launched(folder, "deepspeed --num_gpus 4 train.py")
+    request, notes = request_of(Options(gpus="H200", seq_len=512, tune="full"), told)
+    assert (request.machine.accelerator.name, request.machine.count) == ("H200", 4)
+    assert (request.seq_len, request.tune, request.global_batch) == (512, "full", 32)
+    assert "4 GPUs, 32 samples a step" in notes[0].en
+
+
+def test_another_number_of_gpus_is_another_batch(folder: Path) -> None:
+    told = launched(folder, "deepspeed --num_gpus 4 train.py")
+    request, _ = request_of(Options(gpus="8xH200", seq_len=512), told)
+    assert (request.machine.count, request.global_batch) == (8, None)
+
+
+def test_what_is_not_told_is_asked_for(folder: Path) -> None:
+    told = launched(folder, "deepspeed --num_gpus 4 train.py")
+    with pytest.raises(UserError, match="does not show how long its samples are: add --seq-len"):
+        request_of(Options(), told)
+    with pytest.raises(UserError, match="does not show which model it trains"):
+        request_of(Options(seq_len=512), Told())
+    with pytest.raises(UserError, match="no model: name its folder"):
+        request_of(Options(), None)
+    with pytest.raises(UserError, match="starts no"):
+        told_by(["bash", "-c", "echo nothing"])
+
+
+def test_what_is_said_wrong_is_named(folder: Path) -> None:
+    with pytest.raises(UserError, match="--tune half: one of full, lora, qlora, freeze-vision"):
+        request_of(Options(model="model", tune="half"), None)
+    with pytest.raises(UserError, match="--nvme 'much' is no size"):
+        request_of(Options(model="model", nvme="much"), None)
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        request_of(Options(model="nowhere"), None)
+
+
+def test_older_gpus_train_in_fp16(folder: Path) -> None:
+    assert request_of(Options(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
+    assert request_of(Options(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
+    assert request_of(Options(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"

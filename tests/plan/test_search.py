@@ -1,0 +1,139 @@
+"""The search: what fits is found, the fastest first, with few rehearsals; the most that fits is found too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from plan.facts import request
+from plan.fake_meter import GIB, FakeMeter, allocated
+
+from gonogo.errors import UserError
+from gonogo.finding import Verdict
+from gonogo.plan.answer import answer
+from gonogo.plan.answer_solved import answer_solved
+from gonogo.plan.choice import BANDS, Choice, capacity_of
+from gonogo.plan.measure import Cell, Meter
+from gonogo.plan.request import PlanRequest
+from gonogo.plan.search import Plan, check_batch, search
+from gonogo.plan.solve import Solved, Unknown, check_unknown, solve
+from gonogo.plan.strategy import Family
+
+MODEL = Path("model")
+
+
+def planned(asked: PlanRequest, meter: FakeMeter | None = None) -> Plan:
+    return search(asked, cast(Meter, meter or FakeMeter()), lambda text: None)
+
+
+def solved(unknown: Unknown, asked: PlanRequest, meter: FakeMeter | None = None) -> Solved:
+    return solve(unknown, asked, cast(Meter, meter or FakeMeter()), lambda text: None)
+
+
+def really_takes(choice: Choice, asked: PlanRequest) -> float:
+    return allocated(Cell(choice.strategy, 0, asked.seq_len, asked.world_size))
+
+
+def test_the_fastest_that_fits_is_rehearsed_whole() -> None:
+    asked = request(MODEL)
+    meter = FakeMeter()
+    plan = planned(asked, meter)
+    assert plan.fitting[0].source == "rehearsed"
+    assert plan.fitting[0].allocated == really_takes(plan.fitting[0], asked)
+    assert not plan.fitting[0].strategy.checkpointing
+    assert [cell for cell in meter.cells if cell.depth == 0] == [cell for cell in meter.cells if cell.real]
+    assert len(meter.cells) <= 9
+    assert answer(plan).verdict is Verdict.GO
+
+
+@pytest.mark.parametrize("gpus", ["8xA100-80G", "8xRTX-4090", "2xA100-40G", "4xL40S"])
+def test_nothing_that_is_said_to_fit_does_not(gpus: str) -> None:
+    asked = request(MODEL, gpus)
+    plan = planned(asked)
+    for choice in plan.fitting:
+        if choice.source != "formula":  # the formula knows a real model, not this one
+            assert really_takes(choice, asked) * 1.05 <= capacity_of(asked)
+    for choice in plan.too_large:
+        if choice.source != "formula":
+            assert really_takes(choice, asked) * (1 + BANDS["extended"]) > capacity_of(asked)
+
+
+def test_what_is_measured_short_is_told_exactly_for_the_whole() -> None:
+    asked = request(MODEL)
+    extended = [choice for choice in planned(asked).fitting if choice.source == "extended"]
+    assert extended
+    for choice in extended:
+        assert choice.allocated == pytest.approx(really_takes(choice, asked))
+
+
+def test_a_group_whose_rehearsal_fails_is_named_and_left_out() -> None:
+    plan = planned(request(MODEL), FakeMeter(broken=frozenset({2})))
+    assert {choice.strategy.family.zero for choice, _ in plan.failed} == {2}
+    assert plan.fitting[0].strategy.family.zero == 3
+    assert any("AssertionError" in skipped.why.en for skipped in answer(plan).skipped)
+
+
+def test_where_nothing_fits_the_answer_is_no_go_with_a_cure() -> None:
+    plan = planned(request(MODEL, "1xT4", global_batch=1, seq_len=65536))
+    report = answer(plan)
+    assert (plan.fitting, report.verdict) == ([], Verdict.NO_GO)
+    told = cast(dict[str, Any], report.plan)["too_large"]
+    assert all(one["shortfall"]["en"] and one["would_fit"] for one in told)
+
+
+def test_where_all_rehearsals_fail_it_can_not_tell() -> None:
+    plan = planned(request(MODEL), FakeMeter(broken=frozenset({0, 2, 3})))
+    assert answer(plan).verdict is Verdict.CANNOT_TELL
+
+
+def test_a_batch_that_does_not_divide_names_its_neighbours() -> None:
+    with pytest.raises(UserError, match="--global-batch 60: 8 GPUs can't share it evenly; 56 or 64 they can"):
+        check_batch(request(MODEL, global_batch=60))
+
+
+def most(unknown: Unknown, asked: PlanRequest, family: Family, value: int) -> bool:
+    """Whether a value leaves room by the laws of the fake meter."""
+    from gonogo.plan.strategy import Strategy
+
+    samples = value if unknown == "micro-batch" else 1
+    length = value if unknown == "seq-len" else asked.seq_len
+    world = value if unknown == "gpus" else asked.world_size
+    taken = allocated(Cell(Strategy(family, True, samples, 1), 0, length, world)) * 1.05
+    return taken * (1 + BANDS["rehearsed"]) <= capacity_of(asked)
+
+
+@pytest.mark.parametrize("unknown", ["micro-batch", "seq-len", "gpus"])
+def test_the_most_that_fits(unknown: Unknown) -> None:
+    asked = request(MODEL, "8xA100-40G")
+    found = solved(unknown, asked)
+    best = found.solutions[0]
+    assert best.choice.source == "rehearsed"
+    assert most(unknown, asked, best.choice.strategy.family, best.value)
+    harder = best.value // 2 if unknown == "gpus" else best.value * 9 // 8
+    assert best.at_limit or not most(unknown, asked, best.choice.strategy.family, harder)
+    assert answer_solved(found).verdict is Verdict.GO
+    for solution in found.solutions:
+        if not solution.choice.strategy.checkpointing:
+            continue
+        assert most(unknown, asked, solution.choice.strategy.family, solution.value)
+
+
+def test_fewer_gpus_are_on_fewer_nodes() -> None:
+    found = solved("gpus", request(MODEL, "8xRTX-4090", 2))
+    told = cast(dict[str, Any], answer_solved(found).plan)
+    for solution, one in zip(found.solutions, told["fitting"], strict=True):
+        assert one["gpus"] * one["nodes"] == solution.value == one["solved"]
+        assert one["gpus"] <= 8
+
+
+def test_an_unknown_that_there_is_not() -> None:
+    with pytest.raises(UserError, match="--solve nodes: one of micro-batch, seq-len, gpus"):
+        check_unknown("nodes")
+
+
+def test_a_model_too_large_for_every_value() -> None:
+    found = solved("micro-batch", request(MODEL, "1xT4", seq_len=131072))
+    assert answer_solved(found).verdict is Verdict.NO_GO
+    assert found.too_large
+    assert all(choice.reserved > 14 * GIB for choice in found.too_large)

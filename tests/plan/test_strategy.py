@@ -1,0 +1,69 @@
+"""What can be chosen, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gonogo.evidence.hardware import all_accelerators, find_accelerator
+from gonogo.plan.roofline import collective_seconds, step_time
+from gonogo.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
+from gonogo.virtual.measuring.operator_time import operator_seconds
+
+
+def test_micro_batches_divide_a_ranks_share() -> None:
+    assert micro_batches(64, 8) == (1, 2, 4, 8)
+    assert micro_batches(24, 8) == (1, 3)
+    assert micro_batches(10, 8) == ()
+
+
+def test_one_gpu_divides_nothing() -> None:
+    assert [family for family in families(1, nvme=False) if family.optimizer == "gpu"] == [Family(0)]
+
+
+def test_nvme_only_where_there_is_some() -> None:
+    assert not any("nvme" in (family.optimizer, family.parameters) for family in families(8, nvme=False))
+    assert any(family.optimizer == "nvme" for family in families(8, nvme=True))
+
+
+@pytest.mark.parametrize("family", list(families(8, nvme=True)))
+def test_the_three_sizes_of_a_batch_agree(family: Family) -> None:
+    config = deepspeed_config(Strategy(family, True, 2, 4), world_size=8)
+    assert config["train_batch_size"] == 64
+    zero = config["zero_optimization"]
+    assert zero["stage"] == family.zero
+    assert ("offload_optimizer" in zero, "offload_param" in zero) == (
+        family.optimizer != "gpu",
+        family.parameters != "gpu",
+    )
+
+
+def test_every_accelerator_has_its_speed() -> None:
+    for accelerator in all_accelerators():
+        assert accelerator.speed is not None, accelerator.name
+        assert accelerator.speed.source
+
+
+def test_an_operator_takes_the_longer_of_computing_and_moving() -> None:
+    speed = find_accelerator("A100-80G").speed
+    assert speed is not None
+    assert operator_seconds(10**13, 1, speed) == pytest.approx(10**13 / (312e12 * 0.6))
+    assert operator_seconds(1, 10**10, speed) == pytest.approx(10**10 / (2039e9 * 0.8))
+
+
+def test_an_all_reduce_moves_twice_what_a_reduce_scatter_does() -> None:
+    assert collective_seconds("allreduce_", 1 << 30, 8, 300e9) == pytest.approx(
+        2 * collective_seconds("_reduce_scatter_base_", 1 << 30, 8, 300e9)
+    )
+    assert collective_seconds("_allgather_base_", 1 << 30, 1, 300e9) == 0
+
+
+def test_the_optimizer_on_the_host_comes_after_the_rest() -> None:
+    speed = find_accelerator("A100-80G").speed
+    assert speed is not None
+    shape = {"compute": 2.0, "communication": 1.0, "to_host_bytes": 0.0, "from_host_bytes": 0.0,
+             "nvme_parameters": 0.0, "ranks_per_node": 8, "nvme_drives": 1, "speed": speed}  # fmt: skip
+    without = step_time(host_parameters=0.0, **shape)  # type: ignore[arg-type]
+    offloaded = step_time(host_parameters=1e9, **shape)  # type: ignore[arg-type]
+    assert without.total == 2.0
+    assert offloaded.total == pytest.approx(2.0 + 8e9 * 28 / 300e9)
+    assert (without.limit, offloaded.limit) == ("compute", "compute")

@@ -1,0 +1,101 @@
+"""What ``--write`` writes: ``gonogo check`` finds nothing in it, and a rehearsal of it is GO."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launchers.small_project import make_project
+from msgspec.structs import replace
+from plan.facts import SEVEN_BILLION, model_in, request
+
+from gonogo.check import check
+from gonogo.errors import UserError
+from gonogo.finding import Verdict
+from gonogo.plan.choice import by_formula
+from gonogo.plan.closed_form import NOTHING_KNOWN
+from gonogo.plan.strategy import TUNES, Family, Strategy, Tune
+from gonogo.plan.write import check_folder, to_change, write
+
+LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
+
+
+def written(folder: Path, family: Family, *, nodes: int = 1, tune: Tune = "full") -> Path:
+    asked = request(model_in(folder / "model"), nodes=nodes, tune=tune)
+    strategy = Strategy(family, family.zero == 3, 2, 4)
+    write(folder / "written", by_formula(asked, SEVEN_BILLION, strategy, NOTHING_KNOWN), asked, SEVEN_BILLION)
+    return folder / "written"
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("tune", TUNES)
+@pytest.mark.parametrize(
+    "family", [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu")], ids=lambda family: family.label
+)
+def test_check_finds_nothing_in_it(
+    family: Family, tune: Tune, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, family, nodes=nodes, tune=tune)
+    monkeypatch.chdir(folder)
+    for launcher in LAUNCHERS:
+        report = check([], ["bash", f"launch_{launcher}.sh"]).report
+        assert (report.verdict, report.findings, report.skipped) == (Verdict.GO, (), ()), launcher
+
+
+def test_the_sizes_of_the_batch_agree_with_each_other(tmp_path: Path) -> None:
+    folder = written(tmp_path, Family(3), nodes=2)
+    config = json.loads((folder / "ds_config.json").read_text())
+    arguments = json.loads((folder / "training_arguments.json").read_text())
+    assert config["train_batch_size"] == 2 * 4 * 16
+    assert config["train_micro_batch_size_per_gpu"] == arguments["per_device_train_batch_size"] == 2
+    assert config["optimizer"]["params"]["lr"] == arguments["learning_rate"]
+    assert "auto" not in json.dumps(config)
+
+
+def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
+    asked = request(model_in(tmp_path), nodes=2)
+    said = to_change(by_formula(asked, SEVEN_BILLION, Strategy(Family(3, "nvme"), True, 1, 4), NOTHING_KNOWN), asked)
+    assert [word for word in ("data.jsonl", "hostfile", "nvme_path") if any(word in text.zh for text in said)] == [
+        "data.jsonl", "hostfile", "nvme_path",
+    ]  # fmt: skip
+
+
+def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"--write .*: there are files in it already"):
+        check_folder(tmp_path)
+    with pytest.raises(UserError, match=r"mine.txt: is no folder"):
+        check_folder(tmp_path / "mine.txt")
+    with pytest.raises(UserError, match="can't be written"):
+        check_folder(tmp_path / "not" / "there")
+    check_folder(tmp_path / "new")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "tune", "launcher"),
+    [
+        (Family(2), "full", "torchrun"),
+        (Family(3, "cpu", "cpu"), "lora", "deepspeed"),
+        (Family(3), "full", "accelerate"),
+    ],
+    ids=["zero2", "offload", "zero3"],
+)
+def test_it_rehearses_go(family: Family, tune: Tune, launcher: str, tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed")
+    make_project(tmp_path)
+    asked = request(tmp_path / "model", "2xA100-80G", tune=tune)
+    choice = by_formula(asked, SEVEN_BILLION, Strategy(family, family.zero == 3, 2, 4), NOTHING_KNOWN)
+    folder = tmp_path / "written"
+    write(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
+    shutil.copy(tmp_path / "data" / "train.jsonl", folder / "data.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xA100-80G", "--host-memory", "1T", "--format", "json",
+         "--", "bash", f"launch_{launcher}.sh"], cwd=folder, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["verdict"] == "GO", (report["findings"], report["skipped"], done.stderr)
