@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,7 +64,7 @@ class TestARankEnds:
         done = injected(tmp_path, "killed")
         assert (done.hazards, done.first["ranks"]) == (["rank-killed"], [1])
         assert "SIGKILL" in done.first["title"]
-        assert "after step 4" in done.first["cause"]
+        assert re.search("after step [34],", done.first["cause"])  # a sign of life is given several times a second
         assert done.run["ranks"][1]["signal"] == "SIGKILL"
 
     @pytest.mark.very_slow
