@@ -142,7 +142,9 @@ class _Solver:
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
     def _strategy(self, group: Group, value: int) -> Strategy:
-        return self._at(value).strategy(group, value if self.unknown == "micro-batch" else 1)
+        """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
+        found = self._at(value).strategy(group, value if self.unknown == "micro-batch" else 1)
+        return replace(found, accumulation=max(found.accumulation, 2))
 
     def _coordinate(self, value: int) -> float:
         """In which memory is a line."""
