@@ -35,6 +35,9 @@ bench: setup
 	$(BIN)/python benchmarks/rehearse.py
 	$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/guard.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
