@@ -18,8 +18,9 @@ def pytest_configure(config: pytest.Config) -> None:
     torch guards a build with a file named ``lock``, and waits for ever on one that a killed build left behind.
     """
     os.environ["TORCH_EXTENSIONS_DIR"] = str(OPERATORS)
-    # A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C.
+    # A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C; nohup, a hang-up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist: the builds of its siblings may be under way
         return
     for lock in OPERATORS.glob("*/lock"):

@@ -57,6 +57,7 @@ def main():
         engine.save_checkpoint(args.output_dir, tag=f"epoch-{epoch}")
     engine.save_16bit_model(args.output_dir)
     del zero3_loading
+    torch.distributed.destroy_process_group()  # else one of its threads may outlive Python and abort
 
 
 if __name__ == "__main__":
