@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 from test_hazards import assert_readable
 
-from gonogo.evidence.guarded import Census, Fault, GuardedRun, Place, ZeroState
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded_records import Census, Fault, Place, ZeroState
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of

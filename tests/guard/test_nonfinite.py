@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.guard_files import read_run
-from gonogo.evidence.guarded import NonFinite, Warned
+from gonogo.evidence.guarded_records import NonFinite, Warned
 from gonogo.guard.injection import GuardOptions
 from gonogo.guard.nonfinite import look_for_nonfinite
 from gonogo.guard.worker import Guard

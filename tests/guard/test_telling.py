@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gonogo.evidence.guarded import ZeroState
+from gonogo.evidence.guarded_records import ZeroState
 from gonogo.evidence.rehearsal import Operand
 from gonogo.guard import exceptions
 from gonogo.guard.exceptions import Context, tell, told

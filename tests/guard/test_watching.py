@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gonogo.evidence.guard_files import read_run
-from gonogo.evidence.guarded import Joined, Step
+from gonogo.evidence.guarded_records import Joined, Memory, Step
 from gonogo.evidence.rank_comparison import ABSENT, differences
 from gonogo.guard import harmless as faults
 from gonogo.guard import memory
@@ -152,13 +152,13 @@ def guard_in(folder: Path) -> Guard:
 @pytest.mark.usefixtures("no_faults")
 def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
     guard = guard_in(tmp_path)
+    guard.steps.begin(0.0)
     for step in range(1, 40):
         guard.step = step
-        guard._durations.append(2.0)
-        guard._untold.append(2.0)
+        guard.steps.ended(2.0 * step)
         held = (3 << 30) + step * (100 << 20)
-        guard._sample = (step, memory.Sample(held, (16 << 30) - held, held, held, held, 12 << 30))
-        guard._tell_steps()
+        guard.steps.sampled(step, Memory(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
+        guard.tell_steps()
     assert guard.writer is not None
     guard.writer.flush()
     [rank] = read_run(tmp_path).ranks
@@ -174,12 +174,12 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_faults")
 def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
     guard = guard_in(tmp_path)
+    guard.steps.begin(0.0)
     for step in range(1, 40):
         guard.step = step
-        guard._durations.append(2.0)
-        guard._untold.append(2.0)
-        guard._sample = (step, memory.Sample((3 << 30) + step * (1 << 20), 16 << 30))
-        guard._tell_steps()
+        guard.steps.ended(2.0 * step)
+        guard.steps.sampled(step, Memory(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
+        guard.tell_steps()
     assert guard.writer is not None
     guard.writer.flush()
     assert read_run(tmp_path).ranks[0].warnings == []

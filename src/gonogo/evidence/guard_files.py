@@ -10,15 +10,13 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.frame import Frame, Owner
-from gonogo.evidence.guarded import (
-    Beat,
+from gonogo.evidence.guarded import Beat, Dump, GuardedRank, GuardedRun
+from gonogo.evidence.guarded_launch import Launched, read_children, read_launches
+from gonogo.evidence.guarded_records import (
     Census,
     Compared,
-    Dump,
     End,
     Fault,
-    GuardedRank,
-    GuardedRun,
     Joined,
     NonFinite,
     Phase,
@@ -31,7 +29,6 @@ from gonogo.evidence.guarded import (
     Thread,
     Warned,
 )
-from gonogo.evidence.guarded_launch import Launched, read_children, read_launches
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 

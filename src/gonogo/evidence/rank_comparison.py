@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gonogo.evidence.guarded import Difference, Joined
+from gonogo.evidence.guarded_records import Difference, Joined
 
 ABSENT = "(not set)"
 """The value of a fact that a rank did not state, where others did."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from gonogo.evidence.guarded import Census, Place
+from gonogo.evidence.guarded_records import Census, Place
 from gonogo.guard import memory
 
 _NAMED = 5

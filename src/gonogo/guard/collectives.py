@@ -12,7 +12,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from gonogo.evidence.frame import Frame
-from gonogo.evidence.guarded import Collective, Phase, Queue
+from gonogo.evidence.guarded_records import Collective, Phase, Queue
 from gonogo.guard.frames import GONOGO, frame_of
 from gonogo.guard.harmless import fault, off
 

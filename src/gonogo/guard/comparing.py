@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.errors import UserError
-from gonogo.evidence.guarded import Compared, Difference
+from gonogo.evidence.guarded_records import Compared, Difference
 from gonogo.finding import Text
 
 _calls = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded import Raised, ZeroState
+from gonogo.evidence.guarded_records import Raised, ZeroState
 from gonogo.evidence.rehearsal import Operand
 from gonogo.finding import Text
 from gonogo.guard.frames import GONOGO, frames_of_stack, frames_of_traceback

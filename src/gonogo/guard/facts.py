@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gonogo import __version__
-from gonogo.evidence.guarded import Gpu, Joined, Start
+from gonogo.evidence.guarded_records import Gpu, Joined, Start
 from gonogo.guard import nvml
 
 PACKAGES = (

@@ -12,7 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from gonogo.evidence.frame import Frame, Owner
-from gonogo.evidence.guarded import Thread
+from gonogo.evidence.guarded_records import Thread
 
 GONOGO = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STDLIB = tuple(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.guarded import Phase
+from gonogo.evidence.guarded_records import Phase
 from gonogo.guard.harmless import fault, harmless
 from gonogo.guard.worker import Guard, current
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded import Compared, Joined
+from gonogo.evidence.guarded_records import Compared, Joined
 from gonogo.evidence.rank_comparison import differences
 from gonogo.guard import facts
 from gonogo.guard.census import census

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import deque
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
-
+from gonogo.evidence.guarded_records import Memory, Warned
 from gonogo.guard import nvml
 
+_Watched = Literal["host-memory", "gpu-memory"]
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """What a rank holds, and what is left, at one moment."""
-
-    host_bytes: int = 0
-    host_available: int = 0
-    gpu_allocated: int = 0
-    gpu_reserved: int = 0
-    gpu_used: int = 0
-    gpu_total: int = 0
-
-
-def sample(local_rank: int) -> Sample:
+def sample(local_rank: int) -> Memory:
     """What this process holds now; some ten microseconds, more where there is a GPU."""
     available, _ = host_memory()
     allocated = reserved = 0
@@ -37,7 +28,9 @@ def sample(local_rank: int) -> Sample:
         allocated = state["allocated_bytes"]["all"]["current"]
         reserved = state["reserved_bytes"]["all"]["current"]
     gpu = nvml.memory_of(local_rank)
-    return Sample(resident(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0)
+    return Memory(
+        time.time(), resident(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
+    )
 
 
 def resident() -> int:
@@ -103,6 +96,38 @@ def _cached(path: str) -> int:
             return next((int(line.split()[1]) for line in file if line.startswith(b"inactive_file ")), 0)
     except (OSError, ValueError):
         return 0
+
+
+class MemoryWatch:
+    """Warns, once for each, where the host's memory or the GPU's will soon be used up."""
+
+    _STEPS, _SECONDS = 200, 600.0
+
+    def __init__(self) -> None:
+        self._trends: dict[_Watched, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
+        self._warned: set[_Watched] = set()
+
+    def look(self, step: int, held: Memory, median: float) -> Iterator[Warned]:
+        """What is to be said after a step. ``median``: seconds that a step takes."""
+        if held.host_bytes:
+            # The ranks of a machine share its memory, and grow alike.
+            sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
+            yield from self._add("host-memory", step, held.host_bytes, held.host_available, sharing, median)
+        if held.gpu_total:
+            cached = held.gpu_reserved - held.gpu_allocated
+            left = held.gpu_total - held.gpu_used + cached
+            yield from self._add("gpu-memory", step, held.gpu_allocated, left, 1, median)
+
+    def _add(self, what: _Watched, step: int, held: int, left: int, sharing: int, median: float) -> Iterator[Warned]:
+        self._trends[what].add(step, held)
+        grows = self._trends[what].per_step()
+        if not grows or what in self._warned:
+            return
+        steps = left / (grows * sharing)
+        seconds = steps * median
+        if steps <= self._STEPS or seconds <= self._SECONDS:
+            self._warned.add(what)
+            yield Warned(time.time(), what, step, grows, held, left, round(steps, 1), round(seconds, 1))
 
 
 class Trend:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.guarded import NonFinite
+from gonogo.evidence.guarded_records import NonFinite
 from gonogo.guard.harmless import harmless
 
 if TYPE_CHECKING:

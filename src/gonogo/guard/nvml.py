@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.guarded import Gpu
+from gonogo.evidence.guarded_records import Gpu
 
 
 class _Memory(ctypes.Structure):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from gonogo.evidence.guarded import ZeroState
+from gonogo.evidence.guarded_records import ZeroState
 from gonogo.evidence.rehearsal import Operand
 from gonogo.guard.frames import owner_of
 from gonogo.guard.modules import Names

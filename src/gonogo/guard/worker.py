@@ -6,16 +6,14 @@ import atexit
 import faulthandler
 import os
 import signal
-import statistics
 import sys
 import threading
 import time
 import traceback
-from collections import deque
 from typing import IO, Any
 
 from gonogo.evidence.guard_files import dump_path
-from gonogo.evidence.guarded import End, Fault, Phase, Resumed, Stalled, Step, Warned
+from gonogo.evidence.guarded_records import End, Fault, Phase, Resumed, Stalled, Warned
 from gonogo.guard import harmless as faults
 from gonogo.guard import memory
 from gonogo.guard.collectives import Ring, queues
@@ -23,12 +21,11 @@ from gonogo.guard.frames import all_threads, main_frame
 from gonogo.guard.harmless import harmless
 from gonogo.guard.injection import WORKER, GuardOptions, read_options
 from gonogo.guard.stalls import StallWatch
+from gonogo.guard.steps import StepLog
 from gonogo.guard.writer import RecordWriter
 
 TICK = 0.2
 """Seconds between two looks of the watching thread."""
-_WARN_STEPS, _WARN_SECONDS = 200, 600.0
-_LONGEST_MEDIAN = 50
 
 
 class Guard:
@@ -54,14 +51,9 @@ class Guard:
         self.search: Any = None
         """The search for the first value that is not finite, where it was asked for."""
         self.progress = time.monotonic()
-        self._ended = 0.0
-        self._durations: deque[float] = deque(maxlen=_LONGEST_MEDIAN)
-        self._untold: deque[float] = deque(maxlen=100_000)
-        self._sampled = 0.0
-        self._sample: tuple[int, memory.Sample] | None = None
-        self._told = 0.0
-        self._trends = {"host-memory": memory.Trend(), "gpu-memory": memory.Trend()}
-        self._warned: set[str] = set()
+        self.steps = StepLog(options.sample_seconds)
+        self._memory = memory.MemoryWatch()
+        self._warned_of_loss = False
         self._stalls = StallWatch(options.stall_seconds)
         self._loss: Any = None
         self._dump: IO[bytes] | None = None
@@ -127,7 +119,7 @@ class Guard:
             self.progress = time.monotonic()
             self._look_for_stall()
         self._look_for_loss()
-        self._tell_steps()
+        self.tell_steps()
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
         self.writer.now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
@@ -145,17 +137,13 @@ class Guard:
         now = time.monotonic()
         self.step = self.ring.step = step
         self.progress = now
-        if self._ended:
-            self._durations.append(now - self._ended)
-            self._untold.append(now - self._ended)
-        self._ended = now
-        if now - self._sampled >= self.options.sample_seconds:
-            self._sampled = now
+        self.steps.ended(now)
+        if self.steps.sample_due(now):
             self._take_sample(step)
 
     @harmless("memory")
     def _take_sample(self, step: int) -> None:
-        self._sample = (step, memory.sample(self.local_rank))
+        self.steps.sampled(step, memory.sample(self.local_rank))
 
     def before_first_step(self, point: str) -> None:
         """A rank is about to compute its first step: it states its facts, and meets the others."""
@@ -166,7 +154,8 @@ class Guard:
 
         self.enter("init")
         join(self, point)
-        self._ended = self.progress = time.monotonic()
+        self.progress = time.monotonic()
+        self.steps.begin(self.progress)
 
     @harmless("places of tensors")
     def after_first_step(self) -> None:
@@ -219,7 +208,7 @@ class Guard:
         if self.writer is None or self.writer.broken:
             self._stop.set()
             return
-        self._tell_steps()
+        self.tell_steps()
         self._look_for_loss()
         self._look_for_stall()
         self._beat()
@@ -230,62 +219,22 @@ class Guard:
             self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
 
     @harmless("steps")
-    def _tell_steps(self) -> None:
-        now = time.monotonic()
-        if not self._untold or self.writer is None:
+    def tell_steps(self) -> None:
+        """Write down the steps that were not told yet, and warn where they show memory running out."""
+        told = self.steps.untold(self.step, time.monotonic(), all_=self._stop.is_set())
+        if told is None or self.writer is None:
             return
-        if self._sample is None and not self._stop.is_set() and now - self._told < self.options.sample_seconds:
-            return
-        self._told = now
-        lengths = [self._untold.popleft() for _ in range(len(self._untold))]
-        (at, taken), self._sample = self._sample or (self.step, memory.Sample()), None
-        self.writer.put(
-            Step(
-                time.time(),
-                step=self.step,
-                steps=len(lengths),
-                seconds=round(sum(lengths) / len(lengths), 6),
-                slowest=round(max(lengths), 6),
-                host_bytes=taken.host_bytes,
-                host_available=taken.host_available,
-                gpu_allocated=taken.gpu_allocated,
-                gpu_reserved=taken.gpu_reserved,
-                gpu_used=taken.gpu_used,
-                gpu_total=taken.gpu_total,
-            )
-        )
-        if taken.host_bytes:
-            self._trends["host-memory"].add(at, taken.host_bytes)
-            self._warn("host-memory", taken.host_bytes, taken.host_available)
-        if taken.gpu_total:
-            self._trends["gpu-memory"].add(at, taken.gpu_allocated)
-            cached = taken.gpu_reserved - taken.gpu_allocated
-            self._warn("gpu-memory", taken.gpu_allocated, taken.gpu_total - taken.gpu_used + cached)
-
-    def _warn(self, what: Any, held: int, left: int) -> None:
-        """Warn, once, where memory grows such that it will soon be used up."""
-        grows = self._trends[what].per_step()
-        if not grows or what in self._warned or self.writer is None:
-            return
-        # The ranks of a machine share its memory, and grow alike.
-        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1) if what == "host-memory" else 1
-        steps = left / (grows * sharing)
-        seconds = steps * self.median()
-        if steps <= _WARN_STEPS or seconds <= _WARN_SECONDS:
-            self._warned.add(what)
-            warning = Warned(time.time(), what, self.step, grows, held, left, round(steps, 1), round(seconds, 1))
+        record, at = told
+        self.writer.put(record)
+        for warning in self._memory.look(at, record, self.steps.median()):
             self.writer.put(warning)
 
     @harmless("the loss")
     def _look_for_loss(self) -> None:
         value = self._loss.not_finite() if self._loss is not None else None
-        if value is not None and "loss" not in self._warned and self.writer is not None:
-            self._warned.add("loss")
+        if value is not None and not self._warned_of_loss and self.writer is not None:
+            self._warned_of_loss = True
             self.writer.put(Warned(time.time(), "nonfinite-loss", self._loss.step, value=value))
-
-    def median(self) -> float:
-        """The median length of the last steps; 0 before there were three."""
-        return statistics.median(tuple(self._durations)) if len(self._durations) >= 3 else 0.0
 
     @harmless("stalls")
     def _look_for_stall(self) -> None:
@@ -293,7 +242,7 @@ class Guard:
         newest = self.ring.entries[-1].time if self.ring.entries else 0.0
         progress = max(self.progress, newest)
         loading = self.step == 0 and waiting is None
-        median = self.median()
+        median = self.steps.median()
         told = self._stalls.look(time.monotonic(), progress, median, loading)
         if told is None or self.writer is None:
             return

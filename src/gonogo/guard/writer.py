@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from gonogo.evidence.guard_files import BEAT, BEAT_MARK, PHASES, beat_path, encode, records_path
-from gonogo.evidence.guarded import Fault, Phase, Record
+from gonogo.evidence.guarded_records import Fault, Phase, Record
 from gonogo.guard.harmless import fault
 
 _WAIT = 5.0  # seconds: a shared folder that hangs may not hold an exception back for longer

@@ -8,7 +8,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun, Raised
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import Raised
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role, role_of

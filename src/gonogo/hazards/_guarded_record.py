@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun, Raised
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import Raised
 from gonogo.evidence.rehearsal import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
 from gonogo.hazards._guarded import deepspeed_config, exception_of, once_a_run, roots, unlike
 from gonogo.hazards._parted_live import divergence

@@ -6,7 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.frame import Frame
-from gonogo.evidence.guarded import Collective, GuardedRank, GuardedRun, Phase
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import Collective, Phase
 from gonogo.hazards._guarded import exception_of, stands
 
 BETWEEN_TWO = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"})

@@ -6,7 +6,8 @@ import signal
 from collections import defaultdict
 
 from gonogo.evidence.divergence import Call, Divergence, Side
-from gonogo.evidence.guarded import Collective, GuardedRank, GuardedRun
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import Collective
 from gonogo.evidence.guards import guards_of
 from gonogo.hazards._guarded import deaths, exception_of, is_consequence, once_a_run
 from gonogo.hazards._last_seen import BETWEEN_TWO, Seen, all_seen, called_by, unnamed

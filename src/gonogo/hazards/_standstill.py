@@ -10,7 +10,8 @@ from collections import defaultdict
 
 import msgspec
 
-from gonogo.evidence.guarded import Collective, GuardedRun, Stalled
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded_records import Collective, Stalled
 from gonogo.evidence.patterns import Pattern
 from gonogo.hazards._guarded import all_joined, deaths, exception_of, once_a_run, stands
 from gonogo.hazards._last_seen import BETWEEN_TWO, Seen, all_seen, called_by, members_of, unnamed

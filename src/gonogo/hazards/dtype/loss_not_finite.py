@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun, NonFinite
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import NonFinite
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import deepspeed_config, span_of_rank

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun, Warned
+from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded_records import Warned
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import roots, span_of_rank

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRun, Place
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded_records import Place
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._guarded import span_of_rank
