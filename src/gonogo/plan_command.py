@@ -90,7 +90,8 @@ def plan(
         from gonogo.plan.answer import answer
         from gonogo.plan.answer_solved import answer_solved
         from gonogo.plan.from_command import told_by
-        from gonogo.plan.measure import Meter, NotMeasured, check_model, check_packages
+        from gonogo.plan.measure import Meter, NotMeasured
+        from gonogo.plan.needed import check_model, check_packages
         from gonogo.plan.request import Options, request_of
         from gonogo.plan.search import Plan, check_batch, search
         from gonogo.plan.solve import check_unknown

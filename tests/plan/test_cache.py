@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 from plan.facts import model_in, request
 
-import gonogo.plan.measure as measure
 from gonogo.errors import UserError
 from gonogo.evidence.rehearsal import RankRecord
-from gonogo.plan.measure import Cell, Meter, cache_folder, check_packages
+from gonogo.plan import cache
+from gonogo.plan.measure import Cell, Meter
+from gonogo.plan.needed import check_packages
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts, Measured
@@ -32,7 +33,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def key(asked: PlanRequest, folder: Path, cell: Cell = CELL) -> str:
     folder.mkdir(exist_ok=True)
     meter = Meter(asked, folder, lambda done, every: None)
-    return meter._key(meter._job("cell", cell))
+    return cache.key_of(meter._job("cell", cell), asked.machine.accelerator, folder)
 
 
 def test_the_place_of_the_model_and_of_the_scratch_folder_do_not_matter(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_versions_and_the_environment_matter(tmp_path: Path, monkeypatch: pytest
     found = {key(asked, tmp_path / "scratch")}
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     found.add(key(asked, tmp_path / "scratch"))
-    monkeypatch.setattr(measure, "_versions", lambda: {"torch": "another"})
+    monkeypatch.setattr(cache, "_versions", lambda: {"torch": "another"})
     found.add(key(asked, tmp_path / "scratch"))
     assert len(found) == 3
 
@@ -95,8 +96,8 @@ def kept(number: int) -> bytes:
 
 def _write_and_read(number: int, wrong: Any) -> None:
     for _ in range(20):
-        measure._keep("key", kept(number))
-        found = measure._kept("key", Measured)
+        cache.keep("key", kept(number))
+        found = cache.kept("key", Measured)
         if found is None or set(found.record.events) != {f"event of {found.record.rank}"}:
             wrong.value += 1
 
@@ -111,19 +112,19 @@ def test_two_processes_never_read_half_an_answer() -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     assert wrong.value == 0
-    assert [path.name for path in cache_folder().iterdir()] == ["key.json"]
+    assert [path.name for path in cache.cache_folder().iterdir()] == ["key.json"]
 
 
 def test_what_can_not_be_read_is_rehearsed_again() -> None:
-    cache_folder().mkdir(parents=True)
-    (cache_folder() / "key.json").write_bytes(kept(1)[:100])
-    assert measure._kept("key", Measured) is None
-    assert measure._kept("another", Facts) is None
+    cache.cache_folder().mkdir(parents=True)
+    (cache.cache_folder() / "key.json").write_bytes(kept(1)[:100])
+    assert cache.kept("key", Measured) is None
+    assert cache.kept("another", Facts) is None
 
 
 def test_what_is_kept_needs_no_process(tmp_path: Path) -> None:
     asked = request(model_in(tmp_path / "model"))
-    measure._keep(key(asked, tmp_path / "scratch"), kept(0))
+    cache.keep(key(asked, tmp_path / "scratch"), kept(0))
     with Meter(asked, tmp_path / "scratch", lambda done, every: None) as meter:
         (found,) = meter.measure([CELL])
         assert isinstance(found, Measured)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-import gonogo
-from gonogo.atomic import write_atomically
-from gonogo.errors import UserError
-from gonogo.finding import Text
+from gonogo.plan.cache import keep, kept, key_of
 from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.request import PlanRequest
-from gonogo.plan.strategy import Family, Strategy, Tune, deepspeed_config
+from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
 from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
 from gonogo.virtual.measuring.server import SAID, Start
 
-_STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
-_NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
 Answer = TypeVar("Answer", Facts, Measured)
@@ -61,7 +53,6 @@ class Meter:
         self._on_done = on_done
         self._process: subprocess.Popen[bytes] | None = None
         self.config = json.loads((request.model / "config.json").read_bytes())
-        self._versions = _versions()
         self.rehearsed = 0
         """Rehearsals that were made, and not found in the cache."""
         self.reused = 0
@@ -93,12 +84,12 @@ class Meter:
         return found
 
     def _answers(self, jobs: list[Job], kind: type[Answer]) -> list[Answer | NotMeasured]:
-        keys = {job.name: self._key(job) for job in jobs}
+        keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:
-            kept = _kept(keys[job.name], kind)
-            if kept is not None:
-                answers[job.name] = kept
+            found = kept(keys[job.name], kind)
+            if found is not None:
+                answers[job.name] = found
                 self.reused += 1
         missing = {job.name: job for job in jobs if job.name not in answers}
         for number, (job, why) in enumerate(self._run(list(missing.values())), 1):
@@ -115,7 +106,7 @@ class Meter:
             return NotMeasured(last if why == f"status {SAID}" and last else ": ".join(filter(None, (why, last))))
         data = Path(job.answer).read_bytes()
         with contextlib.suppress(OSError):
-            _keep(key, data)
+            keep(key, data)
         return msgspec.json.decode(data, type=kind)
 
     def _run(self, jobs: list[Job]) -> Iterator[tuple[Job, str]]:
@@ -196,28 +187,8 @@ class Meter:
             describe=describe,
         )
 
-    def _key(self, job: Job) -> str:
-        """Everything that an answer hangs on: the files' contents, not their places."""
-        place = Path(job.answer).parent
-        contents = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(place.iterdir())
-            if path.suffix in (".json", ".py", ".jinja") and path.name != "answer.json"
-        }
-        told: dict[str, Any] = {
-            "files": contents,
-            "arguments": [argument.replace(str(place), "") for argument in job.arguments],
-            "world": [job.world_size, job.local_world_size, job.describe, job.capacity],
-            "accelerator": msgspec.to_builtins(self._request.machine.accelerator),
-            "environment": {name: value for name, value in os.environ.items() if name.startswith(_MATTERS)},
-            "versions": self._versions,
-        }
-        text = json.dumps(told, sort_keys=True).replace(str(self._folder), "")
-        return hashlib.sha256(text.encode()).hexdigest()
-
 
 _ANY = Family(0)
-_MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 
 
 def _name(cell: Cell) -> str:
@@ -230,85 +201,9 @@ def _name(cell: Cell) -> str:
     return "-".join(words)
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": sys.version, "gonogo": gonogo.__version__, "source": _source_stamp()}
-    for name in _STACK:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
-def _source_stamp() -> str:
-    """Of the code that measures: a change in it makes what was kept worthless."""
-    root = Path(gonogo.__file__).parent
-    digest = hashlib.sha256()
-    for folder in ("virtual", "evidence", "data"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".py", ".json"):
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/gonogo/plan``, or the same below ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gonogo" / "plan"
-
-
-def _kept(key: str, kind: type[Answer]) -> Answer | None:
-    try:
-        return msgspec.json.decode((cache_folder() / f"{key}.json").read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _keep(key: str, data: bytes) -> None:
-    """Keep an answer: whole or not at all, whoever else keeps the same."""
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / f"{key}.json", data)
-
-
 def _last_line(log: Path) -> str:
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""
-
-
-def check_packages(tune: Tune) -> None:
-    """Raise UserError where a package is missing that the way of tuning needs."""
-    for name in _NEEDED.get(tune, ()):
-        if importlib.util.find_spec(name) is None:
-            raise UserError(
-                Text(
-                    en="--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
-                    zh="--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
-                ).format(tune=tune, name=name, python=sys.executable)
-            )
-
-
-def check_model(path: Path, name: str) -> None:
-    """Raise UserError where the folder has no config.json that can be read."""
-    file = path / "config.json"
-    try:
-        config = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UserError(
-            Text(
-                en="{name}: {file} can't be read ({why}): name a folder with the model's config.json",
-                zh="{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
-            ).format(name=name, file=file, why=error.strerror)
-        ) from error
-    except ValueError as error:
-        raise UserError(
-            Text(en="{file} is no JSON: {why}", zh="{file} 不是合法的 JSON：{why}").format(file=file, why=error)
-        ) from error
-    if not isinstance(config, dict) or not config.get("model_type"):
-        raise UserError(
-            Text(
-                en="{file} names no model_type: it is no transformers configuration",
-                zh="{file} 没有 model_type：不是 transformers 的模型配置",
-            ).format(file=file)
-        )

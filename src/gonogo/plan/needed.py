@@ -1,0 +1,51 @@
+"""What has to be there before a plan can be made: the model's configuration, and packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+from gonogo.errors import UserError
+from gonogo.finding import Text
+from gonogo.plan.strategy import Tune
+
+_NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
+
+
+def check_packages(tune: Tune) -> None:
+    """Raise UserError where a package is missing that the way of tuning needs."""
+    for name in _NEEDED.get(tune, ()):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(
+                Text(
+                    en="--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
+                    zh="--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
+                ).format(tune=tune, name=name, python=sys.executable)
+            )
+
+
+def check_model(path: Path, name: str) -> None:
+    """Raise UserError where the folder has no config.json that can be read."""
+    file = path / "config.json"
+    try:
+        config = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UserError(
+            Text(
+                en="{name}: {file} can't be read ({why}): name a folder with the model's config.json",
+                zh="{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
+            ).format(name=name, file=file, why=error.strerror)
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            Text(en="{file} is no JSON: {why}", zh="{file} 不是合法的 JSON：{why}").format(file=file, why=error)
+        ) from error
+    if not isinstance(config, dict) or not config.get("model_type"):
+        raise UserError(
+            Text(
+                en="{file} names no model_type: it is no transformers configuration",
+                zh="{file} 没有 model_type：不是 transformers 的模型配置",
+            ).format(file=file)
+        )
