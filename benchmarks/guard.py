@@ -10,15 +10,18 @@ that do not. Printed are the median over the pairs of what the guard adds, and t
 clock of the quickest tenth of the steps, and by the processors (all threads of the rank), which say more on a machine
 that does other work as well. Memory is the greatest resident memory of a rank.
 
-With --turns there are no pairs of runs: in one guarded run the guard's parts are switched off and on again, five steps
-each, and each five are compared with the five before. What is left of the guard when it is off, a look-up a call, is
-not counted; what else the machine does is shared by both.
+With --turns there are no pairs of runs, whose lengths differ by more than the guard costs wherever anything else uses
+the machine. In one guarded run the guard's parts are switched off for every other step, and a step with the guard is
+compared with the mean of the two beside it. Printed are the median of all, with the interval in which it lies at 95 %
+(by the order of the values, without assuming how they are spread), and the worst median of a fifth of the run. What is
+left of the guard when it is off, a look-up a call, is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -33,7 +36,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "benchmarks" / "guard_training.py"
 _NOT_COUNTED = 10
-_BLOCK = 5
+_PARTS = 5
 _MEASURES = {"seconds": "clock", "quickest": "quickest tenth", "processor": "processors"}
 
 
@@ -96,18 +99,32 @@ def compared(folder: Path, model: str, arguments: argparse.Namespace) -> dict[st
 
 
 def in_turns(folder: Path, model: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the guard adds to five steps, against the five before them, of one guarded run."""
+    """What the guard adds to a step, against the two beside it, of one guarded run."""
     [measured] = trained(folder / model, model, True, 1, arguments.steps, arguments.device, TURNS="1")
     added = {}
     for what in ("seconds", "processor"):
-        # After steps 5, 15, 25 ... the guard is off; the first step of a block is left out.
-        blocks = [
-            measured[what][at + 1 : at + _BLOCK] for at in range(_BLOCK - 1, len(measured[what]) - _BLOCK, _BLOCK)
+        # The guard is on in steps 1, 3, 5 ... as they stand here.
+        steps = measured[what]
+        ratios = [
+            100 * (2 * steps[at] / (steps[at - 1] + steps[at + 1]) - 1)
+            for at in range(_NOT_COUNTED + 1, len(steps) - 1, 2)
         ]
-        halves = [statistics.median(block) for block in blocks][2 : len(blocks) // 2 * 2]
-        ratios = [100 * (on / off - 1) for off, on in zip(halves[::2], halves[1::2], strict=False)]
-        added[what] = {"median": statistics.median(ratios), "quartiles": statistics.quantiles(ratios, n=4)[::2]}
+        part = len(ratios) // _PARTS
+        added[what] = {
+            "median": statistics.median(ratios),
+            "interval": interval(ratios),
+            "worst": max(statistics.median(ratios[at * part : (at + 1) * part]) for at in range(_PARTS)),
+        }
     return {"model": model, "turns": len(ratios), "added_percent": added}
+
+
+def interval(values: list[float]) -> list[float]:
+    """Between which two of the values the median of all such lies, at 95 %: Conover, Practical Nonparametric
+    Statistics, 1999, section 3.2.
+    """
+    ordered, half = sorted(values), 0.98 * math.sqrt(len(values))
+    low, high = math.floor(len(values) / 2 - half), math.ceil(len(values) / 2 + half)
+    return [ordered[max(low, 0)], ordered[min(high, len(values) - 1)]]
 
 
 def main() -> None:
@@ -130,7 +147,8 @@ def main() -> None:
     if arguments.turns:
         for row in rows:
             told = [
-                f"{_MEASURES[what]} {one['median']:+.2f} % ({one['quartiles'][0]:+.2f} to {one['quartiles'][1]:+.2f})"
+                f"{_MEASURES[what]} {one['median']:+.2f} % ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f},"
+                f" worst fifth {one['worst']:+.2f})"
                 for what, one in row["added_percent"].items()
             ]
             print(f"{row['model']}: {row['turns']} turns; {', '.join(told)}")
