@@ -9,32 +9,38 @@ from plan.facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal import DeviceMemory, HostMemory, RankRecord
 from gonogo.plan.measure import Cell, NotMeasured
+from gonogo.plan.strategy import BUCKET
 from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
 
 GIB = 1 << 30
 DEPTH = 28
 
 
-def allocated(cell: Cell) -> float:
-    """Bytes at the peak of backward: states of each layer, divided where the strategy does, and activations."""
+def allocated(cell: Cell, buckets: float = 0.0) -> float:
+    """Bytes at the peak of backward: states of each layer, divided where the strategy does, and activations.
+
+    ``buckets``: GiB of DeepSpeed's usual ones, under ZeRO-2.
+    """
     family, depth = cell.strategy.family, cell.depth or DEPTH
     states = 2.0 if family.parameters == "gpu" else 0.0
     states = states / cell.world_size if family.zero == 3 else states
     states += 16.0 / cell.world_size if family.optimizer == "gpu" else 0.0
     of_layer = 0.02 if cell.strategy.checkpointing else 0.3
     activations = of_layer * depth + 1.0
-    return (states * 0.25 * depth + activations * cell.strategy.micro_batch * cell.seq_len / 4096) * GIB
+    of_buckets = buckets * family.bucket / BUCKET if family.zero == 2 else 0.0
+    return (of_buckets + states * 0.25 * depth + activations * cell.strategy.micro_batch * cell.seq_len / 4096) * GIB
 
 
 class FakeMeter:
     """Has the face of :class:`gonogo.plan.measure.Meter`. ``broken``: ZeRO's stages whose rehearsals fail."""
 
-    def __init__(self, *, broken: frozenset[int] = frozenset(), reserve: float = 1.05) -> None:
+    def __init__(self, *, broken: frozenset[int] = frozenset(), reserve: float = 1.05, buckets: float = 0.0) -> None:
         self.config = {"model_type": "qwen2", "num_hidden_layers": DEPTH, "max_position_embeddings": 131072}
         self.cells: list[Cell] = []
         self.rehearsed = self.reused = 0
         self._broken = broken
         self._reserve = reserve
+        self._buckets = buckets
 
     def facts(self) -> Facts:
         return SEVEN_BILLION
@@ -47,8 +53,8 @@ class FakeMeter:
     def _measured(self, cell: Cell) -> Measured | NotMeasured:
         if cell.strategy.family.zero in self._broken:
             return NotMeasured("status 70: AssertionError")
-        peak = allocated(cell)
-        activations = {"activations": peak - allocated(_without_samples(cell))}
+        peak = allocated(cell, self._buckets)
+        activations = {"activations": peak - allocated(_without_samples(cell), self._buckets)}
         device: Any = DeviceMemory(
             device="cuda:0", peak_allocated_bytes=int(peak), peak_reserved_bytes=int(peak * self._reserve),
             allowance_bytes=0, total_bytes=80 * GIB, peak_phase="backward", peak_step=1, by_category={},

@@ -47,6 +47,17 @@ def test_the_fastest_that_fits_is_rehearsed_whole() -> None:
     assert answer(plan).verdict is Verdict.GO
 
 
+def test_small_buckets_are_told_of_where_they_decide() -> None:
+    plan = planned(request(MODEL, "8xL40S"), FakeMeter(buckets=12.0))
+    spread = {(choice.strategy.family, choice.strategy.checkpointing) for choice in plan.fitting}
+    assert (Family(2, small_buckets=True), True) in spread
+    assert (Family(2), True) not in spread
+    assert not any(choice.strategy.family.small_buckets for choice in (*plan.too_large, *plan.unsettled))
+    roomy = FakeMeter(buckets=12.0)
+    assert not any(choice.strategy.family.small_buckets for choice in planned(request(MODEL), roomy).fitting)
+    assert not any(cell.strategy.family.small_buckets for cell in roomy.cells)
+
+
 @pytest.mark.parametrize("gpus", ["8xA100-80G", "8xRTX-4090", "2xA100-40G", "4xL40S"])
 def test_nothing_that_is_said_to_fit_does_not(gpus: str) -> None:
     asked = request(MODEL, gpus)

@@ -156,6 +156,7 @@ def told_choice(choice: Choice, request: PlanRequest, fastest: Choice | None) ->
         "zero_stage": strategy.family.zero,
         "offload_optimizer": strategy.family.optimizer,
         "offload_parameters": strategy.family.parameters,
+        "small_buckets": strategy.family.small_buckets,
         "gradient_checkpointing": strategy.checkpointing,
         "micro_batch": strategy.micro_batch,
         "gradient_accumulation": strategy.accumulation,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
-from gonogo.plan.closed_form import Calibration, lower_bound
+from gonogo.plan.closed_form import Calibration, buffers, lower_bound
 from gonogo.plan.extend import Peak, extended, peak_of
 from gonogo.plan.measure import Cell, Meter, NotMeasured
 from gonogo.plan.request import PlanRequest
@@ -17,8 +19,6 @@ from gonogo.virtual.measuring.jobs import Facts, Measured
 Group = tuple[Family, bool]
 """A family, with or without checkpointing: within it only the micro-batch differs."""
 
-_LIVE_WINDOW = 1_000_000_000
-"""DeepSpeed's stage3_max_live_parameters, and its stage3_max_reuse_distance."""
 _LEAST_DEPTH = 3
 _RECOMPUTING = 4 / 3
 """Computing with checkpointing over computing without: forward is run again, a third of forward and backward."""
@@ -67,18 +67,32 @@ class Candidates:
         return [self.choice(group, size) for size in self.sizes]
 
     def best(self, group: Group) -> Choice | None:
-        """The fastest of a group that fits."""
+        """The fastest of a group that fits. Small buckets are told of only where they decide."""
+        if group[0].small_buckets and (group not in self._peaks or self.best(_usual(group)) is not None):
+            return None
         return _fastest([choice for choice in self.choices(group) if choice.room.fits])
 
     def hopeful(self, group: Group) -> Choice | None:
         """The fastest of a group that may fit."""
-        if group in self.failed:
+        if group in self.failed or not self._decides(group):
             return None
         return _fastest([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
 
     def surely_too_large(self, group: Group) -> bool:
         """Whether not even the smallest of a group fits."""
         return self.hopeless(group) or self.choices(group)[0].surely_too_large(self._capacity)
+
+    def _decides(self, group: Group) -> bool:
+        """Whether small buckets may make fit what with the usual ones, as a rehearsal has shown, does not."""
+        if not group[0].small_buckets:
+            return True
+        usual = _usual(group)
+        if usual not in self._peaks or self.best(usual) is not None:
+            return False
+        saved = buffers(self.facts, usual[0]) - buffers(self.facts, group[0])
+        return any(
+            choice.room.others_fit and choice.allocated - saved <= self._capacity for choice in self.choices(usual)
+        )
 
     def is_measured(self, group: Group) -> bool:
         """Whether a rehearsal has told of it."""
@@ -160,7 +174,7 @@ class Candidates:
         """Under ZeRO-3, enough layers for the window of parameters that stay gathered to be full."""
         if family.zero < 3 or not self.facts.layer_parameters:
             return _LEAST_DEPTH
-        return max(_LEAST_DEPTH, _LIVE_WINDOW // (2 * self.facts.layer_parameters) + 2)
+        return max(_LEAST_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
 
     def _peak(self, strategy: Strategy, answer: Measured | NotMeasured) -> Peak | None:
         group = group_of(strategy)
@@ -177,6 +191,11 @@ class Candidates:
 def group_of(strategy: Strategy) -> Group:
     """The group that a strategy belongs to."""
     return strategy.family, strategy.checkpointing
+
+
+def _usual(group: Group) -> Group:
+    """The same with buckets of DeepSpeed's own size."""
+    return replace(group[0], small_buckets=False), group[1]
 
 
 def default_global_batch(world_size: int) -> int:

@@ -14,10 +14,6 @@ from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
 from gonogo.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
-_LIVE_PARAMETERS = 1_000_000_000
-"""DeepSpeed's stage3_max_live_parameters."""
-_BUCKET = 500_000_000
-"""DeepSpeed's reduce_bucket_size, elements."""
 _LOGITS_BYTES = 14
 """For each token and word: 16-bit logits, fp32 logits, their softmax and its gradient."""
 
@@ -56,7 +52,7 @@ def memory(
     optimizer_ranks = world_size if family.zero >= 1 else 1
     parameter_ranks = world_size if family.zero >= 3 else 1
     gradient_ranks = world_size if family.zero >= 2 else 1
-    host = nvme = buffers = 0.0
+    host = nvme = 0.0
     held = {"parameters": 0.0, "gradients": 0.0, "optimizer": 0.0}
     parameters = facts.weight_bytes / parameter_ranks
     if family.parameters == "gpu":
@@ -77,14 +73,17 @@ def memory(
     else:
         nvme += moments
         host += 3 * gradients
-    if family.zero == 3:
-        live = max(facts.largest_parameter, min(_LIVE_PARAMETERS, facts.parameters))
-        buffers += 2.0 * live + 4.0 * facts.largest_parameter
-    elif family.zero >= 1:
-        buffers += 2 * 2.0 * min(_BUCKET, facts.trainable)
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activations(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
-    return Estimate(held | {"communication": buffers, "activations": needed}, host, nvme)
+    return Estimate(held | {"communication": buffers(facts, family), "activations": needed}, host, nvme)
+
+
+def buffers(facts: Facts, family: Family) -> float:
+    """Bytes of buckets, and of parameters that ZeRO-3 has gathered."""
+    if family.zero == 3:
+        live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
+        return 2.0 * live + 4.0 * facts.largest_parameter
+    return 2 * 2.0 * min(family.bucket, facts.trainable) if family.zero else 0.0
 
 
 def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:

@@ -194,7 +194,8 @@ _ANY = Family(0)
 def _name(cell: Cell) -> str:
     family, strategy = cell.strategy.family, cell.strategy
     words = [
-        f"zero{family.zero}", family.optimizer, family.parameters, "recomputed" if strategy.checkpointing else "kept",
+        f"zero{family.zero}", family.optimizer, family.parameters, f"buckets{family.bucket}",
+        "recomputed" if strategy.checkpointing else "kept",
         f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
         f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),
     ]  # fmt: skip

@@ -50,6 +50,11 @@ _LOADING = Text(
     "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB a node.",
     "没有卸载到主机，但加载模型要经过主机内存：每节点最多 {size:.0f} GiB。",
 )
+_SMALL_BUCKETS = Text(
+    "With DeepSpeed's usual buffers for communication it does not fit; with a tenth of them it does, for more and "
+    "smaller messages.",
+    "按 DeepSpeed 默认的通信缓冲区放不下，缩小到十分之一就放得下；代价是消息更多、更小。",
+)
 _RECOMPUTED = Text(
     "Gradient checkpointing: activations are dropped and computed again in the backward pass, a third more computing "
     "for far less memory.",
@@ -121,6 +126,8 @@ def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     family, count = choice.strategy.family, request.machine.count
     yield _SPREAD[family.zero].format(n=request.world_size) if request.world_size > 1 else _ALONE
     host = choice.host * count
+    if family.small_buckets:
+        yield _SMALL_BUCKETS
     if "nvme" in (family.optimizer, family.parameters):
         yield _NVME.format(size=choice.nvme * count / GIB)
     if family.parameters == "cpu":

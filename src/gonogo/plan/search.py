@@ -96,6 +96,8 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
         smallest = candidates.choices(group)[0]
         if best is not None:
             fitting.append(best)
+        elif group[0].small_buckets:
+            continue  # what is too large with the usual buckets says it all
         elif candidates.surely_too_large(group):
             too_large.append(smallest)
         else:

@@ -127,7 +127,9 @@ class _Solver:
     def _is_asked(self, group: Group) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
         family, checkpointing = group
-        return checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
+        return not family.small_buckets and (
+            checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
+        )
 
     def _at(self, value: int) -> Candidates:
         return Candidates(self._request(value), self.facts, self.meter)

@@ -12,6 +12,12 @@ Tune = Literal["full", "lora", "qlora", "freeze-vision"]
 TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
 
 _LARGEST_MICRO_BATCH = 64
+BUCKET = 500_000_000
+"""DeepSpeed's reduce_bucket_size and allgather_bucket_size, elements."""
+LIVE_PARAMETERS = 1_000_000_000
+"""DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance."""
+_SMALLER = 10
+"""By how much small buckets are smaller: with less, messages are too short for the links."""
 
 
 class Family(msgspec.Struct, frozen=True, order=True):
@@ -21,6 +27,18 @@ class Family(msgspec.Struct, frozen=True, order=True):
     """ZeRO's stage; 0 is plain data parallelism."""
     optimizer: Place = "gpu"
     parameters: Place = "gpu"
+    small_buckets: bool = False
+    """Buffers for communication, or under ZeRO-3 the window of gathered parameters, of a tenth of DeepSpeed's size."""
+
+    @property
+    def bucket(self) -> int:
+        """Elements of a bucket of gradients or weights under ZeRO-1 and 2."""
+        return BUCKET // _SMALLER if self.small_buckets else BUCKET
+
+    @property
+    def live_parameters(self) -> int:
+        """Elements that ZeRO-3 keeps gathered at most."""
+        return LIVE_PARAMETERS // _SMALLER if self.small_buckets else LIVE_PARAMETERS
 
     @property
     def label(self) -> str:
@@ -34,6 +52,8 @@ class Family(msgspec.Struct, frozen=True, order=True):
                 words.append(f"optimizer on {names[self.optimizer]}")
             if self.parameters != "gpu":
                 words.append(f"parameters on {names[self.parameters]}")
+        if self.small_buckets:
+            words.append("small buckets")
         return ", ".join(words)
 
 
@@ -58,16 +78,15 @@ def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Fami
     higher one is as fast (ZeRO-1 communicates what ZeRO-0 does, ZeRO-2 what ZeRO-1 does; see the ZeRO paper, §7.2.1,
     https://arxiv.org/abs/1910.02054) and takes less memory; with one rank nothing can be divided.
     """
-    yield Family(0 if world_size == 1 else 2)
-    if world_size > 1:
-        yield Family(3)
+    usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
     if host:
-        yield Family(2, "cpu")
-        yield Family(3, "cpu")
-        yield Family(3, "cpu", "cpu")
+        usual += [Family(2, "cpu"), Family(3, "cpu"), Family(3, "cpu", "cpu")]
     if nvme:
-        yield Family(3, "nvme", "cpu" if host else "gpu")
-        yield Family(3, "nvme", "nvme")
+        usual += [Family(3, "nvme", "cpu" if host else "gpu"), Family(3, "nvme", "nvme")]
+    for family in usual:
+        yield family
+        if family.zero:
+            yield msgspec.structs.replace(family, small_buckets=True)
 
 
 def micro_batches(global_batch: int, world_size: int) -> tuple[int, ...]:
@@ -96,7 +115,7 @@ def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16"
     if family.zero >= 1:
         zero |= {"overlap_comm": True, "contiguous_gradients": True}
     if family.zero in (1, 2):
-        zero |= {"reduce_bucket_size": 500_000_000, "allgather_bucket_size": 500_000_000}
+        zero |= {"reduce_bucket_size": family.bucket, "allgather_bucket_size": family.bucket}
     if family.zero == 3:
         zero |= {
             "reduce_bucket_size": "auto",
@@ -104,6 +123,11 @@ def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16"
             "stage3_param_persistence_threshold": "auto",
             "stage3_gather_16bit_weights_on_model_save": True,
         }
+        if family.small_buckets:
+            zero |= {
+                "stage3_max_live_parameters": family.live_parameters,
+                "stage3_max_reuse_distance": family.live_parameters,
+            }
     if family.optimizer != "gpu":
         zero["offload_optimizer"] = _offload(family.optimizer, nvme_path)
     if family.parameters != "gpu":
