@@ -6,9 +6,12 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from gonogo.errors import UserError
 from gonogo.finding import Text
@@ -18,7 +21,10 @@ _LEAST_FREE = 32 << 20
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder below TMPDIR. Raises UserError where there can't be one, or where there is no room in it."""
+    """A new folder below TMPDIR, gone also when SIGTERM or a hang-up ends the process.
+
+    Raises UserError where there can't be one, or where there is no room in it.
+    """
     parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gonogo-", dir=parent)).resolve()
@@ -29,13 +35,39 @@ def scratch_folder() -> Iterator[Path]:
                 zh="临时目录 {path} 无法使用（{why}）：请用 TMPDIR 指向可写的目录",
             ).format(path=parent, why=error.strerror or error)
         ) from None
+    with _ended_in_order():
+        try:
+            free = shutil.disk_usage(folder).free
+            if free < _LEAST_FREE:
+                raise _full(parent, free)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Within the block a signal that would end the process raises SystemExit, so that what is open is put in order."""
+    numbers = [
+        number
+        for name in ("SIGTERM", "SIGHUP")
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # signals are the main thread's
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, end)
     try:
-        free = shutil.disk_usage(folder).free
-        if free < _LEAST_FREE:
-            raise _full(parent, free)
-        yield folder
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
