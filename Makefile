@@ -37,7 +37,8 @@ bench: setup
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/plan.py
-	$(BIN)/python benchmarks/guard.py
+	$(BIN)/python benchmarks/guard.py --turns --models small --steps 2400
+	$(BIN)/python benchmarks/guard.py --turns --models mid --steps 320
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

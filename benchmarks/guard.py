@@ -115,7 +115,12 @@ def in_turns(folder: Path, model: str, arguments: argparse.Namespace) -> dict[st
             "interval": interval(ratios),
             "worst": max(statistics.median(ratios[at * part : (at + 1) * part]) for at in range(_PARTS)),
         }
-    return {"model": model, "turns": len(ratios), "added_percent": added}
+    return {
+        "model": model,
+        "turns": len(ratios),
+        "step_seconds": statistics.median(measured["seconds"][_NOT_COUNTED::2]),
+        "added_percent": added,
+    }
 
 
 def interval(values: list[float]) -> list[float]:
@@ -151,7 +156,7 @@ def main() -> None:
                 f" worst fifth {one['worst']:+.2f})"
                 for what, one in row["added_percent"].items()
             ]
-            print(f"{row['model']}: {row['turns']} turns; {', '.join(told)}")
+            print(f"{row['model']}: {row['turns']} steps of {row['step_seconds']:.2f} s; {', '.join(told)}")
         return
     print(f"{'model':8}{'step':>10}" + "".join(f"{name:>24}" for name in _MEASURES.values()) + f"{'memory':>14}")
     for row in rows:
