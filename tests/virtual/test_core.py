@@ -6,7 +6,7 @@ import copy
 import gc
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,32 @@ def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
     assert (torch.tensor(3.0) * torch.ones(2, device="cuda")).device == GPU
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(2) * torch.tensor(3.0, device="cuda")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(3, 2),
+        lambda: torch.zeros(3),
+        lambda: torch.full((2,), 1.5),
+        lambda: torch.linspace(0, 1, 4),
+        lambda: torch.rand(3),
+        lambda: torch.arange(3) / 2,
+        lambda: torch.arange(3) * 1.5,
+        lambda: torch.arange(3).div(torch.arange(1, 4)),
+        lambda: nn.Linear(2, 3).weight,
+    ],
+)
+def test_what_is_made_without_a_dtype_has_the_default_one(session: Session, make: Callable[[], torch.Tensor]) -> None:
+    """A second model is often loaded in another dtype: a teacher, a reference, a probe."""
+    found = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        torch.set_default_dtype(dtype)
+        try:
+            found.append(make().dtype)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert found == [torch.float32, torch.bfloat16, torch.float32]
 
 
 def test_views_share_the_storage(session: Session) -> None:

@@ -97,7 +97,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator.view_of_first and type(args[0]) is VirtualTensor:
             return self._views.of(operator, args)
         tensors: list[VirtualTensor] = []
-        key: list[Any] = [operator]
+        key: list[Any] = [
+            operator,
+            torch.get_default_dtype(),
+        ]  # of what is made, or divided, without a dtype of its own
         plain = self._collect(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
@@ -107,8 +110,6 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return run_with_plain(self, operator, args, kwargs)
         if operator.view and tensors:
             return self._view(operator, args, kwargs, tensors)
-        if not tensors and not operator.known_factory:
-            key.append(torch.get_default_dtype())
         try:
             signature = tuple(key)
             result = self._results.get(signature)
