@@ -96,6 +96,11 @@ def test_twice_the_samples_take_twice_the_activations() -> None:
     assert more.step == peak(4).step
 
 
+def test_what_samples_take_is_told_where_another_phase_takes_most() -> None:
+    assert peak(28).highest.by_category.get("activations") is None
+    assert peak(28).of_samples == 10.0
+
+
 def test_short_operators_wait_for_their_launch_however_many_samples() -> None:
     short = Work(0.0, 1e-6, 1000, flops=1.0, to_host=0.0, from_host=0.0, sent={})
     assert short.seconds == short.with_samples(8).seconds == pytest.approx(4e-3)

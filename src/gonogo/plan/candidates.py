@@ -120,11 +120,11 @@ class Candidates:
         for (_, checkpointing), (at, peak) in self._peaks.items():
             computing = peak.forward.seconds + peak.backward.seconds
             seconds.setdefault(checkpointing, computing / at.micro_batch)
-            growing = sum(peak.highest.by_category.get(name, 0.0) for name in ("activations", "temporary"))
-            activations.setdefault(checkpointing, growing / at.micro_batch)
+            of_sample = peak.of_samples / at.micro_batch
+            activations[checkpointing] = max(of_sample, activations.get(checkpointing, 0.0))
         if len(seconds) == 1:
-            (checkpointing, of_sample), *_ = seconds.items()
-            seconds[not checkpointing] = of_sample / _RECOMPUTING if checkpointing else of_sample * _RECOMPUTING
+            (checkpointing, taken), *_ = seconds.items()
+            seconds[not checkpointing] = taken / _RECOMPUTING if checkpointing else taken * _RECOMPUTING
         return Calibration(seconds, activations)
 
     # -- measuring ---------------------------------------------------------------------------------------------------

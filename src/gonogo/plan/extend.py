@@ -61,6 +61,18 @@ class Peak(msgspec.Struct, frozen=True):
         """The most that is allocated in any phase."""
         return self.highest.allocated
 
+    @property
+    def of_samples(self) -> float:
+        """The most that what grows with the micro-batch takes in a phase, whichever phase takes most in all."""
+        return max(
+            (
+                sum(phase.by_category.get(category, 0.0) for category in _GROWS_WITH_BATCH)
+                for name, phase in self.phases.items()
+                if name in _OF_SAMPLES
+            ),
+            default=0.0,
+        )
+
     def with_samples(self, ratio: float) -> Peak:
         """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
         phases = {name: _scaled(phase, ratio) if name in _OF_SAMPLES else phase for name, phase in self.phases.items()}
