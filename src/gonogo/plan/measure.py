@@ -21,7 +21,7 @@ from gonogo.rehearse.environment import fixed_environment
 from gonogo.rehearse.python_start import python_module
 from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
-from gonogo.virtual.measuring.server import SAID, Start
+from gonogo.virtual.measuring.server import Start
 
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
@@ -102,8 +102,9 @@ class Meter:
         if why.startswith("the process"):
             return NotMeasured(why)
         if why:
-            last = _last_line(Path(f"{job.answer}.log"))
-            return NotMeasured(last if why == f"status {SAID}" and last else ": ".join(filter(None, (why, last))))
+            # What is said of the copy of the configuration is meant of the model.
+            last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
+            return NotMeasured(last if why.startswith("status") and last else ": ".join(filter(None, (why, last))))
         data = Path(job.answer).read_bytes()
         with contextlib.suppress(OSError):
             keep(key, data)

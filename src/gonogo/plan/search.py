@@ -45,11 +45,14 @@ def check_batch(request: PlanRequest) -> None:
     """Raise UserError where the world does not divide the global batch."""
     batch, world = request.global_batch, request.world_size
     if batch is not None and batch % world:
+        below, above = batch // world * world, (batch // world + 1) * world
         raise UserError(
             Text(
-                "--global-batch {batch}: {world} GPUs can't share it evenly; {below} or {above} they can",
-                "--global-batch {batch}：无法平均分给 {world} 张卡；可改为 {below} 或 {above}",
-            ).format(batch=batch, world=world, below=max(batch // world, 1) * world, above=(batch // world + 1) * world)
+                "--global-batch {batch}: {world} GPUs can't share it evenly; {numbers} they can",
+                "--global-batch {batch}：无法平均分给 {world} 张卡；可改为 {numbers}",
+            ).format(
+                batch=batch, world=world, numbers=Text(f"{below} or {above}", f"{below} 或 {above}") if below else above
+            )
         )
 
 
