@@ -88,6 +88,32 @@ VIT = {
     "image_size": 32,
     "patch_size": 16,
 }
+WAV2VEC2_BERT = {
+    "model_type": "wav2vec2-bert",
+    "architectures": ["Wav2Vec2BertForSequenceClassification"],
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "classifier_proj_size": 16,
+}
+_DIA_PART = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "head_dim": 16,
+}
+DIA = {
+    "model_type": "dia",
+    "architectures": ["DiaForConditionalGeneration"],
+    "encoder_config": {**_DIA_PART, "num_key_value_heads": 2},
+    "decoder_config": {
+        **_DIA_PART,
+        **{"num_key_value_heads": 2, "cross_num_attention_heads": 2, "cross_num_key_value_heads": 2},
+        **{"cross_head_dim": 16, "cross_hidden_size": 32},
+    },
+}
 ZERO3 = {
     "bf16": {"enabled": "auto"},
     "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
@@ -130,7 +156,11 @@ def test_a_model_is_rehearsed_from_its_config_alone(tmp_path: Path, config: dict
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [QWEN2, LLAVA, QWEN2_VL, WHISPER, VIT], ids=lambda config: str(config["model_type"]))
+@pytest.mark.parametrize(
+    "config",
+    [QWEN2, LLAVA, QWEN2_VL, WHISPER, VIT, WAV2VEC2_BERT, DIA],
+    ids=lambda config: str(config["model_type"]),
+)
 def test_a_real_model_takes_the_batch_and_gives_a_loss(tmp_path: Path, config: dict[str, Any]) -> None:
     from gonogo.virtual.synthetic.batch import build_batch
     from gonogo.virtual.synthetic.model import read_model
@@ -141,7 +171,9 @@ def test_a_real_model_takes_the_batch_and_gives_a_loss(tmp_path: Path, config: d
     loss = model(**batch).loss
     loss.backward()
     assert loss.isfinite()
-    assert all(value.shape[0] == 2 for name, value in batch.items() if name in ("input_ids", "labels"))
+    codebooks = found.config.decoder_config.num_channels if config is DIA else 1
+    assert batch["labels"].shape[0] == 2 * codebooks
+    assert "input_ids" not in batch or batch["input_ids"].shape[0] == 2
     towers = [p for name, p in model.named_parameters() if ("vision" in name or "visual" in name) and p.requires_grad]
     assert not towers or any(p.grad is not None for p in towers)
 

@@ -78,7 +78,12 @@ def _add_labels(batch: dict[str, Any], found: Found, seq_len: int, micro_batch: 
     name = found.model_class.__name__
     config = found.config
     decodes = tokens.decodes_apart(found)
-    if "labels" in names:
+    channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
+    if decodes and isinstance(channels, int) and "labels" in names:  # Dia: it speaks in several codebooks at once
+        length = min(seq_len, tokens.longest_target(config))
+        batch["labels"] = tokens.ids(config, micro_batch * channels, length)
+        batch["decoder_input_ids"] = batch["labels"].reshape(micro_batch, channels, length).transpose(1, 2).contiguous()
+    elif "labels" in names:
         if name.startswith("ForCTC") or name.endswith(("ForCTC", "ForTDT", "ForRNNT")):
             batch["labels"] = tokens.ids(config, micro_batch, 16)
         elif any(part in name for part in _CLASSES):

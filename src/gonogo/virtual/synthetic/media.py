@@ -64,6 +64,8 @@ def inputs_of(kind: Kind, found: Found, rows: int) -> dict[str, Any]:
     if made and name not in made:
         first = next((n for n in (*kind.inputs, "input_features", "input_values") if n in made), None)
         made = {**made, name: made.pop(first)} if first is not None else {}
+    if kind.name == "audio" and name in made and made[name].dim() == 2 and _width_of(config) is not None:
+        made = {}  # the extractor gives the sound as it is, and the model takes features of it
     if name not in made:
         made = {name: _plain_image(config, rows) if kind.name == "image" else _plain_sound(config, rows)}
     return {key: value for key, value in made.items() if key in takes}
@@ -216,8 +218,16 @@ def bins_of(config: Any) -> int | None:
     return next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None)
 
 
+def _width_of(config: Any) -> int | None:
+    """The width of the features of a moment that an encoder without a convolution over the sound takes."""
+    width = getattr(config, "feature_projection_input_dim", None)
+    return width if isinstance(width, int) else None
+
+
 def _plain_sound(config: Any, rows: int) -> torch.Tensor:
-    bins = bins_of(config)
+    bins, width = bins_of(config), _width_of(config)
+    if width is not None:
+        return torch.zeros(rows, 100 * _SECONDS, width)
     if bins is None:
         return torch.zeros(rows, 16000 * _SECONDS)
     positions = getattr(config, "max_source_positions", None)
