@@ -110,8 +110,11 @@ DIA = {
     "encoder_config": {**_DIA_PART, "num_key_value_heads": 2},
     "decoder_config": {
         **_DIA_PART,
-        **{"num_key_value_heads": 2, "cross_num_attention_heads": 2, "cross_num_key_value_heads": 2},
-        **{"cross_head_dim": 16, "cross_hidden_size": 32},
+        "num_key_value_heads": 2,
+        "cross_num_attention_heads": 2,
+        "cross_num_key_value_heads": 2,
+        "cross_head_dim": 16,
+        "cross_hidden_size": 32,
     },
 }
 ZERO3 = {

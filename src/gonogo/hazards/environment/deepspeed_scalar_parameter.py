@@ -1,0 +1,182 @@
+"""deepspeed-scalar-parameter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import Script
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+_REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
+_FAULTY = "==0.19.8"
+_EMPTY_SHAPES = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
+_CURE = (
+    Text(
+        en='Install a DeepSpeed without the fault: pip install "deepspeed==0.19.7"',
+        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
+    ),
+    Text(
+        en="In a model of your own give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
+        "checkpoints hold it without",
+        zh="自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
+    ),
+)
+
+
+class DeepspeedScalarParameter(Hazard):
+    """DeepSpeed 0.19.8 can't broadcast a parameter without dimensions.
+
+    ## What happens
+    `deepspeed.initialize`, or under ZeRO-3 building the model, ends with "RuntimeError: self.dim() cannot be 0 to view
+    BFloat16 as Byte (different element sizes)" in `_broadcast_model` or `_zero_init_param`, with any stage of ZeRO.
+
+    ## Why
+    Before training each parameter is broadcast from rank 0. DeepSpeed 0.19.8 does so by its bytes,
+    `param.data.view(torch.uint8)`, which torch refuses for a tensor without dimensions. CLIP, SigLIP and other
+    contrastive models have such a parameter (`logit_scale = nn.Parameter(torch.tensor(2.65))`), and so have gates and
+    temperatures of many others. Releases up to 0.19.7 broadcast the tensor itself.
+
+    ## Cure
+    Pin `deepspeed==0.19.7`. In a model of your own write `nn.Parameter(torch.tensor([value]))`, with one dimension.
+
+    ## When it is safe
+    Another DeepSpeed; a model whose parameters all have dimensions.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py: the broadcast of bytes, in
+      `_broadcast_model`
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py: the same
+      under ZeRO-3, in `_zero_init_param`
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py: CLIP's
+      `logit_scale`
+    """
+
+    page_zh = """DeepSpeed 0.19.8 无法广播没有维度的参数。
+
+    ## 现象
+    调用 `deepspeed.initialize`（ZeRO-3 下也可能在构建模型时）在 `_broadcast_model` 或 `_zero_init_param` 中抛出
+    “RuntimeError: self.dim() cannot be 0 to view BFloat16 as Byte (different element sizes)”，与 ZeRO 阶段无关。
+
+    ## 原因
+    训练之前，每个参数先由 rank 0 广播。DeepSpeed 0.19.8 以字节形式广播：`param.data.view(torch.uint8)`，而 torch 不允许
+    对没有维度的张量这样做。CLIP、SigLIP 等对比模型就有这样的参数
+    （`logit_scale = nn.Parameter(torch.tensor(2.65))`），许多模型的门控与温度参数也是如此。0.19.7 及更早的版本广播
+    张量本身。
+
+    ## 解决办法
+    固定 `deepspeed==0.19.7`。自己的模型请写成带一个维度的 `nn.Parameter(torch.tensor([value]))`。
+
+    ## 何时安全
+    其他版本的 DeepSpeed；所有参数都有维度的模型。
+
+    ## 来源
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py：`_broadcast_model` 中的字节广播
+    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py：ZeRO-3 下的
+      同样做法，在 `_zero_init_param` 中
+    - https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py：CLIP 的
+      `logit_scale`
+    """
+
+    name = "deepspeed-scalar-parameter"
+    title = Text(
+        en="DeepSpeed 0.19.8 can't broadcast a parameter without dimensions",
+        zh="DeepSpeed 0.19.8 无法广播没有维度的参数",
+    )
+    sources = (
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py",
+        "https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """``nn.Parameter`` of a number in a class, under DeepSpeed's faulty release."""
+        if run.config is None or run.environment.within("deepspeed", _FAULTY) is not True:
+            return
+        edit = run.environment.replacing_version("deepspeed", "==0.19.7")
+        for call in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            if (
+                not call.node.args
+                or script.enclosing_class(call.node) is None
+                or not _is_scalar(script, call.node.args[0])
+            ):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
+                    "can't view a tensor without dimensions so.",
+                    zh="`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch "
+                    "不允许这样查看没有维度的张量。",
+                ).format(code=ast.unparse(call.node)),
+                cure=_CURE,
+                spans=(
+                    call.place.span(),
+                    run.environment.field("deepspeed").span(Text("the faulty release", "有缺陷的版本")),
+                ),
+                fixes=(self.fix(Text("Pin deepspeed 0.19.7", "固定为 deepspeed 0.19.7"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
+
+    log_words = ("self.dim() cannot be 0 to view",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""
+        told = False
+        for error in log.errors_of("RuntimeError"):
+            if _REFUSED.search(error.message):
+                told = True
+                if error.passes("_broadcast_model", "_zero_init_param"):
+                    yield self._found(error, Certainty.CERTAIN)
+                elif not error.frames:
+                    yield self._found(error, Certainty.LIKELY)
+        line = None if told else log.find(_REFUSED)
+        if line is not None:
+            yield self._found(line, Certainty.LIKELY)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
+                "refuses. Of DeepSpeed's releases, 0.19.8 does so.",
+                zh="没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，"
+                "0.19.8 如此。",
+            ),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "DeepSpeed's last frame is _broadcast_model or _zero_init_param",
+                    "DeepSpeed 的最后一个调用帧是 _broadcast_model 或 _zero_init_param",
+                ),
+            ),
+        )
+
+
+def _is_scalar(script: Script, value: ast.expr) -> bool:
+    """Whether an expression makes a tensor without dimensions: of a number, or of an empty shape."""
+    if isinstance(value, ast.BinOp):
+        return _is_scalar(script, value.left) and isinstance(value.right, ast.Constant)
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    name = next((call.name for call in script.calls("torch.*") if call.node is value), "")
+    first = value.args[0]
+    if name in ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor"):
+        return _is_number(first)
+    return name in _EMPTY_SHAPES and isinstance(first, ast.List | ast.Tuple) and not first.elts
+
+
+def _is_number(node: ast.expr) -> bool:
+    """A number as it is written, or with a sign or an operator: not a name, which may be a list."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
