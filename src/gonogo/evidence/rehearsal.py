@@ -129,6 +129,10 @@ class Assumption(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
+"""What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
+
+
 class TensorPlace(msgspec.Struct, frozen=True):
     """Where a parameter or buffer was when training began."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.rehearsal import Assumption, Failure, Frame, Operand, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal import GUESSED_BATCH, Assumption, Failure, Frame, Operand, RankRecord, RehearsalRecord
 from gonogo.finding import Span, Text
 
 GIB = 1024**3
@@ -184,3 +184,10 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
         if raising and path == raising.path and line.isdigit() and 0 <= raising.line - int(line) <= _LINES_BEFORE:
             return assumption
     return None
+
+
+def guess_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """The guess of a batch that a first forward may have failed of: the model may take another."""
+    if failure.phase != "forward" or failure.step > 1:
+        return None
+    return next((assumption for assumption in rank.assumptions if assumption.what == GUESSED_BATCH), None)

@@ -15,6 +15,7 @@ from gonogo.hazards._rehearsed import (
     assumption_before,
     failed_ranks,
     failure_places,
+    guess_before,
     is_shortage,
     shorten,
 )
@@ -120,7 +121,7 @@ class ProgramRaises(Hazard):
             failure = failed.failure
             if is_shortage(failed.first, failure):
                 continue
-            assumed = assumption_before(failed.first, failure)
+            assumed = assumption_before(failed.first, failure) or guess_before(failed.first, failure)
             yield self.finding(
                 Text(
                     en="{reading}{message} (last reached: {phase}, step {step}{module}){assumed}",

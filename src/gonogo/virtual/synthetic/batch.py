@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gonogo.errors import UserError
+from gonogo.evidence.rehearsal import GUESSED_BATCH
 from gonogo.finding import Text
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import Found
@@ -15,11 +16,16 @@ _CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClas
             "ForVideoClassification", "ForImageClassificationWithTeacher")  # fmt: skip
 
 
+_PLAIN_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
+
+
 def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """The keyword arguments of one forward, with labels where the model takes them."""
     batch = own_processor.batch_of(found, seq_len, micro_batch)
     if batch is None:
         batch = from_signature(found, seq_len, micro_batch)
+        if not set(batch) <= _PLAIN_TEXT:
+            notes.assume(GUESSED_BATCH)
     _add_labels(batch, found, seq_len, micro_batch)
     return batch
 
@@ -50,6 +56,8 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
     hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.decodes_apart(found)
     if "input_ids" in names and (counts or not hears_alone):
         batch.update(tokens.text(found, counts, seq_len, micro_batch))
+    if "qformer_input_ids" in names:  # InstructBLIP: the instruction, once more for what looks at the image
+        batch["qformer_input_ids"] = tokens.ids(found.config.qformer_config, micro_batch, 16)
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
     return batch
