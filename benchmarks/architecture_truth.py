@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import resource
 import sys
 import tempfile
@@ -31,8 +32,14 @@ from gonogo.virtual.synthetic.program import Options, train
 
 TRUTH = Path(__file__).resolve().with_name("architecture_truth.json")
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "depth",
-           "num_decoder_layers", "num_encoder_layers", "max_window_layers")  # fmt: skip
-_MOST_PARAMETERS = 1_500_000_000
+           "num_decoder_layers", "num_encoder_layers", "max_window_layers", "num_blocks")  # fmt: skip
+_SMALLER = {"n_routed_experts": 8, "num_experts": 8, "num_local_experts": 8, "encoder_hash_byte_group_vocab": 1000}
+"""What is made smaller where it is larger, and decides nothing but the size."""
+_MOST_PARAMETERS = 4_000_000_000
+_MOST_BYTES = 18 << 30
+"""Memory of a training, beyond which it fails by itself, and not the machine."""
+_TWO_DTYPES = re.compile(r"expected (scalar type \S+ but found|\w+ and \w+ to have the same dtype, but got).*")
+"""The same refusal, as different kernels of a matrix product say it."""
 _SECONDS = 200
 """Processor time after which a training is ended."""
 
@@ -45,6 +52,8 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
             few[name] = shrunk(value)
         elif name in _LAYERS and isinstance(value, int) and value > 2:
             few[name] = 2
+        elif isinstance(value, int) and value > _SMALLER.get(name, value):
+            few[name] = _SMALLER[name]
         elif isinstance(value, list) and name in ("layer_types", "mlp_layer_types", "layers_block_type"):
             few[name] = value[:2]
         else:
@@ -100,6 +109,7 @@ def _forked(options: Options) -> str:
     if child == 0:
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+            resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)
@@ -107,7 +117,7 @@ def _forked(options: Options) -> str:
         except BaseException as error:
             kind = type(error)
             name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-            os.write(send, f"{name}: {error}".encode()[:4000])
+            os.write(send, f"{name}: {str(error).strip()}".encode()[:4000])
         finally:
             os._exit(0)
     os.close(send)
@@ -144,6 +154,7 @@ def main() -> None:
 def _plain(error: str) -> str:
     """An error without what differs between devices, and without its module's name."""
     kind, _, message = error.partition(":")
+    message = _TWO_DTYPES.sub("operands of two dtypes", message)
     return f"{kind.rpartition('.')[2]}:{message.replace('cuda:0', 'cpu').strip()[:80]}"
 
 

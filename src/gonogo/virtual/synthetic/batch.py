@@ -24,7 +24,8 @@ def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
     batch = own_processor.batch_of(found, seq_len, micro_batch)
     if batch is None:
         batch = from_signature(found, seq_len, micro_batch)
-        if not set(batch) <= _PLAIN_TEXT:
+        # A model that hears and speaks in codebooks takes rows of tokens at each place of its text.
+        if not set(batch) <= _PLAIN_TEXT or hasattr(found.config, "num_codebooks"):
             notes.assume(GUESSED_BATCH)
     _add_labels(batch, found, seq_len, micro_batch)
     return batch

@@ -42,7 +42,7 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
     try:
         with torch.no_grad():
             return _rows(encode(**given))
-    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         notes.assume(f"{kind.encoders[0]} could not be asked: {str(error).strip().partition(chr(10))[0][:200]}")
         return None
 
