@@ -80,8 +80,8 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     ("family", "tune", "launcher"),
     [
         (Family(2), "full", "torchrun"),
-        (Family(3, "cpu", "cpu"), "lora", "deepspeed"),
-        (Family(3), "full", "accelerate"),
+        pytest.param(Family(3, "cpu", "cpu"), "lora", "deepspeed", marks=pytest.mark.very_slow),
+        pytest.param(Family(3), "full", "accelerate", marks=pytest.mark.very_slow),
     ],
     ids=["zero2", "offload", "zero3"],
 )

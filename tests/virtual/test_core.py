@@ -50,30 +50,26 @@ def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
         torch.ones(2) * torch.tensor(3.0, device="cuda")
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: torch.empty(3, 2),
-        lambda: torch.zeros(3),
-        lambda: torch.full((2,), 1.5),
-        lambda: torch.linspace(0, 1, 4),
-        lambda: torch.rand(3),
-        lambda: torch.arange(3) / 2,
-        lambda: torch.arange(3) * 1.5,
-        lambda: torch.arange(3).div(torch.arange(1, 4)),
-        lambda: nn.Linear(2, 3).weight,
-    ],
-)
-def test_what_is_made_without_a_dtype_has_the_default_one(session: Session, make: Callable[[], torch.Tensor]) -> None:
+def test_what_is_made_without_a_dtype_has_the_default_one(session: Session) -> None:
     """A second model is often loaded in another dtype: a teacher, a reference, a probe."""
-    found = []
+    makers: dict[str, Callable[[], torch.Tensor]] = {
+        "empty": lambda: torch.empty(3, 2),
+        "zeros": lambda: torch.zeros(3),
+        "full": lambda: torch.full((2,), 1.5),
+        "linspace": lambda: torch.linspace(0, 1, 4),
+        "rand": lambda: torch.rand(3),
+        "divided by a number": lambda: torch.arange(3) / 2,
+        "times a number": lambda: torch.arange(3) * 1.5,
+        "divided": lambda: torch.arange(3).div(torch.arange(1, 4)),
+        "a layer": lambda: nn.Linear(2, 3).weight,
+    }
     for dtype in (torch.float32, torch.bfloat16, torch.float32):
         torch.set_default_dtype(dtype)
         try:
-            found.append(make().dtype)
+            found = {name: make().dtype for name, make in makers.items()}
         finally:
             torch.set_default_dtype(torch.float32)
-    assert found == [torch.float32, torch.bfloat16, torch.float32]
+        assert found == dict.fromkeys(makers, dtype)
 
 
 def test_views_share_the_storage(session: Session) -> None:
