@@ -285,6 +285,8 @@ class TestFallbacks:
         assert [f.hazard for f in findings] == ["cpu-ram-oom-killed", "program-raises"]
 
     def test_an_exception_that_hangs_on_an_assumption_is_not_certain(self) -> None:
+        beneath_torch = found("program-raises", "bad_fallback_torch_raises_on_an_assumption")[0]
+        assert beneath_torch.certainty is Certainty.LIKELY
         finding = found("program-raises", "bad_fallback_hangs_on_an_assumption")[0]
         assert finding.certainty is Certainty.LIKELY
         assert "aten.isfinite" in finding.cause.en

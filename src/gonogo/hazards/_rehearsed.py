@@ -177,11 +177,15 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
 
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption made on, or just above, the line that raised: it may have chosen the branch."""
-    raising = failure.frames[-1] if failure.frames else None
-    for assumption in rank.assumptions if raising else ():
+    """An assumption made on, or just above, the line that raised: it may have chosen the branch, or a shape.
+
+    Where torch raised, that is the line which called it.
+    """
+    raising = list(failure.frames[-1:])
+    raising += [frame for frame in failure.frames if "/torch/" not in frame.path][-1:]
+    for assumption in rank.assumptions:
         path, _, line = assumption.where.rpartition(":")
-        if raising and path == raising.path and line.isdigit() and 0 <= raising.line - int(line) <= _LINES_BEFORE:
+        if any(path == at.path and line.isdigit() and 0 <= at.line - int(line) <= _LINES_BEFORE for at in raising):
             return assumption
     return None
 
