@@ -93,4 +93,7 @@ def test_a_gradient_where_the_loss_is_finite(guard: Guard) -> None:
 
 def test_infinities_that_harm_nothing_are_not_told(guard: Guard) -> None:
     model = nn.Sequential(nn.Linear(2, 2), Masked(), nn.Softmax(dim=-1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))  # one of two is masked: of both nothing is left
+        model[0].bias.zero_()
     assert found(guard, model, torch.ones(1, 2), torch.ones(1, 2)) == ([], [])

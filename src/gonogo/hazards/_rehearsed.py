@@ -177,15 +177,18 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
 
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption made on, or just above, the line that raised: it may have chosen the branch, or a shape.
+    """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
-    Where torch raised, that is the line which called it.
+    Where torch raised, also one made on the line that called it: it may have chosen a shape.
     """
-    raising = list(failure.frames[-1:])
-    raising += [frame for frame in failure.frames if "/torch/" not in frame.path][-1:]
+    raising = failure.frames[-1] if failure.frames else None
+    called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
     for assumption in rank.assumptions:
-        path, _, line = assumption.where.rpartition(":")
-        if any(path == at.path and line.isdigit() and 0 <= at.line - int(line) <= _LINES_BEFORE for at in raising):
+        path, _, number = assumption.where.rpartition(":")
+        line = int(number) if number.isdigit() else 0
+        if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
+            return assumption
+        if called and (path, line) == (called.path, called.line):
             return assumption
     return None
 

@@ -154,7 +154,7 @@ class DdpUnusedParameters(Hazard):
             return
         listed = said(log, "did not receive grad for rank")
         found = _INDICES.search(told(log, listed)) if listed else None
-        which = one_line(found.group(1))[:200].strip(", ") if found else ""
+        which = one_line(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
         yield self.log_finding(
             evidence,
             Text(
