@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from operators_in_python import without_compiling
+
 from gonogo.evidence.guard_files import read_run
 from gonogo.evidence.guarded import GuardedRun
 from gonogo.guard.injection import GuardOptions, inject
@@ -31,13 +33,10 @@ def free_port() -> int:
 def train(
     folder: Path, *command: str, ranks: int = 2, options: GuardOptions | None = None, **variables: str
 ) -> tuple[GuardedRun, subprocess.CompletedProcess[str]]:
-    """Run a program on some ranks with torchrun: what the guard saw, and how it ended.
-
-    DeepSpeed compiles its operators in the first run on a machine, which takes minutes.
-    """
+    """Run a program on some ranks with torchrun: what the guard saw, and how it ended."""
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
     launch += [f"--master_port={free_port()}", *command]
-    done = subprocess.run(
-        launch, env=environment(folder, options, **variables), capture_output=True, text=True, timeout=500, check=False
-    )
+    path = without_compiling(dict(os.environ))["PYTHONPATH"]
+    guarded = environment(folder, options, **{"PYTHONPATH": path, **variables})
+    done = subprocess.run(launch, env=guarded, capture_output=True, text=True, timeout=500, check=False)
     return read_run(folder), done

@@ -13,14 +13,25 @@ from types import SimpleNamespace
 from typing import Any
 
 BUILDERS = "deepspeed.ops.op_builder.builder"
+BLOCK = 1 << 16
+"""Elements updated at a time: the compiled operators take no memory of their own, and this takes next to none."""
 WITH_DECAY_APART = 1  # the mode that is AdamW; 0 adds the decay to the gradient
 
 
 def adam(
     step: int, lr: float, betas: tuple[float, float], eps: float, decay: float, apart: bool, corrected: bool,
+    *tensors: Any,
+) -> None:  # fmt: skip
+    """One parameter's update, in place, from the parameter, its gradient and both averages."""
+    for block in zip(*(tensor.view(-1).split(BLOCK) for tensor in tensors), strict=True):
+        adam_of_block(step, lr, betas, eps, decay, apart, corrected, *block)
+
+
+def adam_of_block(
+    step: int, lr: float, betas: tuple[float, float], eps: float, decay: float, apart: bool, corrected: bool,
     param: Any, grad: Any, average: Any, square: Any,
 ) -> None:  # fmt: skip
-    """One parameter's update, in place, in float32 as the compiled one's."""
+    """As :func:`adam`, in float32 as the compiled one's."""
     weights, gradient = param.float(), grad.float()
     if not apart:
         gradient = gradient.add(weights, alpha=decay)

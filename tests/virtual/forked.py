@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from operators_in_python import without_compiling
 from virtual.worlds import COUNTED, MASTER
 
 from gonogo.evidence.hardware import find_accelerator
@@ -113,6 +115,12 @@ def output_of(folder: Path, name: str) -> str:
     return (folder / f"{name}.json.log").read_text()[-4000:]
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 def real_peaks(
     folder: Path, programs: Mapping[str, str], *, runner: str = COUNTED, stack: str = STACK
 ) -> dict[str, int]:
@@ -128,9 +136,10 @@ def real_peaks(
         DS_ACCELERATOR="cpu",
         CUDA_VISIBLE_DEVICES="",
         WORLD_SIZE="1",
-        MASTER_PORT="29541",
+        MASTER_PORT=str(free_port()),
         GONOGO_TEST_STACK=stack,
         GONOGO_TEST_RUNNER=runner,
+        PYTHONPATH=without_compiling(dict(os.environ))["PYTHONPATH"],
     )
     peaks = {}
     for name, path in zip(programs, paths, strict=True):
