@@ -1,4 +1,5 @@
-"""DeepSpeed's compiled operators in Python, for programs that are run for real: compiling them takes minutes.
+"""What takes minutes in programs that are run for real on the CPU, in another way: DeepSpeed's compiled operators are
+Python, and 16-bit products are computed in float32.
 
 Python imports this file when it starts with this folder on its path (see ``operators_in_python.py``). The optimizers
 are torch's arithmetic in place of csrc/adam; collectives in shared memory are left out, as on a machine without g++.
@@ -84,6 +85,23 @@ def put_in(builders: Any) -> None:
     builders.OpBuilder.is_compatible = lambda self, verbose=False: self.name in MODULES
 
 
+def multiply_in_float32() -> None:
+    """Products of 16-bit matrices in float32, rounded: as they are, most processors take twenty times as long."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+    products = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default}
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func not in products or args[0].dtype not in (torch.bfloat16, torch.float16):
+                return func(*args, **(kwargs or {}))
+            return func(*(tensor.float() for tensor in args), **(kwargs or {})).to(args[0].dtype)
+
+    Products().__enter__()
+
+
 class Finder(importlib.abc.MetaPathFinder):
     """Waits for DeepSpeed's builders to be imported."""
 
@@ -99,6 +117,7 @@ class Finder(importlib.abc.MetaPathFinder):
         def exec_module(module: Any) -> None:
             run(module)
             put_in(module)
+            multiply_in_float32()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
