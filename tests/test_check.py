@@ -129,6 +129,12 @@ class TestWhatIsRead:
         assert gonogo("ds.json", "other.yaml").returncode == 3
         assert gonogo("--allow-no-files", "ds.json", "other.yaml").returncode == 0
 
+    def test_a_broken_file_that_is_no_config_is_said_to_be_broken(self, here: Path) -> None:
+        Path("notes.json").write_text('{\n "a": 1,\n "b" 2}\n')
+        done = gonogo("notes.json")
+        assert done.returncode == 3
+        assert "no valid JSON: line 3" in " ".join(done.stdout.split())
+
     def test_a_config_whose_name_cannot_be_told_is_no_pass(self, here: Path) -> None:
         Path("run.sh").write_text("torchrun --nproc_per_node 8 train.py --deepspeed $(pick_config)\n")
         Path("train.py").write_text("import transformers\n")

@@ -116,8 +116,16 @@ class _Gatherer:
 
             self.launches += read_launches(source)
 
-    def _not_ours(self, path: str) -> None:
+    def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
+        if source is not None and source in self.found[Kind.JSON]:
+            from gonogo.evidence.json_file import read_json
+
+            for problem in read_json(source).problems[:1]:
+                why = Text(
+                    "{why}, and no valid JSON: line {line}: {problem}",
+                    "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
+                ).format(why=why, line=problem.place.line, problem=problem.message)
         self.not_ours.append(Skipped(Text(path, path), why))
 
     def gathered(self) -> Gathered:
@@ -140,7 +148,7 @@ class _Gatherer:
             if run is not None:
                 runs.append(run)
             elif source.path in self.named:
-                self._not_ours(source.path)
+                self._not_ours(source.path, source)
         runs += maker.runs_of_scripts(self.found[Kind.PYTHON], environment, self.named)
         for source in self.found[Kind.ENVIRONMENT]:
             read = self._environment(Path(source.path))

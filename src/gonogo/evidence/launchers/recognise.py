@@ -296,7 +296,9 @@ def _launched(launcher: str, words: list[ShellWord]) -> Called | None:
         skipped = words[: len(words) - len(rest)]
         own = Options(own.options, own.positional, complete=False, end=own.end, words=skipped)
     if not rest:
-        return Called(launcher, own, Options(end=own.end), Field.not_known(), "script")
+        all_known = own.complete and all(word.value is not None for word in words)
+        program = Field.missing() if all_known else Field.not_known()
+        return Called(launcher, own, Options(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
         inner = _python(list(rest[1:]))

@@ -1,0 +1,118 @@
+"""launch-without-program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Finding, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+
+# What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
+_LAUNCHERS = {
+    "torchrun": "training_script",
+    "torch.distributed.launch": "training_script",
+    "accelerate": "training_script",
+    "deepspeed": "user_script",
+}
+_SAID = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
+_ASKS_ONLY = ("help", "h", "version")
+_CURE = (
+    Text(
+        "Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5",
+        "在启动器自己的选项之后写出程序：torchrun --nproc_per_node 8 train.py --lr 1e-5",
+    ),
+    Text(
+        "Where it stands on a later line: end every line of the command but the last in a lone backslash",
+        "若程序写在后面的行：除最后一行外，命令的每行都以单独的反斜杠结尾",
+    ),
+)
+
+
+class LaunchWithoutProgram(Hazard):
+    """The launcher is given no program to start.
+
+    ## What happens
+    The launcher prints its usage and "error: the following arguments are required: training_script" (deepspeed:
+    "user_script"), and ends with status 2. On several nodes each of them says so, some seconds into the job.
+
+    ## Why
+    No word of the command is left for the program. Its line was cut off (a blank after a backslash, a comment between
+    the lines), an option without a value took it, or the variable that holds it is empty: `torchrun $SCRIPT`.
+
+    ## Cure
+    Name the program after the launcher's own options. Where it stands on a later line, end each line before it in a
+    lone backslash. `bash -x launch.sh` shows the command as the shell makes it.
+
+    ## When it is safe
+    Where the launcher is only asked for its help or version.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/3301: a blank after a backslash
+    - https://github.com/deepspeedai/DeepSpeed/issues/3222: options of the program where the launcher reads its own
+    """
+
+    page_zh = """没有告诉启动器要启动哪个程序。
+
+    ## 现象
+    启动器打印用法和 “error: the following arguments are required: training_script”（deepspeed 为 “user_script”），以$
+    状态 2 退出。多节点时每个节点都会在作业开始几秒后这样报错。
+
+    ## 原因
+    命令中没有剩下的词可以作为程序：所在行被截断（反斜杠后有空格，行间有注释），缺少值的选项把它当成了值，或保存它的变量为
+    空：`torchrun $SCRIPT`。
+
+    ## 解决办法
+    在启动器自己的选项之后写出程序。若它写在后面的行，之前的每行都要以单独的反斜杠结尾。`bash -x launch.sh` 会显示 shell
+    实际得到的命令。
+
+    ## 何时安全
+    只是查询启动器的帮助或版本时。
+
+    ## 来源
+    - https://github.com/hiyouga/LlamaFactory/issues/3301：反斜杠后有空格
+    - https://github.com/deepspeedai/DeepSpeed/issues/3222：程序的选项写在了启动器读取自己选项的位置
+    """
+
+    name = "launch-without-program"
+    title = Text("The launcher is given no program to start", "没有告诉启动器要启动哪个程序")
+    sources = (
+        "https://github.com/hiyouga/LlamaFactory/issues/3301",
+        "https://github.com/deepspeedai/DeepSpeed/issues/3222",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A launcher all of whose words are known, and none of which is the program."""
+        wanted = _LAUNCHERS.get(launch.launcher)
+        if wanted is None or not launch.program.absent or any(name in launch.launcher_options for name in _ASKS_ONLY):
+            return
+        yield self.finding(
+            Text(
+                en="The command names no program: {launcher} ends with “the following arguments are required: "
+                "{wanted}”.",
+                zh="命令没有写出程序：{launcher} 会以 “the following arguments are required: {wanted}” 退出。",
+            ).format(launcher=launch.launcher, wanted=wanted),
+            cure=_CURE,
+            spans=(launch.place.span(),),
+        )
+
+    log_words = ("the following arguments are required: ",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """A launcher's word for the program that it misses."""
+        line = log.find(_SAID)
+        if line is not None:
+            yield self.log_finding(
+                line,
+                Text(
+                    en="The launcher was given no program to start: its command ended before the program's name.",
+                    zh="启动器没有得到要启动的程序：命令在程序名之前就结束了。",
+                ),
+                cure=_CURE,
+            )

@@ -1,0 +1,3 @@
+#!/bin/bash
+TRAINER=
+deepspeed --num_gpus 8 $TRAINER

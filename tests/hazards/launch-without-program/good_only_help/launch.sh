@@ -1,0 +1,4 @@
+#!/bin/bash
+deepspeed --help
+torchrun -h
+accelerate launch --help
