@@ -129,6 +129,16 @@ class TestWhatIsRead:
         assert gonogo("ds.json", "other.yaml").returncode == 3
         assert gonogo("--allow-no-files", "ds.json", "other.yaml").returncode == 0
 
+    @pytest.mark.parametrize("command", [["torchrun", "nowhere.py"], ["bash", "launch.sh"]])
+    def test_a_program_that_is_not_here_is_no_pass(self, command: list[str], here: Path) -> None:
+        Path("launch.sh").write_text("torchrun --nproc_per_node 8 nowhere.py\n")
+        report = json.loads(gonogo("--format", "json", "--", *command).stdout)
+        assert report["verdict"] == "CANNOT-TELL"
+        assert [one["what"] for one in report["skipped"]] == ["nowhere.py"]
+        assert gonogo("--", "python").returncode == 3
+        Path("nowhere.py").write_text("import torch\n")
+        assert json.loads(gonogo("--format", "json", "--", *command).stdout)["verdict"] == "GO"
+
     def test_a_broken_file_that_is_no_config_is_said_to_be_broken(self, here: Path) -> None:
         Path("notes.json").write_text('{\n "a": 1,\n "b" 2}\n')
         done = gonogo("notes.json")

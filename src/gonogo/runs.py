@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gonogo.evidence.environment import Environment
     from gonogo.evidence.launch import Launch
 
+_PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程序来自标准输入")
+_PROGRAM_NOT_HERE = Text(
+    "no such file: what the command starts was not looked at", "没有这个文件：命令要启动的程序未被检查"
+)
 _NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
 
 
@@ -85,6 +89,18 @@ class _Gatherer:
         for launch in launches:
             self.files.sources.setdefault(launch.source.path, launch.source)
             self.launches.append(launch)
+            self._look_for_program(launch)
+
+    def _look_for_program(self, launch: Launch) -> None:
+        """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
+        if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
+            self.files.skipped.append(Skipped(Text("python", "python"), _PROGRAM_FROM_INPUT))
+        path = launch.path_of(launch.program) if launch.program_kind == "script" else None
+        if path is None or launch.heredoc is not None or launch.in_container:
+            return
+        if not path.exists() and os.path.normpath(path) not in launch.written_files:
+            name = self.files.shown(path)
+            self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
     def take_path(self, path: str) -> None:
         """A file, or a folder with all below it."""
