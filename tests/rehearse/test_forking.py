@@ -151,7 +151,7 @@ def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: 
 
 
 def test_a_worker_that_is_not_forked_yet_can_be_ended(workers: Workers, tmp_path: Path) -> None:
-    server = ServerOf(tmp_path, "sh", "-c", "sleep 300")
+    server = ServerOf(tmp_path, "sleep", "300")  # alone: a shell's child would keep the pipe open
     process = Process(workers.start("print('never')"), server)
     process.send_signal(signal.SIGINT)
     assert process.poll() is None
