@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import linecache
 import os
 import re
@@ -74,7 +75,7 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return Failure(
         type=name,
-        message=str(error),
+        message=_words_of_parser(error) or str(error),
         frames=frames_of_traceback(error.__traceback__),
         phase=getattr(error, "gonogo_phase", life.phase),
         step=life.step,
@@ -86,6 +87,15 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         traceback=_traceback_without_us(error),
         origin=origin,
     )
+
+
+def _words_of_parser(error: BaseException) -> str | None:
+    """What argparse printed before it ended the program, whose own exception says no more than the exit status."""
+    if isinstance(error, SystemExit):
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_code is argparse.ArgumentParser.exit.__code__ and frame.f_locals.get("message"):
+                return str(frame.f_locals["message"]).strip()
+    return None
 
 
 def _file_being_read(error: BaseException) -> str | None:

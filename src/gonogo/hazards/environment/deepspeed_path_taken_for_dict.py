@@ -1,0 +1,157 @@
+"""deepspeed-path-taken-for-dict."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+_FAULTY = ">=4.53.0,<4.54.0"
+_SAID = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
+_PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
+_FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
+_CURE = (
+    Text(
+        'Install a transformers without the fault: pip install "transformers==4.52.4", or 4.54 and newer',
+        '安装没有该缺陷的 transformers：pip install "transformers==4.52.4"，或 4.54 及更新版本',
+    ),
+    Text(
+        "In a script of your own import TrainingArguments on a line of its own, before anything else of transformers",
+        "自己的脚本请单独一行先导入 TrainingArguments，放在 transformers 的其他导入之前",
+    ),
+)
+
+
+class DeepspeedPathTakenForDict(Hazard):
+    """transformers 4.53 takes the path after --deepspeed for a dict, and refuses it.
+
+    ## What happens
+    Every rank ends at once, with the script's usage and "error: argument --deepspeed: invalid dict value:
+    'ds_config.json'". The file is there and is right.
+
+    ## Why
+    `HfArgumentParser` reads an option's type from the order in `Optional[Union[dict, str]]`. Python keeps one object
+    for all unions of the same types, in the order in which the first was written, and in 4.53.0 to 4.53.3
+    `modeling_utils` writes `Union[str, dict]`. Where it is imported before `TrainingArguments` is, as in `from
+    transformers import HfArgumentParser, Trainer, TrainingArguments`, a path is parsed as a dict.
+
+    ## Cure
+    `pip install "transformers==4.52.4"`, or 4.54 and newer. Or import `TrainingArguments` first, on a line of its own.
+
+    ## When it is safe
+    Where the path is in TrainingArguments(deepspeed=...) or a YAML file, and where TrainingArguments is imported
+    before the Trainer is.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/39462: with one import it fails, without it it does not
+    - https://github.com/huggingface/transformers/issues/39673: transformers 4.53.3
+    - https://github.com/hiyouga/LlamaFactory/issues/9012: the same in LLaMA-Factory
+    """
+
+    page_zh = """transformers 4.53 把 --deepspeed 后的路径当作 dict 而拒绝。
+
+    ## 现象
+    每个 rank 都立即退出，打印脚本用法和 “error: argument --deepspeed: invalid dict value: 'ds_config.json'”。文件存在，
+    内容也正确。
+
+    ## 原因
+    `HfArgumentParser` 根据 `Optional[Union[dict, str]]` 中的顺序确定选项类型。Python 对相同类型的 Union
+    只保留一个对象，顺序取最先写下的那个；而 4.53.0 到 4.53.3 的 `modeling_utils` 写的是 `Union[str, dict]`。
+    若它先于 `TrainingArguments` 被导入，例如
+    `from transformers import HfArgumentParser, Trainer, TrainingArguments`，路径就会被当作 dict 解析。
+
+    ## 解决办法
+    `pip install "transformers==4.52.4"`，或 4.54 及更新版本。也可以单独一行先导入 `TrainingArguments`。
+
+    ## 何时安全
+    路径写在 TrainingArguments(deepspeed=...) 或 YAML 文件中，或 TrainingArguments 先于 Trainer 导入时。
+
+    ## 来源
+    - https://github.com/huggingface/transformers/issues/39462：有一个导入就失败，没有就正常
+    - https://github.com/huggingface/transformers/issues/39673：transformers 4.53.3
+    - https://github.com/hiyouga/LlamaFactory/issues/9012：LLaMA-Factory 中的同样问题
+    """
+
+    name = "deepspeed-path-taken-for-dict"
+    title = Text(
+        "transformers 4.53 takes the path after --deepspeed for a dict",
+        "transformers 4.53 把 --deepspeed 后的路径当作 dict",
+    )
+    sources = (
+        "https://github.com/huggingface/transformers/issues/39462",
+        "https://github.com/huggingface/transformers/issues/39673",
+        "https://github.com/hiyouga/LlamaFactory/issues/9012",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """A path on the command line, for a script that imports what writes the other order first."""
+        option = launch.options.get("deepspeed")
+        if not option.string or option.string.startswith("{") or not run.scripts:
+            return
+        if run.environment.within("transformers", _FAULTY) is not True:
+            return
+        if not any(True for script in run.scripts for _ in script.calls(*_PARSERS)):
+            return
+        script = run.scripts[0]
+        found = _imported_before_arguments(script)
+        if found is None:
+            return
+        statement, name = found
+        edit = run.environment.replacing_version("transformers", "==4.52.4")
+        yield self.finding(
+            Text(
+                en="{name} is imported before TrainingArguments, and with this transformers the option --deepspeed is "
+                "then a dict: the parser refuses “{path}”.",
+                zh="{name} 先于 TrainingArguments 导入，在该版本的 transformers 中 --deepspeed 选项因此成为 dict："
+                "解析器会拒绝 “{path}”。",
+            ).format(name=name, path=option.string),
+            # What a file of the project imports before may be TrainingArguments.
+            certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(
+                option.span() or launch.place.span(),
+                script.place(statement).span(Text("the order of the imports", "导入顺序")),
+                run.environment.field("transformers").span(Text("the faulty release", "有缺陷的版本")),
+            ),
+            fixes=(self.fix(Text("Pin transformers 4.52.4", "固定为 transformers 4.52.4"), edit, safe=False),)
+            if edit is not None
+            else (),
+        )
+
+    log_words = ("argument --deepspeed: invalid",)
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """argparse's refusal."""
+        line = log.find(_SAID)
+        if line is not None:
+            yield self.log_finding(
+                line,
+                Text(
+                    en="The path after --deepspeed was taken for a dict: a fault of transformers 4.53, not of the "
+                    "file.",
+                    zh="--deepspeed 后的路径被当作 dict：这是 transformers 4.53 的缺陷，不是该文件的问题。",
+                ),
+                cure=_CURE,
+            )
+
+
+def _imported_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:
+    """What is taken out of transformers before its TrainingArguments, and where."""
+    imports = [node for node in script.nodes(ast.ImportFrom) if (node.module or "").partition(".")[0] == "transformers"]
+    for node in sorted(imports, key=lambda node: node.lineno):
+        for alias in node.names:
+            if alias.name.endswith("TrainingArguments"):
+                return None
+            if alias.name in _FIRST:
+                return node, alias.name
+    return None

@@ -1,0 +1,5 @@
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+Trainer(model=model, args=arguments).train()
