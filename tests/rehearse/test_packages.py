@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,8 @@ def test_the_cache_is_used_without_pip(index: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_two_rehearsals_may_fill_the_cache_at_once(index: Path, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        overlays = list(pool.map(lambda _: lay_over(None, ("trl==0.9.1",)), range(3)))
+    with ProcessPoolExecutor(3, mp_context=get_context("fork")) as pool:
+        overlays = list(pool.map(lay_over, [None] * 3, [("trl==0.9.1",)] * 3))
     assert all(overlay == overlays[0] for overlay in overlays)
     assert not list((tmp_path / "cache/gonogo/packages").glob(".filling-*"))
 
