@@ -133,7 +133,10 @@ def test_table_is_printed_without_torch() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "cell",
-    [Cell("llama", 2, checkpointing=True), Cell("llama", 3, tune="lora", world=2)],
+    [
+        pytest.param(Cell("llama", 2, checkpointing=True), marks=pytest.mark.very_slow),
+        Cell("llama", 3, tune="lora", world=2),
+    ],
     ids=lambda cell: cell.name,
 )
 def test_cell_is_predicted_as_it_really_is(cell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
