@@ -61,8 +61,8 @@ class LaunchWithoutProgram(Hazard):
     page_zh = """没有告诉启动器要启动哪个程序。
 
     ## 现象
-    启动器打印用法和 “error: the following arguments are required: training_script”（deepspeed 为 “user_script”），以$
-    状态 2 退出。多节点时每个节点都会在作业开始几秒后这样报错。
+    启动器打印用法和 “error: the following arguments are required: training_script”（deepspeed 为 “user_script”），
+    以状态 2 退出。多节点时每个节点都会在作业开始几秒后这样报错。
 
     ## 原因
     命令中没有剩下的词可以作为程序：所在行被截断（反斜杠后有空格，行间有注释），缺少值的选项把它当成了值，或保存它的变量为
