@@ -37,6 +37,8 @@ def train(
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
     launch += [f"--master_port={free_port()}", *command]
     path = without_compiling(dict(os.environ))["PYTHONPATH"]
-    guarded = environment(folder, options, **{"PYTHONPATH": path, **variables})
+    # A mode that computes them otherwise would stand, with its operands, in the frames that the guard reads.
+    plain = {"PYTHONPATH": path, "KEEP_16_BIT_PRODUCTS": "1"}
+    guarded = environment(folder, options, **{**plain, **variables})
     done = subprocess.run(launch, env=guarded, capture_output=True, text=True, timeout=500, check=False)
     return read_run(folder), done

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -117,7 +118,8 @@ class Finder(importlib.abc.MetaPathFinder):
         def exec_module(module: Any) -> None:
             run(module)
             put_in(module)
-            multiply_in_float32()
+            if "KEEP_16_BIT_PRODUCTS" not in os.environ:
+                multiply_in_float32()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
