@@ -12,6 +12,7 @@ installed environment with `gonogo rehearse --with`, and rehearsed with small pr
 - `clip`: `examples/qwen_72b_zero3_offload` with two small layers: the Trainer, ZeRO-3, both offloads, clipping.
 - `zero2`, `zero3`: a loop of plain DeepSpeed over a small network.
 - `trainer`: the Trainer on a small Qwen2, ZeRO-2.
+- `experts`: the Trainer on a small Qwen3-MoE, ZeRO-3, from a checkpoint with its experts one by one, as published.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from packaging.version import Version
+from safetensors.numpy import save_file
 
 from gonogo.rehearse.packages.index import releases_of
 
@@ -40,7 +43,7 @@ EXAMPLE = ROOT / "examples" / "qwen_72b_zero3_offload"
 OLDEST = {"deepspeed": "0.14.0", "transformers": "4.51.0"}
 PROGRAMS = {
     "deepspeed": ("clip", "zero2", "zero3"),
-    "transformers": ("trainer",),
+    "transformers": ("trainer", "experts"),
     "torch": ("clip", "trainer", "zero2", "zero3"),
 }
 BESIDE = ("torch", "deepspeed", "transformers", "accelerate", "tokenizers", "huggingface_hub")
@@ -51,6 +54,15 @@ SMALL = {
     "max_window_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
+}
+
+EXPERTS = {
+    "model_type": "qwen3_moe",
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "head_dim": 16,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
 }
 
 LOOP = """
@@ -89,6 +101,9 @@ def prepared(program: str, folder: Path) -> list[str]:
     path = folder / "model" / "config.json"
     config = json.loads(path.read_text()) | SMALL
     config.pop("layer_types", None)
+    if program == "experts":
+        config |= EXPERTS
+        save_file(experts(config), path.with_name("model.safetensors"), metadata={"format": "pt"})
     path.write_text(json.dumps(config))
     launch = (folder / "launch.sh").read_text()
     launch = launch.replace("--gradient_accumulation_steps 8", "--gradient_accumulation_steps 1")
@@ -103,6 +118,27 @@ def prepared(program: str, folder: Path) -> list[str]:
         config_file.write_text(json.dumps(deepspeed_config))
     (folder / "launch.sh").write_text(launch)
     return ["bash", "launch.sh"]
+
+
+def experts(config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The weights of a small Qwen3-MoE under their published names."""
+    hidden, head = config["hidden_size"], config["head_dim"]
+    heads, groups = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
+    wide = config["moe_intermediate_size"]
+    shapes = {f"{name}.weight": (config["vocab_size"], hidden) for name in ("model.embed_tokens", "lm_head")}
+    shapes["model.norm.weight"] = (hidden,)
+    for layer in range(config["num_hidden_layers"]):
+        parts = {
+            "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), "self_attn.q_proj": (heads, hidden),
+            "self_attn.k_proj": (groups, hidden), "self_attn.v_proj": (groups, hidden),
+            "self_attn.o_proj": (hidden, heads), "self_attn.q_norm": (head,), "self_attn.k_norm": (head,),
+            "mlp.gate": (config["num_experts"], hidden),
+        }  # fmt: skip
+        for expert in range(config["num_experts"]):
+            names = {"gate_proj": (wide, hidden), "up_proj": (wide, hidden), "down_proj": (hidden, wide)}
+            parts |= {f"mlp.experts.{expert}.{name}": shape for name, shape in names.items()}
+        shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in parts.items()}
+    return {name: np.zeros(shape, np.float16) for name, shape in shapes.items()}
 
 
 def measure(program: str, options: list[str]) -> dict[str, Any]:

@@ -285,6 +285,12 @@ class TestWhatIsChanged:
         subprocess.run(["git", "apply", "-"], input=done.stdout, text=True, check=True, cwd=here)
         assert Path("train.py").read_text() == Path("train_fixed.py").read_text()
 
+    def test_diff_says_what_it_leaves_out(self, here: Path) -> None:
+        copy_of("slam_omni_dummy_loss", here)
+        done = gonogo("--diff", "--", "bash", "launch.sh")
+        assert "+++ b/train.py" not in done.stdout
+        assert "fixes left out, since they change what the run does: 1 (--unsafe-fixes shows them)" in done.stderr
+
     def test_fix_tells_what_it_did_and_reports_what_is_left(self, here: Path) -> None:
         copy_of("slam_omni_dummy_loss", here)
         done = gonogo("--fix", "--unsafe-fixes", "--", "bash", "launch.sh")

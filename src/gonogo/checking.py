@@ -21,6 +21,10 @@ _PATIENCE = 1.0
 
 _CHECKING = Text("checking", "正在检查")
 _FIXED = Text("{path}: fixed {hazards}", "{path}：已修复 {hazards}")
+_LEFT_OUT = Text(
+    "fixes left out, since they change what the run does: {count} (--unsafe-fixes shows them)",
+    "未列出会改变运行行为的 {count} 处修复：加上 --unsafe-fixes 可查看",
+)
 _NOT_FIXED = Text("{path}: {hazard} not fixed: {why}", "{path}：{hazard} 未修复：{why}")
 
 
@@ -70,6 +74,13 @@ def _bar(stream: TextIO, language: str) -> Progress:
 def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
     """Write the diff of all that ``--fix`` would change at once."""
     stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
+
+
+def tell_of_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
+    """Say how many fixes a diff without the unsafe ones leaves out; nothing where there are none."""
+    all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
+    if all_ > safe:
+        _tell(stream, _LEFT_OUT.format(count=all_ - safe), language)
 
 
 def fix_files(checked: Checked, paths: Sequence[str], unsafe: bool, language: str, stream: TextIO) -> bool:

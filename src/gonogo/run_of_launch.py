@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gonogo.evidence.launch import Launch
     from gonogo.evidence.script import Script
 
-_MODEL_ARGUMENTS = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir", "llm_path")
 # A file of a project is worth reading as a training script where it names one of these.
 _WORDS = (
     *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
@@ -250,9 +249,8 @@ def _given_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
 
 def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> Model | None:
     """The model that the run loads, by its arguments, else by the name that a script gives ``from_pretrained``."""
-    for name in _MODEL_ARGUMENTS:
-        if text := arguments.get(name).string:
-            return read_model(text, folder)
+    if text := arguments.model.string:
+        return read_model(text, folder)
     for script in scripts:
         for call in script.calls("*Model*.from_pretrained", "*For*.from_pretrained"):
             text = call.argument(0).string or call.keyword("pretrained_model_name_or_path").string

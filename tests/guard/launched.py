@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from guard.worlds import HERE, free_port
+from guard.worlds import HERE
+from ports import free_port
 
 INJECTED = str(HERE / "injected.py")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from guard.launched import INJECTED, Launch, environment, gonogo_run, injected, launched, torchrun
-from guard.worlds import free_port
+from ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from guard.worlds import HERE, environment, free_port, train
+from guard.worlds import HERE, environment, train
+from ports import free_port
 
 from gonogo.evidence.guard_files import read_run
 from gonogo.guard.injection import GuardOptions

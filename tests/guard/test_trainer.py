@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from guard.worlds import HERE, free_port
+from guard.worlds import HERE
+from ports import free_port
 
 from gonogo.evidence.guard_files import read_run
 

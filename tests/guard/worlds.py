@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from operators_in_python import without_compiling
+from operators_in_python import path_without_compiling
+from ports import free_port
 
 from gonogo.evidence.guard_files import read_run
 from gonogo.evidence.guarded import GuardedRun
@@ -24,21 +24,14 @@ def environment(folder: Path, options: GuardOptions | None = None, **variables: 
     return inject(folder, options or GuardOptions(), {**kept, "OMP_NUM_THREADS": "1", **variables})
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def train(
     folder: Path, *command: str, ranks: int = 2, options: GuardOptions | None = None, **variables: str
 ) -> tuple[GuardedRun, subprocess.CompletedProcess[str]]:
     """Run a program on some ranks with torchrun: what the guard saw, and how it ended."""
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}"]
     launch += [f"--master_port={free_port()}", *command]
-    path = without_compiling(dict(os.environ))["PYTHONPATH"]
     # A mode that computes them otherwise would stand, with its operands, in the frames that the guard reads.
-    plain = {"PYTHONPATH": path, "KEEP_16_BIT_PRODUCTS": "1"}
+    plain = {"PYTHONPATH": path_without_compiling(), "KEEP_16_BIT_PRODUCTS": "1"}
     guarded = environment(folder, options, **{**plain, **variables})
     done = subprocess.run(launch, env=guarded, capture_output=True, text=True, timeout=500, check=False)
     return read_run(folder), done

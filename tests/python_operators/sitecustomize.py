@@ -87,7 +87,7 @@ def put_in(builders: Any) -> None:
 
 
 def multiply_in_float32() -> None:
-    """Products of 16-bit matrices in float32, rounded: as they are, most processors take twenty times as long."""
+    """Products of 16-bit matrices in float32, rounded: many processors have no fast 16-bit ones."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 

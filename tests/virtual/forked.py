@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -11,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from operators_in_python import without_compiling
+from operators_in_python import path_without_compiling
+from ports import free_port
 from virtual.worlds import COUNTED, MASTER
 
 from gonogo.evidence.hardware import find_accelerator
@@ -115,12 +115,6 @@ def output_of(folder: Path, name: str) -> str:
     return (folder / f"{name}.json.log").read_text()[-4000:]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def real_peaks(
     folder: Path, programs: Mapping[str, str], *, runner: str = COUNTED, stack: str = STACK
 ) -> dict[str, int]:
@@ -139,7 +133,7 @@ def real_peaks(
         MASTER_PORT=str(free_port()),
         GONOGO_TEST_STACK=stack,
         GONOGO_TEST_RUNNER=runner,
-        PYTHONPATH=without_compiling(dict(os.environ))["PYTHONPATH"],
+        PYTHONPATH=path_without_compiling(),
     )
     peaks = {}
     for name, path in zip(programs, paths, strict=True):

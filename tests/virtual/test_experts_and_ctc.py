@@ -1,10 +1,12 @@
-"""Operators that certain architectures need: histograms of integers, the CTC loss, sizes computed as tensors."""
+"""Operators that certain architectures need: histograms, the CTC loss, sizes as tensors, grouped matrix products."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
+from packaging.version import Version
 from virtual_worker import answers
 
 
@@ -53,3 +55,45 @@ def test_experts_are_counted_and_ctc_has_its_shapes(tmp_path: Path) -> None:
     assert told["old"] == ["cuda:0", [2, 5], [1, 2]]
     assert told["divided"] == 2
     assert told["chunks"] == [2, 2]
+
+
+PRODUCTS = """
+def products(device, torch, call=torch._grouped_mm):
+    told = {}
+    ends = torch.tensor([4, 4, 10], dtype=torch.int32, device=device)
+    others = torch.tensor([8, 8, 16], dtype=torch.int32, device=device)
+    layouts = {"rows": ((10, 16), (3, 16, 24), ends), "columns": ((16, 10), (10, 24), ends),
+               "batches": ((3, 8, 16), (3, 16, 24), None), "left batches": ((3, 8, 16), (16, 16), others),
+               "odd rows": ((10, 15), (3, 15, 24), ends), "unlike": ((10, 16), (3, 17, 24), ends)}
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for name, (left, right, offsets) in layouts.items():
+            left = torch.ones(left, dtype=dtype, device=device)
+            left = left.t().contiguous().t() if name == "columns" else left
+            right = torch.ones(right, dtype=dtype, device=device, requires_grad=True)
+            try:
+                out = call(left, right, offs=offsets)
+                out.square().sum().backward()
+                told[f"{name} {dtype}"] = [list(out.shape), list(out.stride()), str(out.dtype),
+                                           list(right.grad.shape), str(right.grad.dtype)]
+            except RuntimeError:
+                told[f"{name} {dtype}"] = "refused"
+    return told
+"""
+
+
+@pytest.mark.slow
+def test_grouped_products_are_taken_in_the_dtypes_that_kernels_take(tmp_path: Path) -> None:
+    if not hasattr(torch, "_grouped_mm") or Version(torch.__version__) < Version("2.9"):
+        pytest.skip("before torch 2.9 kernels took bfloat16 alone")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    told = answers(folder, PRODUCTS + "answer(cuda=products('cuda', torch), cpu=products('cpu', torch))")
+    here: dict[str, object] = {}
+    exec(PRODUCTS + "real = products('cpu', torch)", {"torch": torch}, here)
+    real = here["real"]
+    assert isinstance(real, dict)
+    assert "refused" in real.values()
+    assert sum(value != "refused" for value in real.values()) >= 9
+    if torch.version.cuda is None:  # a CUDA build rounds its rows up
+        assert told["cuda"] == real
+    assert told["cpu"] == real

@@ -143,6 +143,33 @@ class TensorPlace(msgspec.Struct, frozen=True):
     is_buffer: bool = False
 
 
+class LoadedWeights(msgspec.Struct, frozen=True):
+    """A model that ``from_pretrained`` made with values that its checkpoint did not give: drawn at random."""
+
+    model: str
+    """Its class."""
+    source: str
+    """The name or folder that was loaded."""
+    parameters: int
+    missing_parameters: int
+    """How many of :attr:`parameters` are in the weights that were drawn."""
+    missing: tuple[str, ...]
+    """The names of these weights, as transformers says them."""
+    held: tuple[str, ...] = ()
+    """Those of :attr:`missing` that stand in the files that were read, under that very name."""
+    named_instead: str | None = None
+    """A longer name in the files that ends in that of a missing weight: a wrapper's prefix was left on."""
+    under_zero3: bool = False
+    """Whether its parameters were divided over the ranks as they were made."""
+    frames: tuple[Frame, ...] = ()
+    """The stack of the call, outermost call first."""
+
+    @property
+    def share(self) -> float:
+        """The share of the model's parameters that were drawn, 0 to 1."""
+        return self.missing_parameters / max(self.parameters, 1)
+
+
 class Unsupported(msgspec.Struct, frozen=True):
     """Something that can't be rehearsed (a compiled extension, a Triton kernel): its name and place."""
 
@@ -187,6 +214,8 @@ class RankRecord(msgspec.Struct):
     """What ``from_pretrained`` spread the model by, or None."""
     device_map_frames: list[Frame] = []
     """The stack of the call that set :attr:`device_map`, outermost call first."""
+    drawn_weights: list[LoadedWeights] = []
+    """The models that were loaded without all of their weights."""
     versions: dict[str, str] = {}
     """Versions of the stack as imported in the worker."""
     saved_bytes: int = 0

@@ -29,6 +29,9 @@ TRAINER_CLASSES = (
 """Trainers that take such arguments."""
 
 
+_OF_THE_MODEL = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir", "llm_path")
+
+
 class Arguments:
     """Training arguments by name, with the strongest source first: option, config file, script.
 
@@ -62,6 +65,11 @@ class Arguments:
             if field is not None and not field.absent:
                 return field
         return Field.missing() if self.complete else Field.not_known(None, self._reason)
+
+    @property
+    def model(self) -> Field:
+        """The argument that names the model, as frameworks and scripts call it; missing where none is a text."""
+        return next((field for name in _OF_THE_MODEL if (field := self.get(name)).string), Field.missing())
 
     def has(self, name: str) -> bool:
         """Whether the files give the argument, also where its value can't be told."""

@@ -185,7 +185,9 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
-        line = int(number) if number.isdigit() else 0
+        if not number.isdigit():
+            continue
+        line = int(number)
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
             return assumption
         if called and (path, line) == (called.path, called.line):

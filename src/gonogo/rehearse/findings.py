@@ -51,7 +51,7 @@ def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[
     """The root cause that the hazards see in the exception's traceback, at its places in the code."""
     failure, first = failed.failure, failed.first
     text = failure.traceback or f"{failure.type}: {failure.message}"
-    if failure.message not in text:  # argparse's, which it printed by itself
+    if failure.type == "SystemExit" and failure.message not in text:  # argparse's, which it printed by itself
         text = f"{failure.message}\n{text}"
     setup = Setup(
         version_texts=first.versions, deepspeed_config=first.deepspeed_config, launch=shlex.join(record.command)

@@ -80,7 +80,7 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 @_handles(aten.masked_select.default)
 def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, mask = _as_virtual(mode, args)
-    shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
+    shape = torch.broadcast_shapes(tensor.shape, mask.shape) or (1,)  # type: ignore[no-untyped-call]
     with mode:
         return aten.index.Tensor(tensor.expand(shape), [mask.expand(shape)])
 

@@ -189,7 +189,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             except NotImplementedError as error:
                 return self._without_kernel(operator, args, kwargs, tensors, error)
         out, result = self._wrap(raw, device, devices, args, kwargs, stand_ins)
-        if signature is not None and result[0] != _SLOW and not operator.inplace_view:
+        if operator.inplace_view:  # the values lie where they lay
+            return out
+        if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
         carrying.carry(self, operator, args, kwargs, tensors, out)
         return out
@@ -216,6 +218,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(raw, VirtualTensor):
             return raw, (_SLOW, None)
         if isinstance(raw, torch.Tensor):
+            self._check_strided(raw)
             written = stand_ins.get(private.storage_key(raw))
             if written is not None:
                 if _is_part(raw, written):
@@ -236,7 +239,12 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _fresh(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
         """What :meth:`_new` makes a virtual tensor like ``raw`` of."""
+        self._check_strided(raw)
         return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
+
+    def _check_strided(self, raw: torch.Tensor) -> None:
+        if raw.layout is not torch.strided:
+            raise UnsupportedOperator(str(self.current), "its result is a sparse tensor")
 
     def _without_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError

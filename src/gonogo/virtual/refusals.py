@@ -31,6 +31,8 @@ _REFUSED = (
              "DeepSpeed's SuperOffload", "its CPU optimizer works in a process of its own"),
     _Refused("deepspeed.runtime.zenflow.zenflow_stage_1_and_2", "ZenFlowZeroOptimizer.__init__",
              "DeepSpeed's ZenFlow", "which gradients it updates at once depends on their values"),
+    _Refused("torch.nn.modules.lazy", "LazyModuleMixin.__init__", "torch's lazy modules",
+             "their parameters change class when their shapes are known"),
     _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention",
              "it is a kernel that TorchInductor writes for the device"),
     _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention",

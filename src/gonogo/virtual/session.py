@@ -30,8 +30,10 @@ from gonogo.virtual import (
     deepcompile,
     dropout,
     engine,
+    grouped_products,
     loading,
     private,
+    read_arguments,
     refusals,
     scripting,
     sharded_tensors,
@@ -64,7 +66,7 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "writes"]
+__all__ = ["Session", "data_dependent", "grouped_products", "writes"]
 
 
 class Session:
@@ -146,6 +148,7 @@ class Session:
         undo.append(compiling.install(self.ledger.assume))
         undo.append(refusals.install())
         undo.append(scripting.install())
+        undo.append(read_arguments.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
         undo.append(sharded_tensors.install())
@@ -153,7 +156,7 @@ class Session:
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
         undo.append(engine.install(self.life, self.modules, self.facts))
-        undo.append(loading.install(self.life, self.modules, self.facts, self.events))
+        undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(_mode_in_threads(self.mode))
         self.mode.on_failure = functools.partial(_note, self.modules)
         if self.peers is not None:
@@ -288,6 +291,7 @@ class Session:
             deepspeed_config=_plain(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
+            drawn_weights=self.facts.get("drawn_weights", []),
             versions=versions(),
             saved_bytes=self.saved_bytes,
             events=[*self.events, *self._nvme()],

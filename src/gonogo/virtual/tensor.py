@@ -176,7 +176,7 @@ class VirtualTensor(torch.Tensor):
             kwargs["device"] = resolve(kwargs["device"])
         memory_format = kwargs.pop("memory_format", None)
         copy = kwargs.pop("copy", False)
-        if len(args) > 3:
+        if len(args) > 3 or (len(args) > 2 and isinstance(args[0], torch.dtype)):
             *args, copy = args  # type: ignore[assignment]
         device, dtype, non_blocking, _ = private.parse_to(*args, **kwargs)
         if device is not None:

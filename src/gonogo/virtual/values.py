@@ -8,6 +8,7 @@ unknown, the storage's values are forgotten.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import torch
@@ -102,6 +103,10 @@ def materialise(tensor: VirtualTensor) -> bool:
     return True
 
 
+_LACKING = re.compile("not implemented on the CPU|expected scalar type")
+"""What the CPU's kernels say of what an accelerator's can do; the meta kernel has allowed it by then."""
+
+
 def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
     """Run ``func`` on real values; None where the result would be too large, or where
     the CPU has no such kernel. Call with the mode off.
@@ -127,15 +132,26 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
         return None
     if out_numel > (64 << 20):
         return None
-    kwargs = _map_values(kwargs, read)
-    if "device" in kwargs:
-        kwargs["device"] = torch.device("cpu")
-    if "pin_memory" in kwargs:
-        kwargs["pin_memory"] = None
+    here = {"device": torch.device("cpu"), "pin_memory": None}
+    kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
     try:
-        return func(*_map(args, read), **kwargs)
+        return func(*_map(args, read), **_map_values(kwargs, read))
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
         return None
+    except RuntimeError as error:
+        if _LACKING.search(str(error)):
+            return None
+        if not any(type(t.cell.values) is Uniform for t in tensors):
+            raise
+        return func(*_map(args, _laid_out), **_map_values(kwargs, _laid_out))  # a kernel that minds strides of 0
+
+
+def _laid_out(tensor: VirtualTensor) -> torch.Tensor:
+    """The tensor's known values with its own strides."""
+    known = read(tensor)
+    assert known is not None
+    laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return laid.copy_(known)
 
 
 def _as_number(tensor: VirtualTensor) -> torch.Tensor:

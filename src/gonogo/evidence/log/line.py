@@ -49,7 +49,10 @@ _RANKED = compiled_when_used(
 )
 _STAMPED = compiled_when_used(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
 _BRACKETED_TIME = compiled_when_used(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
-_CONTAINER = compiled_when_used(r"[\w.-]{1,63} +\| ?|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)")
+# Not a table's row, which ends in a bar: those of transformers' LOAD REPORT begin with a weight's name.
+_CONTAINER = compiled_when_used(
+    r"[\w.-]{1,63} +\| ?(?!.*\|\s*$)|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)"
+)
 # What may as well be the program's own words: believed where most of a log's lines start so.
 _SRUN = compiled_when_used(r" {0,4}(\d{1,5}): ?")
 _QUOTED = compiled_when_used(r"(?:> ?)+")

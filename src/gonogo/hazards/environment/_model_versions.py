@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.hazard import Hazard
 
-_MODEL_ARGUMENTS = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir")
 _TOKENIZER_TYPES = ("chatglm", "baichuan")
 """Remote tokenizers that set their own model after ``super().__init__``, which transformers 4.34 began to call back."""
 
@@ -101,8 +100,4 @@ def _is_taken(run: Run, kind: str | None) -> bool:
 
 def _span_of_model(run: Run, kind: str) -> Span | None:
     label = Text("model_type {kind}", "model_type 为 {kind}").format(kind=kind)
-    for name in _MODEL_ARGUMENTS:
-        field = run.arguments.get(name)
-        if field.known and field.place is not None:
-            return field.span(label)
-    return None
+    return run.arguments.model.span(label)

@@ -26,7 +26,6 @@ _CURE = (
     Text("Or ZeRO-2, where memory allows it", "或在显存允许时使用 ZeRO-2"),
 )
 _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
-_NAMES = ("model_name_or_path", "model", "base_model", "model_path", "model_id")
 # Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
@@ -132,7 +131,7 @@ class Zero3MoeHang(Hazard):
             return  # its experts are one fused parameter, which every rank gathers
         if model.model_type in _LEAVES_BY_DEFAULT and run.environment.within("deepspeed", "<0.18") is not True:
             return
-        named = next((field for name in _NAMES if (field := run.arguments.get(name)).string), None)
+        named = run.arguments.model.span()
         yield self.finding(
             Text(
                 en="{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
@@ -143,8 +142,8 @@ class Zero3MoeHang(Hazard):
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(
-                (named.span() if named is not None else None) or stage_span(run),
-                stage_span(run) if named is not None and named.span() else None,
+                named or stage_span(run),
+                stage_span(run) if named else None,
                 run.environment.field("transformers").span(
                     Text("runs only the experts that were chosen", "只运行被选中的专家")
                 ),

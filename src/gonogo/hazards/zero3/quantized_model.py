@@ -47,7 +47,6 @@ _ZERO_FRAMES = (
     "parameter_offload.py",
 )
 
-_NAMES = ("model_name_or_path", "model", "base_model", "model_path", "model_id")
 _PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
 
 
@@ -119,7 +118,7 @@ class QuantizedModel(Hazard):
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
         if config.zero_stage != 3 or run.launch is None:
             return
-        named = next((field for name in _NAMES if (field := run.arguments.get(name)).string), None)
+        named = run.arguments.model
         quantized = run.model.quantization if run.model is not None else None
         bits = run.arguments.get("quantization_bit")
         if run.framework == "llamafactory" and bits.number is not None and bits.number != 4:
@@ -146,7 +145,7 @@ class QuantizedModel(Hazard):
                     refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else Text("", ""),
                 ),
                 Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
-                named.span() if named is not None else None,
+                named.span(),
             )
 
     def in_script(self, script: Script, run: Run) -> Iterator[Finding]:

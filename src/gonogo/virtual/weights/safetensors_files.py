@@ -7,8 +7,8 @@ wrote says in its metadata which tensors have no bytes (:data:`UNREAD`); of a re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 
@@ -55,6 +55,8 @@ class SafeOpen:
     original: Callable[..., Any]
     overlay: Overlay | None = None
     on_open: Callable[[str], None] = staticmethod(lambda path: None)
+    opened: ClassVar[list[Any]] = []
+    """Where each file lies that was opened, in order."""
     counted = False
     """Whether tensors on the CPU are copies of the file's bytes (read, not mapped)."""
 
@@ -68,6 +70,7 @@ class SafeOpen:
         unread = (self._file.metadata() or {}).get(UNREAD)
         self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
         self._offsets: dict[str, Any] = {}
+        self.opened.append(path)
         self.on_open(str(filename))
 
     def __enter__(self) -> SafeOpen:
@@ -125,6 +128,11 @@ class SafeOpen:
             with private.modes_off():
                 shape = real.meta(shape, dtype=dtype)[index].shape
         return without_values(shape, dtype, self._device, mapped=self._mapped)
+
+
+def names_in(paths: Iterable[Any]) -> set[str]:
+    """The names of all tensors in some files."""
+    return {name for path in set(paths) for name in _offsets(path)}
 
 
 def _offsets(path: Any) -> dict[str, tuple[int, int]]:

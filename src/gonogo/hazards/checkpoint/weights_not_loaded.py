@@ -1,0 +1,169 @@
+"""weights-not-loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal import LoadedWeights, RehearsalRecord
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import innermost, places
+from gonogo.hazards.checkpoint._drawn import lists_of_drawn, lost_in_conversion, named_instead, shown, told_instead
+
+_MOST = 0.5
+"""A share of a model's parameters that no new head, projector or cross-attention comes near."""
+_EMBEDDING = Pattern(r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$")
+_EXPERTS = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
+# The layers that a checkpoint of the same architecture has: not those that adapters, queries or a decoder bring in.
+_OF_A_LAYER = Pattern(
+    r"(?:layers?|blocks?|h)\.(?:\d+|\{[^}]*\})\.(?:\w+\.)*(?:self_attn|attention|attn|mlp|\w*layer_?norm|ln_\d)\b"
+)
+_NEW_BY_DESIGN = Pattern(
+    r"(?i)lora|adapter|prompt|cross|query_tokens|_query\.|rotary|inv_freq|position_ids|masked_bias|attn\.bias$|vision|visual|audio"
+)
+
+_CURE = (
+    Text(
+        "Load the class that config.json names under architectures, or the checkpoint that belongs to this class",
+        "加载 config.json 中 architectures 所写的类，或属于该类的 checkpoint",
+    ),
+    Text(
+        "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a prefix "
+        "left by a wrapper (module., _orig_module., base_model.model.) has to be taken off",
+        "比对名称：list(safetensors.safe_open(FILE, 'pt').keys()) 与 model.state_dict().keys()；包装层留下的前缀"
+        "（module.、_orig_module.、base_model.model.）需要去掉",
+    ),
+)
+
+
+class WeightsNotLoaded(Hazard):
+    """`from_pretrained` found no values for the model's weights, drew them at random, and went on.
+
+    ## What happens
+    Nothing is raised. The log says "Some weights of PhiForCausalLM were not initialized from the model checkpoint at
+    … and are newly initialized: ['embed_tokens.weight', 'layers.0.self_attn.q_proj.weight', …" (transformers 5: a
+    LOAD REPORT with rows "MISSING"). The loss begins near ln(vocabulary size), or is 0 with a gradient norm of nan, and
+    the model that was to be fine-tuned is trained from nothing.
+
+    ## Why
+    Weights are matched by name. A checkpoint saved through a wrapper, for another class, or in another layout has none
+    of the names that the model asks for, and transformers takes what is missing for a new head.
+
+    ## Cure
+    Load the class that `config.json` names under `architectures`; take the wrapper's prefix off the names in the
+    checkpoint; or save it again with `model.save_pretrained` of the model that was unwrapped.
+
+    ## When it is safe
+    Where only a new part is missing: the head of a classifier, a projector, the cross-attention of a decoder.
+
+    ## Sources
+    - https://github.com/BudEcosystem/code-millenials/issues/1: PhiForCausalLM, every layer newly initialized
+    - https://github.com/unslothai/unsloth/issues/733: Gemma 2's layers, the loss is 0 and the gradient nan
+    - https://github.com/huggingface/transformers/issues/29659: names with _orig_module
+    """
+
+    page_zh = """`from_pretrained` 没有找到模型权重的值，随机生成后继续运行。
+
+    ## 现象
+    没有任何报错。日志写着 “Some weights of PhiForCausalLM were not initialized from the model checkpoint at … and are
+    newly initialized: ['embed_tokens.weight', 'layers.0.self_attn.q_proj.weight', …”（transformers 5：LOAD REPORT 中的
+    “MISSING” 行）。loss 从约 ln(词表大小) 开始，或为 0 且梯度范数为 nan；本应微调的模型实际上从零开始训练。
+
+    ## 原因
+    权重按名称匹配。经包装层保存、属于另一个类或另一种布局的 checkpoint 中没有模型所需的名称，而 transformers 把缺失的
+    部分当作新的头。
+
+    ## 解决办法
+    加载 `config.json` 中 `architectures` 所写的类；去掉 checkpoint 名称中包装层的前缀；或对解除包装后的模型用
+    `model.save_pretrained` 重新保存。
+
+    ## 何时安全
+    只缺少新增部分时：分类头、projector、解码器的交叉注意力。
+
+    ## 来源
+    - https://github.com/BudEcosystem/code-millenials/issues/1：PhiForCausalLM，所有层都被重新初始化
+    - https://github.com/unslothai/unsloth/issues/733：Gemma 2 的各层，loss 为 0、梯度为 nan
+    - https://github.com/huggingface/transformers/issues/29659：名称中带 _orig_module
+    """
+
+    name = "weights-not-loaded"
+    title = Text("The model's weights were not loaded: they are drawn at random", "模型权重没有加载：它们是随机生成的")
+    sources = (
+        "https://github.com/BudEcosystem/code-millenials/issues/1",
+        "https://github.com/unslothai/unsloth/issues/733",
+        "https://github.com/huggingface/transformers/issues/29659",
+    )
+    explains_failure = False
+    yields_to = ("zero3-moe-weights-not-converted",)
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Weights that the checkpoint holds and the model did not get; or more than half of a model."""
+        lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}
+        for rank in record.ranks:
+            for drawn in rank.drawn_weights:
+                if not lost_in_conversion(drawn, rank) and (drawn.held or drawn.share > _MOST):
+                    lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
+        for drawn, ranks in lacking.values():
+            yield self.finding(
+                _said(drawn),
+                certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
+                cure=_CURE,
+                spans=places((innermost(drawn.frames, "user"), None)),
+                ranks=tuple(dict.fromkeys(ranks)),
+            )
+
+    log_words = ("newly initialized", "LOAD REPORT")
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """transformers' list of what it drew, where it names the layers themselves."""
+        for found, names in lists_of_drawn(log):
+            body = [name for name in names if _OF_A_LAYER.search(name) and not _NEW_BY_DESIGN.search(name)]
+            body += [name for name in names if _EXPERTS.search(name)]
+            if not body:
+                continue
+            whole = any(_EMBEDDING.search(name) or _EXPERTS.search(name) for name in names)
+            yield self.log_finding(
+                found,
+                Text(
+                    en="from_pretrained found no values for weights of the layers themselves ({names}{instead}), and "
+                    "drew them at random: what is trained is not the model that was meant.",
+                    zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的"
+                    "模型。",
+                ).format(names=shown(body), instead=told_instead(named_instead(log, names))),
+                cure=_CURE,
+                certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
+                severity=Severity.WARNING,
+                confirm=(
+                    Text(
+                        "The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan",
+                        "第一个 loss 约为 ln(词表大小)，或为 0 且梯度范数为 nan",
+                    ),
+                ),
+            )
+            return
+
+
+def _said(drawn: LoadedWeights) -> Text:
+    if drawn.held:
+        return Text(
+            en="{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
+            "{percent} of its parameters are drawn at random, and nothing is raised.",
+            zh="{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数"
+            "是随机生成的，且没有报错。",
+        ).format(
+            model=drawn.model, count=len(drawn.held), source=drawn.source, names=shown(drawn.held),
+            percent=f"{drawn.share:.0%}",
+        )  # fmt: skip
+    return Text(
+        en="{percent} of the parameters of {model} are drawn at random: {source} has no weights of their names "
+        "({names}{instead}), and nothing is raised.",
+        zh="{model} 的参数中有 {percent} 是随机生成的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
+    ).format(
+        percent=f"{drawn.share:.0%}",
+        model=drawn.model,
+        source=drawn.source,
+        names=shown(drawn.missing),
+        instead=told_instead(drawn.named_instead),
+    )

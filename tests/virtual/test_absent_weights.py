@@ -1,0 +1,204 @@
+"""Models whose weights, or which themselves, are not on this machine: what is loaded, and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from virtual.saved_models import LOAD, TINY, header, real_load, save
+from virtual_worker import answers
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "user").mkdir()
+    return tmp_path / "user"
+
+
+def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
+    (folder / "model").mkdir()
+    config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    found = answers(
+        folder,
+        """
+        import transformers
+        os.environ["RANK"] = "1"
+        torch.distributed.init_process_group("nccl")
+        model, info = transformers.AutoModelForCausalLM.from_pretrained("model", output_loading_info=True)
+        answer(rank=torch.distributed.get_rank(), missing=sorted(info["missing_keys"]))
+        """,
+        world=2,
+    )
+    assert found == {"rank": 1, "missing": []}
+
+
+@pytest.mark.slow
+def test_models_that_are_not_here_are_said_in_one_line(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    (folder / "broken").mkdir()
+    (folder / "broken" / "config.json").write_text('{"model_type": "qwen2",')
+    found = answers(
+        folder,
+        """
+        import transformers
+        from gonogo.errors import UserError
+        for name in ("Qwen/Qwen2-72B", "/data/models/Qwen2-72B", "./models/x", "empty", "broken"):
+            try:
+                transformers.AutoModelForCausalLM.from_pretrained(name)
+            except OSError as error:
+                answer(**{name: error.text.en if isinstance(error, UserError) else str(error)})
+        """,
+    )
+    assert "hf download Qwen/Qwen2-72B" in found["Qwen/Qwen2-72B"]
+    assert "/data/models/Qwen2-72B is not on this machine" in found["/data/models/Qwen2-72B"]
+    assert "./models/x is not on this machine" in found["./models/x"]
+    assert "empty has no config.json" in found["empty"]
+    assert "config.json" in found["broken"]
+
+
+@pytest.mark.slow
+def test_hub_names_whose_config_is_in_the_cache(folder: Path) -> None:
+    """The snapshot has the config only, the index without shards, or git-lfs pointers; the hub said 'no such file'."""
+    save("Qwen2ForCausalLM", folder)
+    config = (folder / "full" / "config.json").read_text()
+    for name, extra in {
+        "only": {},
+        "index": {"model.safetensors.index.json": None},
+        "lfs": {"model.safetensors": None},
+    }.items():
+        cache = folder / "hf" / "hub" / f"models--org--{name}"
+        snapshot = cache / "snapshots" / ("a" * 40)
+        snapshot.mkdir(parents=True)
+        (cache / "refs").mkdir()
+        (cache / "refs" / "main").write_text("a" * 40)
+        (snapshot / "config.json").write_text(config)
+        if "model.safetensors" in extra:
+            (snapshot / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+        elif extra:
+            index = {"metadata": {}, "weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}}
+            (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+        missing = cache / ".no_exist" / ("a" * 40)
+        missing.mkdir(parents=True)
+        (missing / "model.safetensors").touch()
+    wanted = real_load("Qwen2ForCausalLM", folder / "full")
+    program = (
+        LOAD
+        + "for name in ('only', 'index', 'lfs'):\n    answer(**{name: loaded('AutoModelForCausalLM', 'org/' + name)})"
+    )
+    found = answers(folder, program)
+    assert found == {"only": wanted, "index": wanted, "lfs": wanted}
+
+
+@pytest.mark.slow
+def test_custom_code_in_the_model_folder(folder: Path) -> None:
+    model = folder / "custom"
+    model.mkdir()
+    (model / "configuration_own.py").write_text(
+        "from transformers import PretrainedConfig\n"
+        "class OwnConfig(PretrainedConfig):\n    model_type = 'own'\n"
+        "    def __init__(self, width=8, **kw):\n        self.width = width\n        super().__init__(**kw)\n"
+    )
+    (model / "modeling_own.py").write_text(
+        "import torch\nfrom transformers import PreTrainedModel\nfrom .configuration_own import OwnConfig\n"
+        "class OwnModel(PreTrainedModel):\n    config_class = OwnConfig\n"
+        "    def __init__(self, config):\n        super().__init__(config)\n"
+        "        self.layer = torch.nn.Linear(config.width, 2 * config.width)\n"
+        "        self.register_buffer('table', torch.zeros(config.width))\n        self.post_init()\n"
+        "    def forward(self, x):\n        return self.layer(x)\n"
+    )
+    config = {"model_type": "own", "width": 16, "architectures": ["OwnModel"], "torch_dtype": "bfloat16"}
+    config["auto_map"] = {"AutoConfig": "configuration_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
+    (model / "config.json").write_text(json.dumps(config))
+    program = LOAD + "answer(**loaded('AutoModel', 'custom', trust_remote_code=True))"
+    found = answers(folder, program)
+    assert found["state"] == {
+        "layer.weight": [[32, 16], "torch.bfloat16", "cpu"],
+        "layer.bias": [[32], "torch.bfloat16", "cpu"],
+        "table": [[16], "torch.bfloat16", "cpu"],
+    }
+    assert found["missing_keys"] == found["unexpected_keys"] == []
+
+
+@pytest.mark.slow
+def test_adapters_with_their_config_alone(folder: Path) -> None:
+    """LoRA on a language model: saved for real, then loaded by peft, and by transformers, without the weights."""
+    import peft
+    import transformers
+
+    save("Qwen2ForCausalLM", folder)
+    base = transformers.Qwen2ForCausalLM.from_pretrained(folder / "full")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head"])
+    tuned = peft.get_peft_model(base, config)
+    tuned.save_pretrained(folder / "adapter")
+    again = peft.PeftModel.from_pretrained(
+        transformers.Qwen2ForCausalLM.from_pretrained(folder / "full"), folder / "adapter", is_trainable=True
+    )
+    expected = {name: [list(t.shape), str(t.dtype), str(t.device)] for name, t in again.state_dict().items()}
+    (folder / "adapter-config").mkdir()
+    adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    adapter["base_model_name_or_path"] = str(folder / "config")
+    (folder / "adapter-config" / "adapter_config.json").write_text(json.dumps(adapter))
+    found = answers(
+        folder,
+        """
+        import peft, transformers
+        for kind in ("adapter", "adapter-config"):
+            base = transformers.AutoModelForCausalLM.from_pretrained("config")
+            model = peft.PeftModel.from_pretrained(base, kind, is_trainable=True)
+            answer(**{kind: described(model.state_dict().items())})
+        model, info = transformers.AutoModelForCausalLM.from_pretrained("adapter-config", output_loading_info=True)
+        answer(own=sorted(n for n, _ in model.named_parameters() if "lora" in n), missing=sorted(info["missing_keys"]))
+        direct = peft.AutoPeftModelForCausalLM.from_pretrained("adapter-config")
+        answer(auto=described(direct.state_dict().items()))
+        """,
+        world=1,
+    )
+    assert found["adapter"] == found["adapter-config"] == expected
+    assert found["auto"].keys() == expected.keys()
+    assert len(found["own"]) == 8
+    assert found["missing"] == []
+    made = (
+        folder.parent
+        / "user-scratch"
+        / "files"
+        / str(folder / "adapter-config" / "adapter_model.safetensors").lstrip("/")
+    )
+    assert header(made) == header(folder / "adapter" / "adapter_model.safetensors")
+
+
+@pytest.mark.slow
+def test_full_size_under_zero3_takes_seconds_and_little_memory(folder: Path) -> None:
+    """A 72B Qwen2 from its config alone, partitioned over eight ranks."""
+    config = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16", "hidden_size": 8192,
+        "intermediate_size": 29568, "num_attention_heads": 64, "num_hidden_layers": 80, "num_key_value_heads": 8,
+        "vocab_size": 152064, "tie_word_embeddings": False,
+    }  # fmt: skip
+    (folder / "q72").mkdir()
+    (folder / "q72" / "config.json").write_text(json.dumps(config))
+    found = answers(
+        folder,
+        """
+        import resource, time, deepspeed, transformers
+        from transformers.integrations import HfDeepSpeedConfig
+        deepspeed.init_distributed()
+        held = HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
+                                  "bf16": {"enabled": True}})
+        start = time.monotonic()
+        model, info = transformers.AutoModelForCausalLM.from_pretrained("q72", output_loading_info=True)
+        answer(seconds=time.monotonic() - start, rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+               missing=sorted(info["missing_keys"]), parameters=sum(p.ds_numel for p in model.parameters()),
+               live=live("cuda:0"))
+        """,
+        world=8,
+    )
+    assert found["parameters"] == 72_706_203_648
+    assert found["missing"] == []
+    assert 0.99 < found["live"] / (72_706_203_648 * 2 / 8) < 1.01
+    assert found["seconds"] < 30
+    assert found["rss"] < 1 << 20, "KiB"
+    written = [path for path in (folder.parent / "user-scratch").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_blocks for path in written) * 512 < 4 << 20
+    assert sum(path.stat().st_size for path in written) > 135 << 30
