@@ -84,7 +84,7 @@ class TestSignals:
             "import signal, sys, time\n"
             f"signal.signal({int(number)}, lambda *_: sys.exit(5))\n"
             "print('ready', flush=True)\n"
-            "time.sleep(30)\n"
+            "for _ in range(300): time.sleep(0.1)\n"  # a signal just before a sleep begins does not cut it short
         )
         command = gonogo_run(tmp_path / "run", "--", sys.executable, "-c", program)
         child = subprocess.Popen(
