@@ -26,6 +26,7 @@ config = {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "
 args = TrainingArguments(output_dir="out", max_steps=1, per_device_train_batch_size=1, report_to=[],
                          save_strategy="no", deepspeed=config)
 model = getattr(transformers, sys.argv[1]).from_pretrained("model", **eval(sys.argv[2]))
+exec(sys.argv[3])
 labels = list(range(8)) if "LM" in sys.argv[1] else 1
 rows = [{"input_ids": list(range(8)), "labels": labels} for _ in range(16)]
 Trainer(model=model, args=args, train_dataset=Dataset.from_list(rows)).train()
@@ -36,7 +37,8 @@ def rehearsed(folder: Path, *arguments: str, options: tuple[str, ...] = ()) -> t
     """What rank 0 drew, and the report."""
     (folder / "train.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "8xH100-80G", "--keep", "kept", *options]
-    command += ["--", "torchrun", "--nproc_per_node", "8", "train.py", *(arguments or ("AutoModelForCausalLM", "{}"))]
+    words = [*arguments, *("AutoModelForCausalLM", "{}", "")[len(arguments) :]]
+    command += ["--", "torchrun", "--nproc_per_node", "8", "train.py", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert (folder / "kept").is_dir(), done.stdout + done.stderr
     record = msgspec.json.decode((folder / "kept" / "rehearsal.json").read_bytes(), type=RehearsalRecord)
@@ -62,6 +64,32 @@ def test_a_wrappers_prefix_leaves_all_weights_drawn(tmp_path: Path) -> None:
     assert (drawn.held, drawn.named_instead, drawn.under_zero3) == ((), "_orig_mod.lm_head.weight", True)
     assert "NO-GO" in report
     assert "error[weights-not-loaded]" in report
+
+
+TAKEN_AFTERWARDS = """
+import deepspeed
+from safetensors.torch import load_file
+stored = {name.removeprefix("_orig_mod."): value for name, value in load_file("model/model.safetensors").items()}
+with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):
+    model.load_state_dict({name: value for name, value in stored.items() if "WORD" in name}, strict=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("taken", "verdict"), [("", "GO"), ("norm", "NO-GO")], ids=["all", "the norms alone"])
+def test_what_the_program_takes_itself_afterwards_is_not_drawn(tmp_path: Path, taken: str, verdict: str) -> None:
+    import transformers
+
+    saved(tmp_path, transformers.LlamaForCausalLM(transformers.LlamaConfig(**TINY)), "_orig_mod.")
+    program = TAKEN_AFTERWARDS.replace("WORD", taken)
+    drawn, report = rehearsed(tmp_path, "AutoModelForCausalLM", "{}", program)
+    assert report.splitlines()[0].split()[0] == verdict
+    if taken:
+        [left] = drawn
+        assert not any(taken in name for name in left.missing)
+        assert 0.9 < left.share < 1
+    else:
+        assert drawn == []
 
 
 @pytest.mark.slow

@@ -268,6 +268,7 @@ class Session:
         root = self.life.trained_root
         stepped = root is not None and self.life.step > 0
         unused, without = self.modules.without_gradient(root) if stepped else ([], [])
+        drawn = self.facts.get("drawn_weights")
         return RankRecord(
             rank=self.plan.rank,
             local_rank=self.plan.local_rank,
@@ -291,7 +292,7 @@ class Session:
             deepspeed_config=_plain(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
-            drawn_weights=self.facts.get("drawn_weights", []),
+            drawn_weights=drawn.loads if drawn is not None else [],
             versions=versions(),
             saved_bytes=self.saved_bytes,
             events=[*self.events, *self._nvme()],

@@ -56,7 +56,8 @@ class WeightsNotLoaded(Hazard):
     checkpoint; or save it again with `model.save_pretrained` of the model that was unwrapped.
 
     ## When it is safe
-    Where only a new part is missing: the head of a classifier, a projector, the cross-attention of a decoder.
+    Where only a new part is missing: the head of a classifier, a projector, the cross-attention of a decoder. And
+    where the program takes the values itself afterwards, with `load_state_dict`: a rehearsal sees that, a log does not.
 
     ## Sources
     - https://github.com/BudEcosystem/code-millenials/issues/1: PhiForCausalLM, every layer newly initialized
@@ -80,7 +81,8 @@ class WeightsNotLoaded(Hazard):
     `model.save_pretrained` 重新保存。
 
     ## 何时安全
-    只缺少新增部分时：分类头、projector、解码器的交叉注意力。
+    只缺少新增部分时：分类头、projector、解码器的交叉注意力；或程序随后自己用 `load_state_dict` 加载这些权重时：排练能
+    看到这一点，日志看不到。
 
     ## 来源
     - https://github.com/BudEcosystem/code-millenials/issues/1：PhiForCausalLM，所有层都被重新初始化
