@@ -34,6 +34,29 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
     assert found == {"rank": 1, "missing": []}
 
 
+def test_weights_that_are_not_here_under_a_zero3_that_a_framework_insists_on(folder: Path) -> None:
+    """axolotl has transformers always say yes to it, beside the configuration that says so."""
+    (folder / "model").mkdir()
+    config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    found = answers(
+        folder,
+        """
+        import deepspeed, transformers
+        from transformers.integrations import HfDeepSpeedConfig
+        deepspeed.init_distributed()
+        held = HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})
+        transformers.modeling_utils.is_deepspeed_zero3_enabled = lambda: True
+        transformers.integrations.deepspeed.is_deepspeed_zero3_enabled = lambda: True
+        model, info = transformers.AutoModelForCausalLM.from_pretrained("model", output_loading_info=True)
+        answer(missing=sorted(info["missing_keys"]), parted=all(hasattr(p, "ds_id") for p in model.parameters()),
+               zero3=transformers.modeling_utils.is_deepspeed_zero3_enabled())
+        """,
+        world=2,
+    )
+    assert found == {"missing": [], "parted": True, "zero3": True}
+
+
 @pytest.mark.slow
 def test_models_that_are_not_here_are_said_in_one_line(folder: Path) -> None:
     (folder / "empty").mkdir()

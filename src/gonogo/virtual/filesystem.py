@@ -2,8 +2,8 @@
 
 :func:`install` replaces the functions of ``os``, ``open`` and what else opens or moves files in Python by those of an
 :class:`~gonogo.virtual.overlay.Overlay`. Writers that bypass Python are given mapped paths (``native_writers.py``),
-and those that nobody thought of are refused by the kernel (``write_guard.py``). Programs started by the program see
-the real files.
+and those that nobody thought of are refused by the kernel (``write_guard.py``). Processes that multiprocessing starts
+afresh are given the same (``spawned.py``); other programs that the program starts see the real files.
 """
 
 from __future__ import annotations

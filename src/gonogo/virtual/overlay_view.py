@@ -20,7 +20,7 @@ _LINKS_FOLLOWED = 40
 
 
 class _Forks:
-    """Whether another process writes to the same scratch: one that forked, or was forked, or another rank's."""
+    """Whether another process writes to the same scratch: a parent, a child, or another rank's."""
 
     any = False
 
@@ -29,7 +29,7 @@ os.register_at_fork(before=lambda: setattr(_Forks, "any", True))
 
 
 def shared_with_others() -> None:
-    """Other processes write to the same scratch: those of the ranks that are rehearsed together."""
+    """Other processes write to the same scratch: the ranks that are rehearsed together, or one started afresh."""
     _Forks.any = True
 
 
@@ -40,6 +40,7 @@ class View:
         self.scratch = os.path.realpath(scratch)
         self.upper = self.scratch + "/files"
         self.temporary = self.scratch + "/tmp"
+        self.passed = passed
         self._passed = (self.scratch, *(os.path.realpath(path) for path in passed), *_PASSED)
         self._passed_below = tuple(f"{path}/" for path in self._passed)
         self.log = self.scratch + "/deleted"

@@ -163,6 +163,17 @@ def modes_off() -> Any:
     return _disable_current_modes()
 
 
+def know_replaced_when_scripting() -> None:
+    """Have TorchScript, which knows torch's functions by their identity, know those, too, that stand in torch now."""
+    import torch.jit._builtins as builtins
+
+    table: Any = vars(builtins)["_get_builtin_table"]
+    known = table()
+    builtins._builtin_table = None
+    known.update(table())
+    builtins._builtin_table = known
+
+
 def check() -> list[str]:
     """The private interfaces that this torch lacks or that behave otherwise than expected, by name; empty if none."""
     moved = []
@@ -177,6 +188,7 @@ def check() -> list[str]:
         "torch._decomp.decomposition_table": decompositions,
         "torch._C._dispatch_has_computed_kernel_for_dispatch_key": lambda: has_meta_kernel(torch.ops.aten.mm.default),
         "torch._C._dispatch_has_kernel_for_dispatch_key": lambda: is_composite(torch.ops.aten.matmul.default),
+        "torch.jit._builtins._builtin_table": know_replaced_when_scripting,
         "torch.UntypedStorage._cdata": lambda: storage_key(torch.empty(1)),
         "torch.Tensor.data (getset descriptor)": lambda: get_data(torch.empty(1)),
     }

@@ -1,7 +1,8 @@
-"""``torch.jit.script`` of a function: the function is run as the Python that it is.
+"""``torch.jit.script`` of a function or class: it is run as the Python that it is, with the same operators.
 
-TorchScript knows torch's functions by their identity, and refuses a function that calls one that stands replaced here.
-The operators are the same either way. Modules and classes are still compiled: what is saved of them has to be.
+Modules are still compiled: what is saved of them has to be. TorchScript knows torch's functions by their identity: it
+is told of those that stand replaced here, of torch's own namespaces; what is written in Python further down may call
+others, which it would refuse.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual import private
 from gonogo.virtual.patching import Patches
 
 
 def install() -> Callable[[], None]:
-    """Leave functions uncompiled; returns the undo."""
+    """Leave functions and classes uncompiled; returns the undo."""
     patches = Patches()
     script = torch.jit.script
 
     @functools.wraps(script)
     def script_(obj: Any, *args: Any, **options: Any) -> Any:
-        return obj if inspect.isfunction(obj) else script(obj, *args, **options)
+        if inspect.isfunction(obj) or (inspect.isclass(obj) and not issubclass(obj, torch.nn.Module)):
+            return obj  # of a class, `script` returns the class itself, too
+        private.know_replaced_when_scripting()
+        return script(obj, *args, **options)
 
     patches.set(torch.jit, "script", script_)
     return patches.undo

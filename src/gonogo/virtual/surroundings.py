@@ -19,6 +19,7 @@ from gonogo.virtual import (
     process_group,
     processor,
     saving,
+    spawned,
     values,
     weights,
 )
@@ -103,6 +104,7 @@ def install(session: Session) -> list[Callable[[], None]]:
         shared_with_others()
     overlay = Overlay(plan.scratch, passed=ours)
     undo.append(filesystem.install(overlay).undo)
+    undo.append(spawned.install(overlay).undo)
     undo.append(weights.install(overlay, session.note).undo)
     undo.append(saving.install(session.wrote).undo)
     return undo

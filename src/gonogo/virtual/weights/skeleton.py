@@ -14,6 +14,7 @@ import random
 import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -37,6 +38,9 @@ def apart() -> Iterator[None]:
         if config is not None:
             integration._hf_deepspeed_config_weak_ref = None  # type: ignore[union-attr]
             stack.callback(setattr, integration, "_hf_deepspeed_config_weak_ref", config)
+        for module in (integration, sys.modules.get("transformers.modeling_utils")):
+            if hasattr(module, "is_deepspeed_zero3_enabled"):  # axolotl replaces it by one that always says yes
+                stack.enter_context(mock.patch.object(module, "is_deepspeed_zero3_enabled", return_value=False))
         stack.enter_context(_quiet())
         stack.enter_context(private.modes_off())
         stack.enter_context(torch.no_grad())
