@@ -18,6 +18,7 @@ _IMPORTS = {
     "trl": "from trl import SFTTrainer",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
+    "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",
     "liger": "import triton.language, liger_kernel.transformers",
 }
 

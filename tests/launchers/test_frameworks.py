@@ -52,6 +52,27 @@ max_steps: 2
 bf16: true
 report_to: none
 """
+_AXOLOTL = """
+base_model: model
+adapter: lora
+lora_r: 8
+lora_alpha: 16
+lora_target_linear: true
+deepspeed: ds_zero3.json
+datasets:
+  - path: data/train.jsonl
+    type: chat_template
+sequence_len: 128
+micro_batch_size: 1
+gradient_accumulation_steps: 2
+max_steps: 2
+learning_rate: 0.0001
+optimizer: adamw_torch
+lr_scheduler: cosine
+bf16: true
+gradient_checkpointing: true
+output_dir: out
+"""
 
 
 @pytest.fixture
@@ -59,6 +80,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_project(tmp_path)
     (tmp_path / "trl.yaml").write_text(_TRL)
     (tmp_path / "llamafactory.yaml").write_text(_LLAMAFACTORY)
+    (tmp_path / "axolotl.yaml").write_text(_AXOLOTL)
     monkeypatch.chdir(tmp_path)
     for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -155,9 +177,49 @@ def test_llamafactory_on_two_nodes_and_on_one_gpu(project: Path, monkeypatch: py
         started(command, project, 4)
 
 
+@pytest.mark.very_slow
+def test_axolotl_train(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("axolotl")))
+    record = rehearsed("axolotl train axolotl.yaml")
+    assert (record.launcher, record.world_size) == ("axolotl", 2)
+    rank = record.ranks[0]
+    assert (rank.versions["transformers"], rank.deepspeed_config["zero_optimization"]["stage"]) == ("5.16.1", 3)
+    assert not (project / "out").exists()
+    assert not (project / "last_run_prepared").exists()  # which processes of their own write, started afresh
+    (project / "sweep.yaml").write_text("lora_r: [8, 16]\n")
+    (project / "cloud.yaml").write_text("provider: modal\n")
+    for words, why in (
+        ("train absent.yaml", "Path 'absent.yaml' does not exist"),
+        ("train axolotl.yaml --sweep sweep.yaml", "rehearse each configuration by itself"),
+        ("train axolotl.yaml --cloud cloud.yaml", "a provider's machines"),
+        ("preprocess axolotl.yaml", "axolotl preprocess starts no training"),
+    ):
+        with pytest.raises(UserError, match=why):
+            rehearse(RehearsalRequest(["axolotl", *words.split()], gpus="2xH100-80G"), None)
+
+
+@pytest.mark.very_slow
+def test_what_axolotl_starts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("axolotl")))
+    alone = started(["axolotl", "train", "axolotl.yaml", "--launcher", "python", "--max-steps", "7"], project, 2)
+    assert (len(alone.processes), alone.program) == (1, "axolotl.cli.train")
+    first, *rest = alone.processes[0].arguments
+    assert first == "axolotl.yaml"
+    assert "--max-steps=7" in rest
+    four = started(shlex.split("axolotl train axolotl.yaml --launcher torchrun -- --nproc_per_node 4"), project, 8)
+    assert [process.rank for process in four.processes] == [0, 1, 2, 3]
+    by_accelerate = started(["axolotl", "train", "axolotl.yaml", "--", "--num_processes", "3"], project, 8)
+    assert [process.rank for process in by_accelerate.processes] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("line", "package"),
-    [("trl sft", "trl"), ("swift sft --model m", "ms-swift"), ("llamafactory-cli train a.yaml", "llamafactory")],
+    [
+        ("axolotl train a.yaml", "axolotl"),
+        ("trl sft", "trl"),
+        ("swift sft --model m", "ms-swift"),
+        ("llamafactory-cli train a.yaml", "llamafactory"),
+    ],
 )
 def test_a_framework_that_is_not_installed_is_named(
     project: Path, monkeypatch: pytest.MonkeyPatch, line: str, package: str

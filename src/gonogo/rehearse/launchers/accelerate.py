@@ -49,7 +49,7 @@ class Accelerate(Launcher):
 
 
 def started_through_accelerate(call: Callable[[], object], surroundings: Surroundings) -> Started:
-    """What is started by a call that ends in accelerate's ``launch_command``: accelerate's own, or a framework's."""
+    """What is started by a call that ends in accelerate's ``launch_command`` or torchrun: its own, or a framework's."""
     launch = importlib.import_module("accelerate.commands.launch")
     run = importlib.import_module("torch.distributed.run")
     base = dict(os.environ)
@@ -70,7 +70,8 @@ def started_through_accelerate(call: Callable[[], object], surroundings: Surroun
             call()
         except _ByTorchrun as found:
             with patch.dict(os.environ, found.environment, clear=True):
-                return processes_of(found.arguments, base, surroundings, _notes(parsed[-1], launch))
+                notes = _notes(parsed[-1], launch) if parsed else ()
+                return processes_of(found.arguments, base, surroundings, notes)
         except _ByCommand as found:
             nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
             several = msgspec.structs.replace(surroundings, nodes=nodes)
