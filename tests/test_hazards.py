@@ -284,6 +284,12 @@ class TestFallbacks:
         findings = found("program-raises", "bad_fallback_beside_a_host_shortage")
         assert [f.hazard for f in findings] == ["cpu-ram-oom-killed", "program-raises"]
 
+    def test_what_an_exception_was_raised_from_is_told_and_cured(self) -> None:
+        finding = found("program-raises", "bad_fallback_raised_from_another")[0]
+        assert "; because of ModuleNotFoundError: No module named 'kernels_of_another_version'" in finding.cause.en
+        assert "；起因：ModuleNotFoundError: No module named 'kernels_of_another_version'" in finding.cause.zh
+        assert finding.cure[0].en.startswith("Install the module into the environment that the launcher uses")
+
     def test_an_exception_that_hangs_on_an_assumption_is_not_certain(self) -> None:
         beneath_torch = found("program-raises", "bad_fallback_torch_raises_on_an_assumption")[0]
         assert beneath_torch.certainty is Certainty.LIKELY

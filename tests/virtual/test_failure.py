@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 
 import pytest
 
-from gonogo.virtual.failure import _words_of_parser
+from gonogo.virtual.failure import _first_cause, _words_of_parser
 
 
 def test_a_parsers_refusal_is_told_in_its_words() -> None:
@@ -23,3 +24,40 @@ def test_any_other_end_has_its_own(error: BaseException) -> None:
     with pytest.raises(type(error)) as ended:
         raise error
     assert _words_of_parser(ended.value) is None
+
+
+def test_the_first_cause_of_a_chain_is_told() -> None:
+    with pytest.raises(ImportError) as ended:
+        _import_lazily()
+    assert _first_cause(ended.value) == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+def _import_lazily() -> None:
+    try:
+        try:
+            import no_such_module  # type: ignore[import-not-found] # noqa: F401
+        except ImportError as error:
+            raise RuntimeError("Failed to import models") from error
+    except RuntimeError as error:
+        raise ImportError("Could not import module 'AutoModel'") from error
+
+
+def test_what_was_only_being_handled_or_happened_in_another_process_is_no_cause() -> None:
+    with pytest.raises(ValueError, match="y") as ended:
+        _raise_while_handling()
+    assert _first_cause(ended.value) == ""
+    with multiprocessing.get_context("fork").Pool(1) as pool, pytest.raises(ZeroDivisionError) as there:
+        pool.apply(_divide)
+    assert there.value.__cause__ is not None
+    assert _first_cause(there.value) == ""
+
+
+def _raise_while_handling() -> None:
+    try:
+        raise KeyError("x")
+    except KeyError:
+        raise ValueError("y")  # noqa: B904
+
+
+def _divide() -> float:
+    return 1 / 0

@@ -49,6 +49,8 @@ class Failure(msgspec.Struct, frozen=True):
     module_class: str | None = None
     reading: str | None = None
     """The JSON or YAML file that was being read, where its syntax is at fault."""
+    cause: str = ""
+    """``TYPE: MESSAGE`` of the first exception of the chain that it was raised from (``raise … from``); else empty."""
     traceback: str = ""
     """The traceback as Python prints it, for the reader and for hazards that read logs."""
     origin: tuple[Frame, ...] = ()

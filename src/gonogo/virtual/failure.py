@@ -71,10 +71,8 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
     built = _module_under_construction(error.__traceback__)
     if built is not None and not (call is not None and call.module_class):
         module, module_class = built
-    kind = type(error)
-    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return Failure(
-        type=name,
+        type=_type_name(error),
         message=_words_of_parser(error) or str(error),
         frames=frames_of_traceback(error.__traceback__),
         phase=getattr(error, "gonogo_phase", life.phase),
@@ -84,9 +82,28 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         module=module,
         module_class=module_class,
         reading=_file_being_read(error),
+        cause=_first_cause(error),
         traceback=_traceback_without_us(error),
         origin=origin,
     )
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the exception was raised from in the end; a worker process's traceback, which is text, is no cause."""
+    first, seen = error, {id(error)}
+    while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote(cause):
+        seen.add(id(cause))
+        first = cause
+    return "" if first is error else f"{_type_name(first)}: {first}"
+
+
+def _is_remote(cause: BaseException) -> bool:
+    return type(cause).__name__ in ("RemoteTraceback", "_RemoteTraceback")
 
 
 def _words_of_parser(error: BaseException) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal import Failure, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import (
@@ -124,11 +124,14 @@ class ProgramRaises(Hazard):
             assumed = assumption_before(failed.first, failure) or guess_before(failed.first, failure)
             yield self.finding(
                 Text(
-                    en="{reading}{message} (last reached: {phase}, step {step}{module}){assumed}",
-                    zh="{reading}{message}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
+                    en="{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",
+                    zh="{reading}{message}{cause}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
                 ).format(
                     reading=Text(f"{failure.reading}: ", f"{failure.reading}：") if failure.reading else "",
                     message=shorten(failure.message) or failure.type,
+                    cause=Text(f"; because of {first}", f"；起因：{first}")
+                    if (first := shorten(failure.cause))
+                    else "",
                     phase=PHASES[failure.phase],
                     step=failure.step,
                     module=Text(f", module {failure.module}", f"，模块 {failure.module}") if failure.module else "",
@@ -144,22 +147,7 @@ class ProgramRaises(Hazard):
                     type=failure.type.rpartition(".")[2] or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
-                cure=(
-                    Text(
-                        en="Correct the syntax of {path} at the place that is named above; JSON knows neither comments "
-                        "nor a comma after the last entry",
-                        zh="请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
-                    ).format(path=failure.reading),
-                )
-                if failure.reading
-                else (
-                    Text(
-                        en="Start at the first place named below: it is the innermost line of your own code",
-                        zh="请从下面的第一个位置查起：它是您自己代码中最内层的一行",
-                    ),
-                )
-                if failure.innermost("user")
-                else (),
+                cure=tuple(_cures(failure)),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
@@ -187,11 +175,28 @@ class ProgramRaises(Hazard):
             )
 
 
+def _cures(failure: Failure) -> Iterator[Text]:
+    if failure.reading:
+        yield Text(
+            en="Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
+            "after the last entry",
+            zh="请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
+        ).format(path=failure.reading)
+        return
+    yield from _by_what_it_says(failure.cause or f"{failure.type}: {failure.message}")
+    if failure.innermost("user"):
+        yield Text(
+            en="Start at the first place named below: it is the innermost line of your own code",
+            zh="请从下面的第一个位置查起：它是您自己代码中最内层的一行",
+        )
+
+
+def _by_what_it_says(error: str) -> Iterator[Text]:
+    yield from [text for pattern, text in _NEXT if pattern.search(error)][:1]
+
+
 def _next_steps(error: LoggedError) -> Iterator[Text]:
-    for pattern, text in _NEXT:
-        if pattern.search(f"{error.type}: {error.message}"):
-            yield text
-            break
+    yield from _by_what_it_says(f"{error.type}: {error.message}")
     if error.users_frame is not None:
         yield Text(
             "Start at the line of your own code that is named; then read the library's line below it",
