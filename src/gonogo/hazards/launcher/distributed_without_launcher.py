@@ -1,0 +1,205 @@
+"""distributed-without-launcher."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazard import Hazard
+from gonogo.hazards._rehearsed import failed_ranks, failure_places
+from gonogo.hazards.launcher._facts import whole
+
+if TYPE_CHECKING:
+    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script import Script
+
+_SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_SAID = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
+_KEY = Pattern(rf"^'({'|'.join(_SET_BY_LAUNCHERS)})'$")
+_STARTED_OTHERWISE = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
+_CURE = (
+    Text(
+        "Start it with a launcher, on one GPU too: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
+        "accelerate launch train.py …",
+        "用启动器启动，单卡也一样：torchrun --nproc_per_node 8 train.py …、deepspeed train.py … 或 "
+        "accelerate launch train.py …",
+    ),
+    Text(
+        "Where something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR "
+        "and MASTER_PORT for each of them",
+        "若由其他方式启动进程（srun、notebook），请为每个进程设置 RANK、LOCAL_RANK、WORLD_SIZE、MASTER_ADDR 和 "
+        "MASTER_PORT",
+    ),
+)
+
+
+class DistributedWithoutLauncher(Hazard):
+    """A program that joins a process group was started by python, and not by a launcher.
+
+    ## What happens
+    "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but
+    not set" (or WORLD_SIZE, MASTER_ADDR), or "KeyError: 'LOCAL_RANK'", before anything is loaded.
+
+    ## Why
+    Who this process is, and where the others are, it learns from environment variables that torchrun, deepspeed and
+    accelerate launch set for each process that they start. `python train.py` sets none. axolotl with `--launcher
+    python` and DeepSpeed sets them itself where there is one GPU, and fails so where there are several.
+
+    ## Cure
+    Start with `torchrun --nproc_per_node N train.py`, `deepspeed train.py` or `accelerate launch train.py`, on one GPU
+    too. Where srun or a notebook starts the processes, set the five variables for each of them. Setting them by hand to
+    RANK=0 and WORLD_SIZE=1 makes one process, which uses one GPU.
+
+    ## When it is safe
+    Where the cluster sets them (a PyTorchJob of Kubeflow), or the program only joins a group where it finds them.
+
+    ## Sources
+    - https://github.com/meta-llama/llama-cookbook/issues/59: fine-tuning started with python
+    - https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35: the launcher was missing from the command
+    - https://github.com/NVIDIA/apex/issues/99: WORLD_SIZE is taken from the environment
+    """
+
+    page_zh = """要加入进程组的程序由 python 直接启动，没有经过启动器。
+
+    ## 现象
+    尚未加载任何内容就报 “ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable
+    RANK expected, but not set”（或 WORLD_SIZE、MASTER_ADDR），或 “KeyError: 'LOCAL_RANK'”。
+
+    ## 原因
+    进程从环境变量得知自己是谁、其他进程在哪里；torchrun、deepspeed、accelerate launch
+    会为它们启动的每个进程设置这些变量，`python train.py` 一个都不设置。axolotl 用 `--launcher python` 加 DeepSpeed
+    时，只有一张卡才会自己设置，多张卡就会这样失败。
+
+    ## 解决办法
+    单卡也用 `torchrun --nproc_per_node N train.py`、`deepspeed train.py` 或 `accelerate launch train.py` 启动。
+    若由 srun 或 notebook 启动进程，请为每个进程设置这五个变量。手工设置 RANK=0、WORLD_SIZE=1
+    得到的只是一个进程，只用一张卡。
+
+    ## 何时安全
+    集群已设置这些变量（Kubeflow 的 PyTorchJob），或程序只在找到它们时才加入进程组。
+
+    ## 来源
+    - https://github.com/meta-llama/llama-cookbook/issues/59：用 python 启动微调
+    - https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35：命令中漏了启动器
+    - https://github.com/NVIDIA/apex/issues/99：WORLD_SIZE 取自环境变量
+    """
+
+    name = "distributed-without-launcher"
+    title = Text("A distributed program is started without a launcher", "分布式程序没有经启动器启动")
+    sources = (
+        "https://github.com/meta-llama/llama-cookbook/issues/59",
+        "https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35",
+        "https://github.com/NVIDIA/apex/issues/99",
+    )
+    log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _SET_BY_LAUNCHERS))
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""
+        if launch.launcher != "python" or (whole(launch.world_size) or 1) > 1 or not run.scripts:
+            return
+        if any(not launch.variable(name).absent for name in _SET_BY_LAUNCHERS):
+            return
+        if any(word in script.source.data for script in run.scripts for word in _STARTED_OTHERWISE):
+            return
+        settings = [setting.name for script in run.scripts for setting in script.environment_settings()]
+        if any(name in settings for name in _SET_BY_LAUNCHERS):
+            return
+        script = run.scripts[0]
+        found = next((found for found in _needs(script) if _is_reached(script, found[0])), None)
+        if found is None:
+            return
+        node, variable = found
+        yield self.finding(
+            Text(
+                en="python starts {path} without a launcher, so that nothing sets {variable} before it is asked for.",
+                zh="python 不经启动器运行 {path}，在用到 {variable} 之前没有任何地方设置它。",
+            ).format(path=script.path, variable=variable),
+            certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
+            cure=_CURE,
+            spans=(launch.place.span(), script.place(node).span(Text("asked for here", "在此处用到"))),
+        )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """The exception of torch's rendezvous, or of the environment."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            said = _SAID.search(failure.message) if failure.type == "ValueError" else None
+            if failure.type == "KeyError" and any("environ" in frame.text for frame in failure.frames):
+                said = _KEY.search(failure.message)
+            if said is not None:
+                yield self.finding(
+                    _told(said.group(1)),
+                    certainty=Certainty.CERTAIN,
+                    cure=_CURE,
+                    spans=failure_places(failure),
+                    ranks=failed.ranks,
+                )
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """The same exceptions; a KeyError only where its traceback shows that the environment was asked."""
+        for error in log.errors_of("ValueError", says=_SAID):
+            said = _SAID.search(error.message)
+            if said is not None:
+                yield self.log_finding(error, _told(said.group(1)), cure=_CURE)
+                return
+        for error in log.errors_of("KeyError", says=_KEY):
+            said = _KEY.search(error.message)
+            if said is not None and any("environ" in frame.code for frame in error.frames):
+                yield self.log_finding(error, _told(said.group(1)), cure=_CURE)
+                return
+
+
+def _told(variable: str) -> Text:
+    return Text(
+        en="Nothing set {variable} for this process, which a launcher does for each process of a distributed run.",
+        zh="没有任何地方为该进程设置 {variable}：分布式运行中由启动器为每个进程设置。",
+    ).format(variable=variable)
+
+
+def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
+    """The places of a script that end the program without a launcher's variables, and the first that is missing."""
+    for node in script.nodes(ast.Subscript):
+        if isinstance(node.ctx, ast.Load) and script.qualified(node.value) == "os.environ":
+            name = script.field(node.slice).string
+            if name in _SET_BY_LAUNCHERS:
+                yield node, name
+    for call in script.calls("torch.distributed.init_process_group"):
+        method = call.keyword("init_method")
+        if method.absent:
+            method = call.argument(1)
+        by_environment = method.absent or (method.string or "").startswith("env://")
+        if by_environment and all(call.keyword(name).absent for name in ("rank", "world_size", "store")):
+            yield call.node, "RANK"
+
+
+def _is_reached(script: Script, node: ast.AST, deep: int = 3) -> bool:
+    """Whether the program gets there whatever it is told, as far as the script shows: under no condition, in no try."""
+    if any(isinstance(around, ast.Try) and around.handlers for around in script.ancestors(node)):
+        return False
+    if not all(_always_holds(test) for test in script.guarded_by(node)):
+        return False
+    function = script.enclosing_function(node)
+    if function is None:
+        return script.enclosing_class(node) is None
+    if script.enclosing_class(node) is not None or deep == 0:
+        return False
+    return any(
+        _is_reached(script, call, deep - 1)
+        for call in script.nodes(ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id == function.name
+    )
+
+
+def _always_holds(test: ast.expr) -> bool:
+    """Whether it only asks if this is the program, or if there is a group yet."""
+    if any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test)):
+        return True
+    calls = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
+    asked = [call.attr if isinstance(call, ast.Attribute) else "" for call in calls]
+    return "is_initialized" in asked and set(asked) <= {"is_initialized", "is_available"}
