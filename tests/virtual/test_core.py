@@ -101,6 +101,23 @@ def test_parts_by_unsafe_split_are_parts(session: Session) -> None:
     assert cell.weight_ih.grad is not None
 
 
+def test_a_recurrent_networks_weights_are_laid_into_one_buffer(session: Session) -> None:
+    """With a torch that has cuDNN, ``LSTM.to`` asks for it; the real operator would enter the driver."""
+    network = torch.nn.LSTM(4, 6, num_layers=2).to("cuda")
+    before = live(session)
+    weights = list(network.parameters())
+    flat = torch._cudnn_rnn_flatten_weight(weights, 4, 4, 2, 6, 0, 2, False, False)
+    assert (flat.shape, flat.dtype, flat.device) == (
+        (sum(weight.numel() for weight in weights),),
+        torch.float32,
+        torch.device("cuda", 0),
+    )
+    assert live(session) - before == flat.numel() * 4
+    out, _ = network(torch.randn(5, 2, 4, device="cuda"))
+    out.sum().backward()
+    assert all(weight.grad is not None for weight in weights)
+
+
 def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:
     assert f"{torch.tensor(1.5, device='cuda'):.3f}|{torch.tensor(3, device='cuda')}" == "1.500|3"
     assert f"expert_{torch.ones(3).cuda().nonzero()[1][0]}" == "expert_1"  # as NllbMoe names its experts

@@ -165,7 +165,10 @@ def test_adamw_by_hand(tmp_path: Path) -> None:
     blocks = 1 << 20  # an allocation's block may be that much larger: the caching allocator doesn't split the rest off
     assert on_device(record) <= device.peak_allocated_bytes <= on_device(record) + 20 * blocks
     assert record.host is not None
-    assert record.host.peak_bytes == 4 * 4  # AdamW's step of each parameter
+    assert record.host.peak_bytes in (
+        4 * 4,
+        4 * 4 + 4,
+    )  # AdamW's step of each parameter; torch 2.15 has one more number
 
 
 @pytest.mark.slow

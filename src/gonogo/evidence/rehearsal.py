@@ -224,6 +224,8 @@ class RankRecord(msgspec.Struct):
     """What a real run would have written in checkpoints and saved models."""
     events: list[str] = []
     """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
+    starts_processes: int | None = None
+    """How many processes the program was about to start itself, to train in them."""
     user_error: tuple[str, str] | None = None
     """A sentence, in English and Chinese, for what the user has to provide (a model's config that is nowhere)."""
     stack: list[Frame] = []

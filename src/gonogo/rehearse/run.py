@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -25,7 +26,7 @@ from gonogo.finding import Text
 from gonogo.rehearse.environment import worker_environment
 from gonogo.rehearse.exchange import Exchange
 from gonogo.rehearse.keep import check_keep, keep_records
-from gonogo.rehearse.launch import UNSTATED, Surroundings
+from gonogo.rehearse.launch import UNSTATED, Launch, Surroundings
 from gonogo.rehearse.packages import Overlay, lay_over
 from gonogo.rehearse.parting import settle, with_names
 from gonogo.rehearse.pool import NodeLost, Pool, pool_for
@@ -34,6 +35,7 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.sample import is_sample, with_each_shape
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
+from gonogo.rehearse.started_by_program import SPAWN, as_ranks, may_start_processes, started_by
 from gonogo.rehearse.torch_installed import check_torch
 from gonogo.rehearse.workers import Assignment
 from gonogo.rehearse.world import machine_for, ranks_to_run
@@ -71,20 +73,22 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         )
         resolved = resolve(request.command, situation)
         machine = machine_for(resolved.launch, request, stated)
-        ranks = ranks_to_run(request.ranks, resolved.launch, machine)
+        ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with say_if_full(scratch):
             notes: list[Text] = []
             with pool_for(request.ray) as pool:
-                if is_sample(request.ranks) and len(ranks) < resolved.launch.world_size:
-                    show(Text("looking at the ranks' data", "查看各 rank 的数据"))
-                    looking = _looking(_assignment(0, resolved, request, machine, overlay, scratch / "looking"))
-                    (looked,) = pool.run([looking], deadline, show.ranks)
-                    ranks, note = with_each_shape(ranks, looked)
-                    notes.append(note)
-                assignments = [
-                    _assignment(rank, resolved, request, machine, overlay, scratch / f"rank-{rank}") for rank in ranks
-                ]
-                records, divergence = _run(pool, assignments, deadline, show)
+
+                def in_folder(folder: Path) -> Callable[[str, int], Assignment]:
+                    return lambda name, rank: _assignment(rank, resolved, request, machine, overlay, folder / name)
+
+                run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show)
+                assignments, records, divergence = run(ranks, resolved.launch, in_folder(scratch))
+                if (count := started_by(records, resolved.launch)) is not None:
+                    resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
+                    machine = machine_for(resolved.launch, request, stated)
+                    ranks = ranks_to_run(request.ranks, resolved.launch, machine)
+                    processes = in_folder(scratch / "processes")
+                    assignments, records, divergence = run(ranks, resolved.launch, processes)
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
@@ -98,6 +102,27 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 
 def _run(
+    pool: Pool,
+    request: RehearsalRequest,
+    ranks: list[int],
+    launch: Launch,
+    assigned: Callable[[str, int], Assignment],
+    *,
+    notes: list[Text],
+    deadline: float,
+    show: _Shown,
+) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
+    """Run ranks of a launch; of a sample, those too whose batches differ. What is to be said of them is added."""
+    if is_sample(request.ranks) and len(ranks) < launch.world_size:
+        show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+        (looked,) = pool.run([_looking(assigned("looking", 0))], deadline, show.ranks)
+        ranks, note = with_each_shape(ranks, looked)
+        notes.append(note)
+    assignments = [assigned(f"rank-{rank}", rank) for rank in ranks]
+    return assignments, *_run_assigned(pool, assignments, deadline, show)
+
+
+def _run_assigned(
     pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
@@ -199,6 +224,7 @@ def _assignment(
         record=str(folder / "record.json"),
         progress=str(folder / "progress.jsonl"),
         devices=machine.count,
+        started_by_program=launch.launcher == SPAWN,
     )
     return Assignment(
         plan=plan,

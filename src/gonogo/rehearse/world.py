@@ -62,8 +62,10 @@ def _named_devices(launch: Launch, process: LaunchedProcess) -> int:
     return max(numbers, default=-1) + 1
 
 
-def ranks_to_run(asked: str, launch: Launch, machine: Machine) -> list[int]:
+def ranks_to_run(asked: str, launch: Launch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
     """The ranks of ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
+
+    With ``may_be_more``, those that the launch has: the program may start the others itself.
 
     Where the list of visible devices is too short for the processes of a node, the first rank that finds no device is
     run besides: the others can't tell. Raises UserError for what is no rank of the launch.
@@ -82,6 +84,8 @@ def ranks_to_run(asked: str, launch: Launch, machine: Machine) -> list[int]:
                 ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        if may_be_more:
+            ranks = {rank for rank in ranks if rank < world} or {0}
         if max(ranks, default=0) >= world:
             raise UserError(
                 Text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -130,5 +130,5 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
         "change_current_allocator": unsupported("memory.change_current_allocator"),
         "CUDAPluggableAllocator": unsupported("memory.CUDAPluggableAllocator"),
         "MemPool": unsupported("MemPool"),
-        "use_mem_pool": unsupported("use_mem_pool"),
+        "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler asks for its __wrapped__
     }

@@ -20,6 +20,9 @@ from gonogo.virtual.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
 from gonogo.virtual.tensor import VirtualTensor
 
+_NO_DRIVER = re.compile(
+    "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
+)
 _ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
@@ -155,6 +158,11 @@ def _traceback_without_us(error: BaseException) -> str:
         chain.stack = traceback.StackSummary.from_list(kept)
         chain = chain.__cause__ or chain.__context__
     return "".join(printed.format())[-40_000:]
+
+
+def entered_the_driver(message: str) -> bool:
+    """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
+    return _NO_DRIVER.search(message) is not None
 
 
 def is_from_autograd(message: str) -> bool:

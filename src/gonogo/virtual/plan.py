@@ -44,6 +44,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
     devices: int = 0
     """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
+    started_by_program: bool = False
+    """Whether this rank is a process that the program starts itself (see ``virtual/starting.py``)."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
     exchange: ExchangeAddress | None = None

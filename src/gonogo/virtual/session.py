@@ -34,9 +34,12 @@ from gonogo.virtual import (
     loading,
     private,
     read_arguments,
+    recurrent,
     refusals,
     scripting,
     sharded_tensors,
+    spawned,
+    starting,
     storages,
     subclasses,
     trainer,
@@ -45,7 +48,7 @@ from gonogo.virtual import (
 )
 from gonogo.virtual.allocator_settings import AllocatorSettings
 from gonogo.virtual.caching_allocator import CachingAllocator
-from gonogo.virtual.failure import failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.failure import entered_the_driver, failure_of, is_from_autograd, note_failed_call, origin_in
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.ledger import Ledger
 from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
@@ -57,7 +60,7 @@ from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
 from gonogo.virtual.plan import WorkerPlan
 from gonogo.virtual.program import run_program
 from gonogo.virtual.protocol import End, Reply
-from gonogo.virtual.stack import frames_of_call
+from gonogo.virtual.stack import frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
@@ -66,7 +69,7 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "grouped_products", "writes"]
+__all__ = ["Session", "data_dependent", "grouped_products", "recurrent", "writes"]
 
 
 class Session:
@@ -148,6 +151,7 @@ class Session:
         undo.append(compiling.install(self.ledger.assume))
         undo.append(refusals.install())
         undo.append(scripting.install())
+        undo.append(starting.install(self.plan))
         undo.append(read_arguments.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
@@ -187,6 +191,7 @@ class Session:
         failure: Failure | None = None
         unsupported: list[Unsupported] = []
         user_error = None
+        processes: int | None = None
         ended: End = "completed"
         try:
             with self.mode, self._watching_autograd():
@@ -195,6 +200,13 @@ class Session:
         except (RehearsalComplete, EnoughRehearsed):
             self.events.append("stopped: the program went on after the steps that were asked for")
             ended = "enough"
+        except starting.HasEnded:
+            self.events.append(f"stopped: what the program does after {starting.NAME} was not run")
+            self.life.enter("exit")
+        except starting.StartsProcesses as starts:
+            outcome, processes = "unsupported", starts.count
+            why = "the processes that it starts were not rehearsed"
+            unsupported.append(Unsupported(starting.NAME, _place_of(starts), why))
         except RanksParted as parted:
             outcome, ended = "diverged", "stopped"
             self._parted = parted.reply
@@ -211,18 +223,25 @@ class Session:
             elif found is not None:
                 outcome = "unsupported"
                 failure = failure_of(error, self.life, self.modules, ())
-                place = failure.innermost("user") or failure.innermost("library")
-                where = f"{place.path}:{place.line}" if place else "unknown"
-                unsupported.append(Unsupported(found.operator, where, found.why))
+                unsupported.append(Unsupported(found.operator, _place_of(error), found.why))
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
+                if entered_the_driver(failure.message):
+                    outcome = "unsupported"
+                    why = "it entered the real CUDA driver, which serves no device here"
+                    unsupported.append(Unsupported(failure.operator or failure.type, _place_of(error), why))
+        for where in spawned.asked_for_accelerators(self.plan.scratch):
+            why = "it asks for an accelerator, which only the processes that are rehearsed have"
+            unsupported.append(Unsupported("a process that the program starts", where, why))
+            outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
             how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")
             self.peers.ended(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
         record.user_error = user_error
+        record.starts_processes = processes
         if self._parted is not None:
             record.stopped_by = self._parted.stopped_by
         if self.peers is not None:
@@ -314,6 +333,13 @@ class Session:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _place_of(error: BaseException) -> str:
+    """``file:line`` of the innermost frame of the program that an exception came through."""
+    frames = frames_of_traceback(error.__traceback__)
+    own = [frame for owner in ("user", "library") for frame in reversed(frames) if frame.owner == owner]
+    return f"{own[0].path}:{own[0].line}" if own else "unknown"
 
 
 def _left_everywhere(peers: Peers, left: int) -> list[int] | None:

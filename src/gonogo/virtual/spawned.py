@@ -6,6 +6,9 @@ A process that is forked has it from its parent. One that is started afresh begi
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +22,8 @@ from gonogo.virtual.patching import Patches
 
 _PACKAGES = ("multiprocessing", "multiprocess")
 """The standard library's, and the copy of it that pickles by dill, which datasets uses."""
+_TOLD = "/asked"
+"""The file in scratch in which they say so."""
 _ATTACH = (  # gonogo's folder is left on sys.path no longer than that: the parent's path comes next
     "import sys; sys.path.append({root!r}); from gonogo.virtual.spawned import attach; sys.path.pop(); "
     "attach({scratch!r}, {limit!r}, {passed!r})"
@@ -62,3 +67,33 @@ def attach(scratch: str, limit_bytes: int, passed: tuple[str, ...]) -> None:
     overlay = Overlay(scratch, limit_bytes=limit_bytes, passed=passed)
     filesystem.install(overlay)
     install(overlay)
+    after_import("torch", functools.partial(_tell_of_accelerators, scratch + _TOLD))
+
+
+def asked_for_accelerators(scratch: str) -> list[str]:
+    """``file:line`` of where processes that were started afresh asked for an accelerator, or for a process group.
+
+    Only the program's own process has virtual ones: such a process fails, or computes on the CPU.
+    """
+    try:
+        return sorted(set(Path(scratch + _TOLD).read_text(encoding="utf-8", errors="replace").splitlines()))
+    except FileNotFoundError:
+        return []
+
+
+def _tell_of_accelerators(file: str, torch: Any) -> None:
+    def telling(asks: Any) -> Any:
+        @functools.wraps(asks)
+        def asks_and_tells(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(os.path.dirname(torch.__file__)):
+                frame = frame.f_back
+            with open(file, "a", encoding="utf-8", errors="replace") as told:
+                told.write(f"{frame.f_code.co_filename}:{frame.f_lineno}\n")
+            return asks(*args, **kwargs)
+
+        return asks_and_tells
+
+    torch.cuda._lazy_init = telling(torch.cuda._lazy_init)
+    if torch.distributed.is_available():
+        torch.distributed.init_process_group = telling(torch.distributed.init_process_group)

@@ -50,7 +50,8 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
     missing = NPU_API - set(vars(module))
     module.__all__ = sorted(NPU_API)  # type: ignore[attr-defined]
     for name in missing:
-        setattr(module, name, refusing(f"torch.npu.{name}", npu.unsupported))
+        refuse = refusing(f"torch.npu.{name}", npu.unsupported)
+        setattr(module, name, contextlib.contextmanager(refuse) if name == "use_mem_pool" else refuse)
     for name, value in vars(module).items():
         if isinstance(value, ModuleType) and value.__name__ == f"torch_npu.npu.{name}":
             sys.modules[value.__name__] = sys.modules[f"torch.npu.{name}"] = value
