@@ -1,8 +1,9 @@
 """Every private interface of torch that gonogo touches, in one place.
 
 Tried on torch 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build);
-``tests/virtual/test_private.py`` calls :func:`check` and says by name which of them moved. Nothing outside this file uses a name of torch that begins with an
-underscore, except in the facades (``cuda.py``, ``process_group.py``), which replace whole modules and say so.
+``tests/virtual/test_private.py`` calls :func:`check` and says by name which of them moved. Nothing outside this file
+uses a name of torch that begins with an underscore, except in the facades (``cuda.py``, ``process_group.py``), which
+replace whole modules and say so.
 """
 
 from __future__ import annotations
