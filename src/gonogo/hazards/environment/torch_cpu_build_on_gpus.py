@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.environment import Environment
 from gonogo.evidence.field import Field
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
+from gonogo.hazards._log_context import outside_training
 from gonogo.hazards.environment._told import from_file, span_of, told
 
 
@@ -88,7 +91,47 @@ class TorchCpuBuildOnGpus(Hazard):
             spans=(span_of(environment, "torch"), asked.span()),
         )
 
+    log_words = ("not compiled with CUDA enabled", "NCCL built in")
 
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """What such a build says where a tensor, or a process group, is to be on a GPU."""
+        for error in log.errors_of(says=_SAID):
+            # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
+            nccl = "NCCL" in error.message
+            if nccl and any("\\" in frame.path for frame in error.frames):
+                continue
+            certainty = Certainty.LIKELY if nccl else Certainty.CERTAIN
+            yield self.log_finding(
+                error,
+                Text(
+                    "The PyTorch that this process imported was built without CUDA, whatever GPUs there are.",
+                    "该进程导入的 PyTorch 不含 CUDA，与机器上有没有 GPU 无关。",
+                ),
+                certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
+                cure=(
+                    Text(
+                        "Install the build for the driver's CUDA: pip install --force-reinstall torch --index-url "
+                        "https://download.pytorch.org/whl/cu…",
+                        "安装与驱动的 CUDA 对应的构建：pip install --force-reinstall torch --index-url "
+                        "https://download.pytorch.org/whl/cu…",
+                    ),
+                    Text(
+                        "If the right one is installed elsewhere, start with that Python: its torch.__version__ does not end "
+                        "in +cpu",
+                        "若正确的版本装在别处，请用那个 Python 启动：其 torch.__version__ 不以 +cpu 结尾",
+                    ),
+                ),
+                confirm=(
+                    Text(
+                        'python -c "import torch; print(torch.__version__)" ends in +cpu',
+                        'python -c "import torch; print(torch.__version__)" 以 +cpu 结尾',
+                    ),
+                ),
+            )
+            return
+
+
+_SAID = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package doesn't have NCCL built.in")
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 
 
