@@ -116,8 +116,8 @@ class TorchCpuBuildOnGpus(Hazard):
                         "https://download.pytorch.org/whl/cu…",
                     ),
                     Text(
-                        "If the right one is installed elsewhere, start with that Python: its torch.__version__ does not end "
-                        "in +cpu",
+                        "If the right one is installed elsewhere, start with that Python: its torch.__version__ does "
+                        "not end in +cpu",
                         "若正确的版本装在别处，请用那个 Python 启动：其 torch.__version__ 不以 +cpu 结尾",
                     ),
                 ),
