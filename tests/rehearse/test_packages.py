@@ -17,6 +17,8 @@ from gonogo.errors import UserError
 from gonogo.rehearse.environment import with_packages
 from gonogo.rehearse.packages import installed_version, lay_over
 from gonogo.rehearse.packages.wanted import wanted_by_file
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
 
 
 def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
@@ -228,6 +230,16 @@ def test_a_cache_that_can_not_be_written(index: Path, tmp_path: Path, monkeypatc
         lay_over(None, ("trl==0.9.1",))
 
 
+_LOOP = """
+import deepspeed, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.AdamW(model.parameters())
+engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")  # a path, as in its documents
+engine.backward(engine(torch.randn(2, 8, device=engine.device)).mean())
+engine.step()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [pytest.param("0.14.0", marks=pytest.mark.very_slow), "0.14.2"])
 def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,3 +254,12 @@ def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch
         [sys.executable, "-c", code], env=with_packages({}, overlay.folders), capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == version
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}')
+    (tmp_path / "loop.py").write_text(_LOOP)
+    monkeypatch.chdir(tmp_path)
+    command = ["torchrun", "--nproc_per_node", "2", "loop.py"]
+    record = rehearse(RehearsalRequest(command, gpus="2xH100-80G", with_packages=(f"deepspeed=={version}",)))
+    (rank,) = record.ranks
+    assert (rank.outcome, rank.steps, rank.versions["deepspeed"]) == ("completed", 1, version)
+    assert rank.deepspeed_config is not None
+    assert rank.deepspeed_config["zero_optimization"] == {"stage": 2}

@@ -62,7 +62,8 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
         with life.during("init", "deepspeed.initialize"):
             init(engine, *args, **kwargs)
         modules.add_root(engine)
-        facts["deepspeed_config"] = getattr(engine.config, "_param_dict", None) or engine.config
+        # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
+        facts["deepspeed_config"] = engine._config._param_dict
         _count_weights(engine, life)
         _count_buffers(engine, life)
 
