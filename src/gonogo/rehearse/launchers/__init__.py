@@ -10,6 +10,7 @@ To add one, add a file with a subclass of :class:`Launcher`. ``commands`` and ``
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Sequence
 from functools import cache
@@ -34,6 +35,14 @@ class Started(msgspec.Struct, frozen=True):
 
 class Refused(Exception):
     """The launcher's own word on why it would not start: an unknown option, a host that is not in the hostfile …"""
+
+
+def folders_of(module: str, package: str) -> list[str]:
+    """Where a package of modules lies; ModuleNotFoundError, with the name that pip knows, where it isn't installed."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=package)
+    return list(spec.submodule_search_locations)
 
 
 class Launcher:

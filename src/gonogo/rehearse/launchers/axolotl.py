@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launchers.accelerate import started_through_accelerate
 from gonogo.rehearse.started import Spawn, started
 
@@ -32,8 +31,7 @@ class Axolotl(Launcher):
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What axolotl starts with those arguments."""
-        if importlib.util.find_spec("axolotl") is None:
-            raise ModuleNotFoundError("No module named 'axolotl'", name="axolotl")
+        folders_of("axolotl", self.package)
         base = dict(os.environ)
 
         def call() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import importlib.util
 import json
 import logging
 import os
@@ -15,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.started import Spawn, started
 
 
@@ -90,10 +89,7 @@ def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType
     torch, fails on names that torch has moved. What they take from it is set in its place; a version that takes more
     is imported whole.
     """
-    spec = importlib.util.find_spec("deepspeed")
-    if spec is None or spec.submodule_search_locations is None:
-        raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
-    folder = next(iter(spec.submodule_search_locations))
+    folder = folders_of("deepspeed", DeepSpeed.package)[0]
     log = logging.getLogger("DeepSpeed")
     parts: dict[str, dict[str, Any]] = {
         "deepspeed": {},

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launchers.torchrun import processes_of
 from gonogo.rehearse.started import Spawn, started
 from gonogo.rehearse.torch_devices import with_virtual_devices
@@ -36,9 +36,7 @@ class LlamaFactory(Launcher):
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What LLaMA-Factory starts with those arguments."""
-        spec = importlib.util.find_spec("llamafactory")
-        if spec is None:
-            raise ModuleNotFoundError("No module named 'llamafactory'", name="llamafactory")
+        folders_of("llamafactory", self.package)
         base = dict(os.environ)
         if _is_on("USE_RAY"):
             raise Refused("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 import os
 import sys
@@ -11,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launchers.torchrun import processes_of
 from gonogo.rehearse.started import Spawn, started
 from gonogo.rehearse.torch_devices import with_virtual_devices
@@ -69,11 +68,8 @@ def _command(arguments: list[str]) -> list[str]:
 
 def _main_module() -> Any:
     """ms-swift's ``cli.main``, without the rest of ms-swift, whose import takes many seconds."""
-    spec = importlib.util.find_spec("swift")
-    if spec is None or spec.submodule_search_locations is None:
-        raise ModuleNotFoundError("No module named 'swift'", name="ms-swift")
     package = ModuleType("swift")
-    package.__path__ = list(spec.submodule_search_locations)
+    package.__path__ = folders_of("swift", Swift.package)
     utilities = ModuleType("swift.utils")
     vars(utilities)["get_logger"] = lambda *_args, **_kwargs: logging.getLogger("swift")
     sys.modules["swift"], sys.modules["swift.utils"] = package, utilities

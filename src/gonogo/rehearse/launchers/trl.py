@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from typing import Any
 
 from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launchers.accelerate import started_through_accelerate
 
 
@@ -23,8 +22,7 @@ class Trl(Launcher):
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What TRL starts with those arguments."""
-        if importlib.util.find_spec("trl") is None:
-            raise ModuleNotFoundError("No module named 'trl'", name="trl")
+        folders_of("trl", self.package)
 
         def call() -> None:
             sys.argv = ["trl", *arguments]
