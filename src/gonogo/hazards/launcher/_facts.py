@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
@@ -28,6 +29,12 @@ def whole(field: Field | None) -> int | None:
 def slurm(launch: Launch, *names: str) -> int | None:
     """The first of those numbers that the job asks slurm for."""
     return next((number for name in names if (number := whole(launch.slurm.get(name))) is not None), None)
+
+
+def is_plain_python(launch: Launch, variables: Iterable[str]) -> bool:
+    """Whether python starts one process, for which nothing that can be seen sets any of a launcher's variables."""
+    alone = launch.launcher == "python" and (whole(launch.world_size) or 1) <= 1
+    return alone and all(launch.variable(name).absent for name in variables)
 
 
 def gpus_shown(launch: Launch) -> list[str] | None:

@@ -9,7 +9,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_l
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.launcher._facts import is_plain_python
 
 if TYPE_CHECKING:
     from gonogo.evidence.launch import Launch
@@ -96,9 +96,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
         """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""
-        if launch.launcher != "python" or (whole(launch.world_size) or 1) > 1:
-            return
-        if any(not launch.variable(name).absent for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):
+        if not is_plain_python(launch, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):
             return
         if run.environment.has("mpi4py"):
             return

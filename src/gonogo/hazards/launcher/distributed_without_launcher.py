@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazard import Hazard
 from gonogo.hazards._rehearsed import failed_ranks, failure_places
-from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.launcher._facts import is_plain_python
 
 if TYPE_CHECKING:
     from gonogo.evidence.launch import Launch
@@ -101,9 +101,7 @@ class DistributedWithoutLauncher(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
         """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""
-        if launch.launcher != "python" or (whole(launch.world_size) or 1) > 1 or not run.scripts:
-            return
-        if any(not launch.variable(name).absent for name in _SET_BY_LAUNCHERS):
+        if not run.scripts or not is_plain_python(launch, _SET_BY_LAUNCHERS):
             return
         if any(word in script.source.data for script in run.scripts for word in _STARTED_OTHERWISE):
             return
