@@ -97,6 +97,18 @@ def test_a_rank_that_the_command_alone_does_not_have(folder: Path) -> None:
         rehearsed(folder, ranks="4", gpus=4)
 
 
+def test_a_rank_that_there_is_not_after_all(folder: Path) -> None:
+    with pytest.raises(UserError, match="the command starts 1 process"):
+        rehearsed(folder, start="pass  # no spawn today", ranks="1")
+
+
+def test_what_the_real_cuda_refuses_is_no_verdict(folder: Path) -> None:
+    said = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+    report = answer(rehearsed(folder, begin=f"raise RuntimeError({said!r})"))
+    assert report.verdict is Verdict.CANNOT_TELL
+    assert not report.findings
+
+
 def test_ranks_that_part(folder: Path) -> None:
     record = rehearsed(folder, ranks="all", end="rank == 0 and dist.barrier()")
     assert record.divergence is not None

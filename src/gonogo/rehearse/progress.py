@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,3 +29,20 @@ class Status:
 
 
 OnProgress = Callable[[Status], None]
+
+
+class Shown:
+    """Hands progress on, with the time, to whoever asked for it."""
+
+    def __init__(self, on_progress: OnProgress | None, started: float) -> None:
+        self._on_progress = on_progress
+        self._started = started
+
+    def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
+        """Say what is being done now."""
+        if self._on_progress is not None:
+            self._on_progress(Status(activity, time.monotonic() - self._started, ranks))
+
+    def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
+        """Say how the ranks that are run are getting on."""
+        self(Text("rehearsing", "排练中"), ranks)

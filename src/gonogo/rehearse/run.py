@@ -30,16 +30,16 @@ from gonogo.rehearse.launch import UNSTATED, Launch, Surroundings
 from gonogo.rehearse.packages import Overlay, lay_over
 from gonogo.rehearse.parting import settle, with_names
 from gonogo.rehearse.pool import NodeLost, Pool, pool_for
-from gonogo.rehearse.progress import OnProgress, RankStatus, Status
+from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.sample import is_sample, with_each_shape
 from gonogo.rehearse.scratch import say_if_full, scratch_folder
-from gonogo.rehearse.started_by_program import SPAWN, as_ranks, may_start_processes, started_by
+from gonogo.rehearse.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.torch_installed import check_torch
 from gonogo.rehearse.workers import Assignment
 from gonogo.rehearse.world import machine_for, ranks_to_run
-from gonogo.virtual.plan import WorkerPlan
+from gonogo.virtual.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
@@ -56,7 +56,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     """
     started = time.monotonic()
     deadline = started + request.timeout
-    show = _Shown(on_progress, started)
+    show = Shown(on_progress, started)
     check_keep(request.keep)
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
@@ -77,18 +77,19 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         with say_if_full(scratch):
             notes: list[Text] = []
             with pool_for(request.ray) as pool:
-
-                def in_folder(folder: Path) -> Callable[[str, int], Assignment]:
-                    return lambda name, rank: _assignment(rank, resolved, request, machine, overlay, folder / name)
-
                 run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show)
-                assignments, records, divergence = run(ranks, resolved.launch, in_folder(scratch))
+                assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch)
+                assignments, records, divergence = run(ranks, resolved.launch, assigned)
                 if (count := started_by(records, resolved.launch)) is not None:
                     resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
                     machine = machine_for(resolved.launch, request, stated)
                     ranks = ranks_to_run(request.ranks, resolved.launch, machine)
-                    processes = in_folder(scratch / "processes")
-                    assignments, records, divergence = run(ranks, resolved.launch, processes)
+                    assigned = functools.partial(
+                        _assignment, resolved, request, machine, overlay, scratch / "processes"
+                    )
+                    assignments, records, divergence = run(ranks, resolved.launch, assigned)
+                elif records[0].outcome == "completed":
+                    ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
             _say_if_the_disk_was_full(records, scratch)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
@@ -106,24 +107,24 @@ def _run(
     request: RehearsalRequest,
     ranks: list[int],
     launch: Launch,
-    assigned: Callable[[str, int], Assignment],
+    assigned: Callable[..., Assignment],
     *,
     notes: list[Text],
     deadline: float,
-    show: _Shown,
+    show: Shown,
 ) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
     """Run ranks of a launch; of a sample, those too whose batches differ. What is to be said of them is added."""
     if is_sample(request.ranks) and len(ranks) < launch.world_size:
         show(Text("looking at the ranks' data", "查看各 rank 的数据"))
-        (looked,) = pool.run([_looking(assigned("looking", 0))], deadline, show.ranks)
+        (looked,) = pool.run([_looking(assigned(0, "looking"))], deadline, show.ranks)
         ranks, note = with_each_shape(ranks, looked)
         notes.append(note)
-    assignments = [assigned(f"rank-{rank}", rank) for rank in ranks]
+    assignments = [assigned(rank) for rank in ranks]
     return assignments, *_run_assigned(pool, assignments, deadline, show)
 
 
 def _run_assigned(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
@@ -138,7 +139,7 @@ def _run_assigned(
 
 
 def _run_in_touch(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: _Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown
 ) -> tuple[list[RankRecord], Divergence | None]:
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host) as exchange:
 
@@ -167,21 +168,6 @@ def _writing_to(scratch: str, assignment: Assignment) -> Assignment:
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, scratch=scratch))
 
 
-class _Shown:
-    """Hands progress on, with the time, to whoever asked for it."""
-
-    def __init__(self, on_progress: OnProgress | None, started: float) -> None:
-        self._on_progress = on_progress
-        self._started = started
-
-    def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
-        if self._on_progress is not None:
-            self._on_progress(Status(activity, time.monotonic() - self._started, ranks))
-
-    def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
-        self(Text("rehearsing", "排练中"), ranks)
-
-
 @contextlib.contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
     """Let SIGTERM end a rehearsal as Ctrl-C does, so that no worker outlives it."""
@@ -200,11 +186,18 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def _assignment(
-    rank: int, resolved: Resolved, request: RehearsalRequest, machine: Machine, overlay: Overlay, folder: Path
+    resolved: Resolved,
+    request: RehearsalRequest,
+    machine: Machine,
+    overlay: Overlay,
+    parent: Path,
+    rank: int,
+    name: str | None = None,
 ) -> Assignment:
-    """A worker's plan and environment; makes its folder."""
+    """A worker's plan and environment; makes its folder, which is named after its rank."""
     launch = resolved.launch
     process = launch.processes[rank]
+    folder = parent / (name or f"rank-{rank}")
     own = folder / "scratch"
     own.mkdir(parents=True)
     if resolved.files is not None:

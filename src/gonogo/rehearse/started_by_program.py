@@ -15,9 +15,7 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal import RankRecord
 from gonogo.finding import Text
 from gonogo.rehearse.launch import Launch
-
-SPAWN = "torch.multiprocessing.spawn"
-"""The launcher's name."""
+from gonogo.virtual.plan import SPAWN
 
 
 def may_start_processes(launch: Launch) -> bool:

@@ -8,6 +8,9 @@ import msgspec
 
 from gonogo.evidence.hardware import Accelerator
 
+SPAWN = "torch.multiprocessing.spawn"
+"""The launcher of processes that a program starts itself, by that or by torchrun's agent."""
+
 
 class ExchangeAddress(msgspec.Struct, frozen=True):
     """Where a worker meets the other ranks that are rehearsed with it."""

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -57,7 +57,7 @@ from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.modules import ModuleTracker
 from gonogo.virtual.patching import Patches
 from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
-from gonogo.virtual.plan import WorkerPlan
+from gonogo.virtual.plan import SPAWN, WorkerPlan
 from gonogo.virtual.program import run_program
 from gonogo.virtual.protocol import End, Reply
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback
@@ -201,12 +201,13 @@ class Session:
             self.events.append("stopped: the program went on after the steps that were asked for")
             ended = "enough"
         except starting.HasEnded:
-            self.events.append(f"stopped: what the program does after {starting.NAME} was not run")
+            self.events.append(f"stopped: what the program does after {SPAWN} was not run")
             self.life.enter("exit")
         except starting.StartsProcesses as starts:
             outcome, processes = "unsupported", starts.count
             why = "the processes that it starts were not rehearsed"
-            unsupported.append(Unsupported(starting.NAME, _place_of(starts), why))
+            place = _place_of(frames_of_traceback(starts.__traceback__))
+            unsupported.append(Unsupported(SPAWN, place, why))
         except RanksParted as parted:
             outcome, ended = "diverged", "stopped"
             self._parted = parted.reply
@@ -223,14 +224,14 @@ class Session:
             elif found is not None:
                 outcome = "unsupported"
                 failure = failure_of(error, self.life, self.modules, ())
-                unsupported.append(Unsupported(found.operator, _place_of(error), found.why))
+                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why))
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self._origin)
                 if entered_the_driver(failure.message):
                     outcome = "unsupported"
                     why = "it entered the real CUDA driver, which serves no device here"
-                    unsupported.append(Unsupported(failure.operator or failure.type, _place_of(error), why))
+                    unsupported.append(Unsupported(failure.operator or failure.type, _place_of(failure.frames), why))
         for where in spawned.asked_for_accelerators(self.plan.scratch):
             why = "it asks for an accelerator, which only the processes that are rehearsed have"
             unsupported.append(Unsupported("a process that the program starts", where, why))
@@ -335,9 +336,8 @@ class Session:
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
-def _place_of(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of the program that an exception came through."""
-    frames = frames_of_traceback(error.__traceback__)
+def _place_of(frames: Sequence[Frame]) -> str:
+    """``file:line`` of the innermost frame of the user's, else of a library's."""
     own = [frame for owner in ("user", "library") for frame in reversed(frames) if frame.owner == owner]
     return f"{own[0].path}:{own[0].line}" if own else "unknown"
 

@@ -21,9 +21,7 @@ import torch.multiprocessing
 from gonogo.after_import import after_import
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.patching import Patches
-from gonogo.virtual.plan import WorkerPlan
-
-NAME = "torch.multiprocessing.spawn"
+from gonogo.virtual.plan import SPAWN, WorkerPlan
 
 
 class StartsProcesses(BaseException):
@@ -41,7 +39,7 @@ class HasEnded(BaseException):
 def install(plan: WorkerPlan) -> Callable[[], None]:
     """Stand in the place of what starts the processes; returns the undo."""
     patches = Patches()
-    module: Any = sys.modules[NAME]  # of which torch.multiprocessing has the function of that name
+    module: Any = sys.modules[SPAWN]  # of which torch.multiprocessing has the function of that name
 
     def start_processes(
         fn: Any,
@@ -52,39 +50,41 @@ def install(plan: WorkerPlan) -> Callable[[], None]:
         start_method: str = "spawn",
         **_options: Any,
     ) -> None:
-        if start_method != "fork":
-            _Sent().dump((fn, args))
-        if not plan.started_by_program:
-            raise StartsProcesses(nprocs)
+        _go_on(plan, nprocs, start_method, (fn, args))
         fn(plan.local_rank, *args)
         raise HasEnded
 
+    for owner in (module, torch.multiprocessing):
+        patches.set(owner, "start_processes", start_processes)
+    patches.on_undo(after_import("torch.distributed.launcher.api", lambda api: _replace_agent(patches, api, plan)))
+    return patches.undo
+
+
+def _go_on(plan: WorkerPlan, count: int, start_method: str, sent: Any) -> None:
+    """Return where this rank is one of the processes; else end the program, with how many there would be."""
+    if start_method != "fork":
+        _Sent().dump(sent)
+    if not plan.started_by_program:
+        raise StartsProcesses(count)
+
+
+def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
+    """``elastic_launch`` with a function; with a command line it is torchrun, which is no program of the user's."""
+    original = api.launch_agent
+
     def launch_agent(config: Any, entrypoint: Any, args: list[Any], *rest: Any, **options: Any) -> Any:
         if not callable(entrypoint):
-            return launch_original(config, entrypoint, args, *rest, **options)
+            return original(config, entrypoint, args, *rest, **options)
         if config.max_nodes > 1:
             raise UnsupportedOperator(
                 "elastic_launch", "the nodes that it would meet are not here: start it by torchrun"
             )
-        if config.start_method != "fork":
-            _Sent().dump((entrypoint, args))
-        if not plan.started_by_program:
-            raise StartsProcesses(config.nproc_per_node)
+        _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_environment(plan))
         entrypoint(*args)
         raise HasEnded
 
-    launch_original: Any = None
-
-    def replace_agent(api: Any) -> None:
-        nonlocal launch_original
-        launch_original = api.launch_agent
-        patches.set(api, "launch_agent", launch_agent)
-
-    for owner in (module, torch.multiprocessing):
-        patches.set(owner, "start_processes", start_processes)
-    patches.on_undo(after_import("torch.distributed.launcher.api", replace_agent))
-    return patches.undo
+    patches.set(api, "launch_agent", launch_agent)
 
 
 def _environment(plan: WorkerPlan) -> dict[str, str]:
