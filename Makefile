@@ -1,10 +1,10 @@
-# make setup | demo | test | test-all | lint | bench
+# make setup | demo | test | test-all | snapshots | lint | bench
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all snapshots lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -25,6 +25,10 @@ test: setup
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+
+# What hazards find in their cases, written anew: read the difference before it is committed.
+snapshots: setup
+	$(BIN)/python tests/snapshots.py
 
 lint: setup
 	$(BIN)/ruff check .

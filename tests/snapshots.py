@@ -1,0 +1,136 @@
+"""What every hazard finds in each of its cases, as text: ``tests/hazards/<name>/expected.txt``.
+
+``make snapshots`` writes the files anew; what has changed is to be read, line by line, before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from gonogo.check import check
+from gonogo.diagnose import diagnose
+from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.finding import Finding, Span, Text
+from gonogo.guard.findings import findings_in_guarded_run
+from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.settings import Settings
+
+FIXTURES = Path(__file__).parent / "hazards"
+BESIDE_A_LOG = {
+    "deepspeed_config": ".config.json",
+    "launch": ".launch.sh",
+    "script": ".script.py",
+    "environment": ".versions.json",
+}
+"""What may be given to ``diagnose`` beside a log, and how its file's name ends."""
+
+
+def cases_of(folder: Path) -> list[Path]:
+    """A hazard's cases in order: projects, which are folders; records; guarded runs; logs."""
+    kinds = ("bad", "good")
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name.startswith(kinds)
+        and (path.is_dir() or path.name.endswith((".record.json", ".guard.json", ".log")))
+    )
+
+
+def findings_in_log_case(path: Path, log: Path | None = None) -> tuple[Finding, ...]:
+    """What ``diagnose`` finds in a log, with what was given beside it."""
+    given = {option: path.with_name(path.stem + suffix) for option, suffix in BESIDE_A_LOG.items()}
+    present = {option: beside for option, beside in given.items() if beside.exists()}
+    return diagnose([str(log or path)], **present).findings
+
+
+def findings_in_project(folder: Path = Path()) -> tuple[Finding, ...]:
+    """What ``check`` finds in the working directory, which is (a copy of) a case's folder."""
+    machine = folder / "environment.json"  # what `gonogo env --format json` has told of the machine that will train
+    settings = Settings(environment=machine) if machine.is_file() else None
+    return check(["."], settings=settings, use_installed=False).report.findings
+
+
+def findings_in_case(path: Path) -> tuple[Finding, ...]:
+    """All that is found in a case, best first."""
+    if path.is_dir():
+        before = Path.cwd()
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / "project"
+            shutil.copytree(path, copy)
+            os.chdir(copy)
+            try:
+                return findings_in_project()
+            finally:
+                os.chdir(before)
+    if path.name.endswith(".record.json"):
+        return findings_in_rehearsal(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord))
+    if path.name.endswith(".guard.json"):
+        return findings_in_guarded_run(msgspec.json.decode(path.read_bytes(), type=GuardedRun))
+    return findings_in_log_case(path)
+
+
+def snapshot_of(folder: Path) -> str:
+    """All findings of all cases of one hazard."""
+    parts = []
+    for path in cases_of(folder):
+        lines = [f"=== {path.name}"]
+        findings = findings_in_case(path)
+        for finding in findings:
+            lines += _lines_of(finding, folder)
+        parts.append("\n".join(lines if findings else [*lines, "nothing is found"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _lines_of(finding: Finding, folder: Path) -> Iterator[str]:
+    about = {"ranks": ", ".join(map(str, finding.ranks)), "module": finding.module, "parameter": finding.parameter}
+    told = "".join(f", {name} {value}" for name, value in about.items() if value)
+    yield f"{finding.severity.value}[{finding.hazard}] {finding.certainty.value}{told}"
+    yield from _text("title", finding.title)
+    for span in finding.spans:
+        yield f"  at {_place(span, folder)}"
+        if span.label is not None:
+            yield from _text("  label", span.label)
+    yield from _text("cause", finding.cause)
+    for cure in finding.cure:
+        yield from _text("cure", cure)
+    for confirm in finding.confirm:
+        yield from _text("confirm", confirm)
+    for fix in finding.fixes:
+        yield from _text(f"fix ({fix.applicability.value})", fix.title)
+
+
+def _place(span: Span, folder: Path) -> str:
+    path = span.path.removeprefix(f"{folder}{os.sep}")
+    marked = span.text.strip()
+    if span.end_line == span.line and span.end_column:
+        marked = span.text[span.column - 1 : span.end_column - 1]
+    return f"{path}:{span.line}:{span.column} {marked[:100]}".rstrip()
+
+
+def _text(what: str, text: Text) -> Iterator[str]:
+    yield f"  {what}: {text.en}"
+    if text.zh != text.en:
+        yield f"  {' ' * len(what)}  {text.zh}"
+
+
+def write_all() -> int:
+    """Write every ``expected.txt`` anew and name those that have changed."""
+    for folder in sorted(path for path in FIXTURES.iterdir() if path.is_dir()):
+        expected = folder / "expected.txt"
+        text = snapshot_of(folder)
+        if not expected.exists() or expected.read_text(encoding="utf-8") != text:
+            expected.write_text(text, encoding="utf-8")
+            print(expected.relative_to(FIXTURES.parents[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(write_all())
