@@ -68,8 +68,8 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
     """What a rehearsal came to: the verdict is that of ``gonogo rehearse``, the seconds are processor time."""
     import msgspec
 
-    from gonogo.evidence.hardware import find_accelerator
-    from gonogo.evidence.rehearsal import AcceleratorFacts, RankRecord, RehearsalRecord
+    from gonogo.evidence.environment.hardware import find_accelerator
+    from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
     from gonogo.rehearse.answer import answer
 
     path = folder / "record" / "record.json"

@@ -14,10 +14,10 @@ _IMPORTED_ONCE = ("deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage
 
 
 def _serve(folder: str, world: int, accelerator: str) -> None:
-    from gonogo.evidence.hardware import find_accelerator
-    from gonogo.virtual.garbage import collect_seldom
-    from gonogo.virtual.plan import WorkerPlan
-    from gonogo.virtual.session import Session
+    from gonogo.evidence.environment.hardware import find_accelerator
+    from gonogo.virtual.ranks.garbage import collect_seldom
+    from gonogo.virtual.ranks.plan import WorkerPlan
+    from gonogo.virtual.ranks.session import Session
 
     del os.environ["CUDA_VISIBLE_DEVICES"]  # torch is imported: from now on the devices are virtual ones
     answers = os.fdopen(os.dup(1), "w")
@@ -72,10 +72,10 @@ def _processor_seconds(process: int) -> float:
 
 
 def _rehearse(session, job) -> None:  # type: ignore[no-untyped-def]
-    """As ``gonogo.virtual.worker`` does it; does not return."""
+    """As ``gonogo.virtual.ranks.worker`` does it; does not return."""
     import msgspec
 
-    from gonogo.virtual import worker
+    from gonogo.virtual.ranks import worker
 
     status = 70
     try:

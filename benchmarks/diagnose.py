@@ -29,9 +29,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gonogo.diagnose import CONFIDENT
+from gonogo.diagnose.findings import CONFIDENT
 from gonogo.evidence.log.failure_log import GENERIC_WORDS
-from gonogo.hazard import all_hazards
+from gonogo.hazards.hazard import all_hazards
 
 GONOGO = [sys.executable, "-m", "gonogo", "diagnose"]
 RANKS = 64

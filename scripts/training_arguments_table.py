@@ -1,4 +1,4 @@
-"""Write src/gonogo/data/training_arguments.json: which release of transformers knows which argument.
+"""Write src/gonogo/evidence/tables/training_arguments.json: which release of transformers knows which argument.
 
     pip download --no-deps -d wheels transformers==4.28.0 transformers==4.29.0 ...
     python scripts/training_arguments_table.py wheels/*.whl

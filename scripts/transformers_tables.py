@@ -1,9 +1,9 @@
-"""Make src/gonogo/data/compatibility/transformers.json: which release first knows a model type, and what it requires.
+"""Make evidence/tables/compatibility/transformers.json: which release first knows a model type, and what it requires.
 
 Reads the wheels of transformers as PyPI has them (nothing of them is run):
 
     python scripts/transformers_tables.py --download /tmp/wheels 4.30.0 4.31.0 ... 5.23.0
-    python scripts/transformers_tables.py /tmp/wheels > src/gonogo/data/compatibility/transformers.json
+    python scripts/transformers_tables.py /tmp/wheels > src/gonogo/evidence/tables/compatibility/transformers.json
 
 The first form fetches those wheels with pip; the second reads all that are there. The more releases, the sharper the
 table: a model type is dated by the first wheel that has it.

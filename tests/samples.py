@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal import (
+from gonogo.evidence.rehearsal.record import (
     AcceleratorFacts,
     Assumption,
     CollectiveTotal,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.check import check
-from gonogo.diagnose import diagnose
-from gonogo.evidence.guarded import GuardedRun
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.check.findings import check
+from gonogo.check.settings import Settings
+from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Span, Text
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.rehearse.findings import findings_in_rehearsal
-from gonogo.settings import Settings
 
 FIXTURES = Path(__file__).parent / "hazards"
 BESIDE_A_LOG = {

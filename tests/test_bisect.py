@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from gonogo.bisect import BisectRequest, bisect
-from gonogo.bisect_report import bisect_report
-from gonogo.errors import UserError
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.bisect.report import bisect_report
+from gonogo.rehearse.bisect.run import BisectRequest, bisect
 from gonogo.rehearse.progress import OnProgress, Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
@@ -68,7 +68,7 @@ class Index:
 @pytest.fixture(autouse=True)
 def releases(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [Version(f"0.14.{patch}") for patch in range(10)]
-    monkeypatch.setattr("gonogo.bisect.releases_of", lambda name: listed if name == "deepspeed" else [])
+    monkeypatch.setattr("gonogo.rehearse.bisect.run.releases_of", lambda name: listed if name == "deepspeed" else [])
 
 
 def test_the_release_that_breaks_it() -> None:

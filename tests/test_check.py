@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gonogo.check import check
-from gonogo.exit_status import exit_statuses
-from gonogo.hazard import all_hazards
-from gonogo.settings import Settings
+from gonogo.check.findings import check
+from gonogo.check.settings import Settings
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.hazards.hazard import all_hazards
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -175,7 +175,7 @@ class TestWhatIsRead:
     def test_torch_is_never_imported(self, here: Path) -> None:
         copy_of("slam_omni_dummy_loss", here)
         program = (
-            "import sys\nfrom gonogo.check import check\ncheck(['.'])\n"
+            "import sys\nfrom gonogo.check.findings import check\ncheck(['.'])\n"
             "print(sorted({'torch', 'deepspeed', 'transformers', 'numpy'} & set(sys.modules)))"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

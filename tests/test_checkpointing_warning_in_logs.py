@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.diagnose import CONFIDENT, diagnose
+from gonogo.diagnose.findings import CONFIDENT, diagnose
 
 WARNING = (
     "torch/utils/checkpoint.py:61: UserWarning: None of the inputs have requires_grad=True. Gradients will be None\n"

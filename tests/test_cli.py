@@ -17,10 +17,10 @@ import pytest
 import samples
 
 from gonogo import __version__
-from gonogo.cli import main
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.cli.app import main
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest
 
 Rehearse = Callable[..., RehearsalRecord]
@@ -232,7 +232,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import samples
 import gonogo.rehearse.run
 gonogo.rehearse.run.rehearse = lambda request, display: samples.rehearsal_record()
-from gonogo.cli import main
+from gonogo.cli.app import main
 sys.argv = ["gonogo", "rehearse", "--", "x"]
 main()
 """
@@ -267,7 +267,7 @@ def rehearse(request, display):
     for _ in range(300):  # a signal just before a sleep begins does not cut it short
         time.sleep(0.1)
 gonogo.rehearse.run.rehearse = rehearse
-from gonogo.cli import main
+from gonogo.cli.app import main
 sys.argv = ["gonogo", "rehearse", "--", "x"]
 main()
 """
@@ -350,8 +350,9 @@ def test_start_up_is_quick(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "import sys; sys.argv[1:] = ['--version']\nfrom gonogo.cli import main\ntry: main()\nexcept SystemExit: pass",
-        "import sys; from gonogo.hazard import all_hazards; all_hazards()",
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "from gonogo.cli.app import main\ntry: main()\nexcept SystemExit: pass",
+        "import sys; from gonogo.hazards.hazard import all_hazards; all_hazards()",
         "import sys; import gonogo.report.text, gonogo.report.json_, gonogo.report.markdown, gonogo.report.output",
         "import sys; import gonogo.rehearse.answer, gonogo.rehearse.run",
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.hazard import all_hazards
+from gonogo.hazards.hazard import all_hazards
 
 CLIP = """\
 [rank{rank}]: Traceback (most recent call last):
@@ -122,7 +122,7 @@ class TestDiagnose:
         log = tmp_path / "run.log"
         log.write_text(CLIP.format(rank=0))
         program = (
-            "import sys\nfrom gonogo.cli import app\n"
+            "import sys\nfrom gonogo.cli.app import app\n"
             f"sys.argv = ['gonogo', 'diagnose', {str(log)!r}, '--output', {str(tmp_path / 'report')!r}]\n"
             "try:\n    app()\nexcept SystemExit:\n    pass\n"
             "print(sorted({'torch', 'deepspeed', 'transformers', 'numpy', 'pydantic'} & set(sys.modules)))\n"

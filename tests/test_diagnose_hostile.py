@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gonogo.diagnose import diagnose
-from gonogo.errors import UserError
+from gonogo.diagnose.findings import diagnose
 from gonogo.finding import Report, Verdict
+from gonogo.finding.errors import UserError
 from gonogo.report import FORMATS, render
 
 TRACEBACK = (
@@ -181,7 +181,7 @@ class TestBounds:
 
     PROGRAM = (
         "import sys, time\n"
-        "from gonogo.diagnose import diagnose\n"
+        "from gonogo.diagnose.findings import diagnose\n"
         "start = time.process_time()\n"
         "report = diagnose(sys.argv[1:])\n"
         "took = time.process_time() - start\n"

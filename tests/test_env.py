@@ -15,14 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo import environment_report
-from gonogo.environment_report import environment_findings
-from gonogo.evidence import machine, private, this_machine
-from gonogo.evidence.environment import Environment, Gpu, Package, field_names, read_environment
+from gonogo.check.environment import environment_findings
+from gonogo.check.findings import environment as environment_report
+from gonogo.evidence import private
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment import machine, this_machine
+from gonogo.evidence.environment.environment import Environment, Gpu, Package, field_names, read_environment
+from gonogo.evidence.environment.machine import gpus_in_csv, npus_in_table
 from gonogo.evidence.field import Field
-from gonogo.evidence.machine import gpus_in_csv, npus_in_table
 from gonogo.evidence.private import recorded_variables, without_private
-from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.report import render
 
@@ -110,7 +111,7 @@ GPUS = st.builds(Gpu, st.sampled_from(["A100", "H100"]), st.none() | st.just(1 <
 def test_any_environment_comes_back(
     packages: dict[str, str], complete: bool, fields: list[Field], gpus: list[Gpu], variables: dict[str, str]
 ) -> None:
-    from gonogo.evidence.versions.saved import environment_object
+    from gonogo.evidence.environment.versions.saved import environment_object
 
     environment = Environment(
         packages={name: Package(name, specifier) for name, specifier in packages.items()},
@@ -229,8 +230,8 @@ def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
         "mine": "3.4",
     }
     assert this_machine.build_of_torch(str(tmp_path / "torch")) == {"cuda": "11.8", "hip": None, "git": "abc"}
-    script = "import sys; from gonogo.environment_report import environment_report as r; "
-    script += "from gonogo.evidence.environment import this_machine; r(this_machine(deep=True)); "
+    script = "import sys; from gonogo.check.environment import environment_report as r; "
+    script += "from gonogo.evidence.environment.environment import this_machine; r(this_machine(deep=True)); "
     script += "print([m for m in ('torch', 'transformers', 'deepspeed') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

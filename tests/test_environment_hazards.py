@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gonogo.check import check
-from gonogo.environment_report import environment_findings
-from gonogo.evidence.environment import Environment, Package
+from gonogo.check.environment import environment_findings
+from gonogo.check.findings import check
+from gonogo.check.settings import Settings
+from gonogo.evidence.environment.environment import Environment, Package
+from gonogo.evidence.environment.this_machine import interpreter
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
-from gonogo.evidence.this_machine import interpreter
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding
 from gonogo.hazards.environment import _built_for, _released
-from gonogo.settings import Settings
 
 CURRENT = (
     "torch==2.9.1\ntorchvision==0.24.1\ntriton==3.5.1\ntransformers==5.2.0\naccelerate==1.12.0\npeft==0.18.1\n"
@@ -59,7 +59,7 @@ def test_a_plain_current_stack_is_left_alone(use_installed: bool) -> None:
 
 def test_what_a_file_pins_is_not_held_against_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     newer = of_this_python(torch="2.9.1", numpy="2.4.2", accelerate="0.21.0", tokenizers="0.12.0", peft="0.3.0")
-    monkeypatch.setattr("gonogo.evidence.this_machine.this_machine", lambda deep=False: newer)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: newer)
     Path("requirements.txt").write_text("transformers==4.49.0\ndeepspeed==0.13.5\n")
     assert found(use_installed=True) == {}
 
@@ -68,7 +68,7 @@ def test_a_mismatch_in_this_python_is_certain_only_where_it_is_asked_about(monke
     mismatched = of_this_python(transformers="4.46.3", accelerate="0.21.0")
     (asked,) = environment_findings(mismatched)
     assert (asked.hazard, asked.certainty) == ("trainer-accelerate-below-minimum", Certainty.CERTAIN)
-    monkeypatch.setattr("gonogo.evidence.this_machine.this_machine", lambda deep=False: mismatched)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: mismatched)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": 8}))
     beside = found(use_installed=True)["trainer-accelerate-below-minimum"]
     assert beside.certainty is Certainty.LIKELY
@@ -76,7 +76,7 @@ def test_a_mismatch_in_this_python_is_certain_only_where_it_is_asked_about(monke
 
 def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     laptop = of_this_python(torch="2.9.1", transformers="5.2.0")
-    monkeypatch.setattr("gonogo.evidence.this_machine.this_machine", lambda deep=False: laptop)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: laptop)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}  # a laptop on which files are checked
@@ -86,7 +86,7 @@ def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: 
 
 def test_gonogos_own_environment_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     own = of_this_python(typer="0.20", rich="14.0", msgspec="0.20")
-    monkeypatch.setattr("gonogo.evidence.this_machine.this_machine", lambda deep=False: own)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: own)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}
@@ -108,7 +108,7 @@ def test_a_laptop_without_gpu_and_toolkit_is_left_alone() -> None:
 
 def test_the_environment_asked_for_is_all_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     old = of_this_python(torch="2.1.2", numpy="2.0.1", transformers="4.46.3", accelerate="0.21.0", deepspeed="0.13.5")
-    monkeypatch.setattr("gonogo.evidence.this_machine.this_machine", lambda deep=False: old)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: old)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps(OFFLOADED))
     assert found(machine(driver="570.86.15", cuda="12.8"), use_installed=True) == {}
@@ -117,7 +117,7 @@ def test_the_environment_asked_for_is_all_that_counts(monkeypatch: pytest.Monkey
 def test_a_stale_lock_is_found_on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from gonogo.evidence import machine as looked_at
+    from gonogo.evidence.environment.environment import machine as looked_at
 
     folder = tmp_path / "extensions" / "py311_cu124" / "cpu_adam"
     folder.mkdir(parents=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.source_file import SourceFile
+from gonogo.check.fixes import apply, diff_of_plan, edited, planned, with_diffs
+from gonogo.evidence.document.source_file import SourceFile
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
-from gonogo.fixes import apply, diff_of_plan, edited, planned, with_diffs
+from gonogo.finding.errors import UserError
 
 SAFE, UNSAFE, MANUAL = Applicability.SAFE, Applicability.UNSAFE, Applicability.MANUAL
 

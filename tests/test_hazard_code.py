@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from gonogo.hazard_code import modules_of, write
+from gonogo.hazards.code import modules_of, write
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def _imported() -> ModuleType:
 
 
 def _from_one_file(module: ModuleType) -> bool:
-    return type(module.__loader__).__module__ == "gonogo.hazard_code"
+    return type(module.__loader__).__module__ == "gonogo.hazards.code"
 
 
 def test_the_second_import_is_from_the_one_file(package: ModuleType) -> None:
@@ -109,10 +109,10 @@ def test_a_folder_that_can_not_be_written_is_no_matter(package: ModuleType) -> N
 
 
 def test_the_hazards_are_the_same_either_way() -> None:
-    show = "from gonogo.hazard import all_hazards; print([(h.name, type(h).__doc__) for h in all_hazards()])"
-    make = "import importlib; from gonogo.hazard_code import write; write(importlib.import_module('gonogo.hazards'))"
+    show = "from gonogo.hazards.hazard import all_hazards; print([(h.name, type(h).__doc__) for h in all_hazards()])"
+    make = "import importlib; from gonogo.hazards.code import write; write(importlib.import_module('gonogo.hazards'))"
     subprocess.run([sys.executable, "-c", make], check=True)
     said = [subprocess.run([sys.executable, "-c", show], check=True, capture_output=True, text=True) for _ in range(2)]
-    plain = "import gonogo.hazard_code as code; code._read = lambda path, stamp: None; "
+    plain = "import gonogo.hazards.code as code; code._read = lambda path, stamp: None; "
     read = subprocess.run([sys.executable, "-c", plain + show], check=True, capture_output=True, text=True).stdout
     assert said[0].stdout == said[1].stdout == read

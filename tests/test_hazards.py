@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import HEADINGS, Hazard, all_hazards
+from gonogo.hazards.hazard import HEADINGS, Hazard, all_hazards
 from gonogo.rehearse.findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
@@ -110,7 +110,7 @@ def test_names_are_taken_once() -> None:
 def test_hazards_import_no_torch_and_are_quick_to_find() -> None:
     program = (
         "import sys, time\n"
-        "from gonogo.hazard import all_hazards\n"
+        "from gonogo.hazards.hazard import all_hazards\n"
         "start = time.process_time()\n"
         "all_hazards()\n"
         "print(time.process_time() - start)\n"

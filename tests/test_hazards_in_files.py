@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from test_hazards import FIXTURES, HAZARDS, assert_readable
 
-from gonogo.check import check
+from gonogo.check.findings import check
+from gonogo.check.fixes import apply, planned
+from gonogo.check.settings import Settings
 from gonogo.finding import Applicability, Certainty, Finding, Severity
-from gonogo.fixes import apply, planned
-from gonogo.hazard import Hazard
-from gonogo.settings import Settings
+from gonogo.hazards.hazard import Hazard
 
 PROJECTS = sorted(path for path in FIXTURES.glob("*/*_*") if path.is_dir())
 BAD = [path for path in PROJECTS if path.name.startswith("bad_")]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_hazards import FIXTURES, HAZARDS, assert_readable
 
-from gonogo.diagnose import CONFIDENT, diagnose
+from gonogo.diagnose.findings import CONFIDENT, diagnose
 from gonogo.finding import Finding
 
 BAD = sorted(FIXTURES.glob("*/bad*.log"))

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 from test_hazards import assert_readable
 
-from gonogo.evidence.guarded import GuardedRun
-from gonogo.evidence.guarded_records import Census, Fault, Place, ZeroState
+from gonogo.evidence.guarded.records import Census, Fault, Place, ZeroState
+from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of
-from gonogo.hazard import all_hazards
+from gonogo.hazards.hazard import all_hazards
 from gonogo.report import FORMATS, render
 
 FIXTURES = Path(__file__).parent / "hazards"

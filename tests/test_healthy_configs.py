@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gonogo.check import check
+from gonogo.check.findings import check
 from gonogo.finding import Severity
 
 FOLDER = Path(__file__).parent / "healthy_configs"

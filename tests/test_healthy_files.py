@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.check import Checked, check
+from gonogo.check.findings import Checked, check
 from gonogo.evidence.files import kind_of
 from gonogo.finding import Certainty, Finding, Severity, Verdict
 

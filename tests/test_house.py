@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gonogo import __version__
-from gonogo.cli import rehearse
+from gonogo.cli.app import rehearse
 
 ROOT = Path(__file__).parent.parent
 PAIRS = [

@@ -1,4 +1,4 @@
-"""Every finding of every case of every hazard, against what was read and agreed to: ``tests/hazards/<name>/expected.txt``.
+"""Every finding of every case of every hazard, against what was read and agreed to: each folder's ``expected.txt``.
 
 Where a difference is wanted, ``make snapshots`` writes the files anew.
 """

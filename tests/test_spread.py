@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from gonogo import spread
+from gonogo.check.findings import parallel as spread
 
 
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:

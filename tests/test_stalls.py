@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose import diagnose
+from gonogo.diagnose.findings import diagnose
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty
-from gonogo.hazards.collective._exit_summary import exits, first_failure
-from gonogo.hazards.collective._stall import stall_of
+from gonogo.hazards.facts.exit_summary import exits, first_failure
+from gonogo.hazards.facts.stall import stall_of
 
 WORK = "[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({work}, Timeout(ms)=600000) ran for 600027"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose import diagnose
+from gonogo.diagnose.findings import diagnose
 from gonogo.finding import Certainty
 
 FOLDER = "Using /root/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...\n"

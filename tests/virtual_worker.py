@@ -13,10 +13,10 @@ from typing import Any
 PRELUDE = """
 import json, os, sys
 import torch
-from gonogo.evidence.hardware import Accelerator
-from gonogo.virtual.plan import WorkerPlan
-from gonogo.virtual.session import Session
-from gonogo.virtual.write_guard import guard_writes
+from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.sandbox.write_guard import guard_writes
 scratch = {scratch!r}
 accelerator = Accelerator("H100-80G", "cuda", "NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132, 1 << 30)
 plan = WorkerPlan("script", "program.py", (), 0, 0, {world}, {world}, accelerator, 1 << 40, 2, scratch,

@@ -13,7 +13,7 @@ from packaging.version import Version
 from scripts.deepspeed_keys.release import Release
 from scripts.deepspeed_keys.table import table_of
 
-TABLE = Path(__file__).parents[2] / "src/gonogo/data/deepspeed_keys.json"
+TABLE = Path(__file__).parents[2] / "src/gonogo/evidence/tables/deepspeed_keys.json"
 
 
 def installed() -> Release:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
 if TYPE_CHECKING:
-    from gonogo.errors import UserError
     from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
-    from gonogo.guard.callback import GonogoCallback
-    from gonogo.guard.comparing import compare_ranks
-    from gonogo.guard.device_guard import DeviceGuard
-    from gonogo.guard.devices import MixedDevicesError, check_devices
+    from gonogo.finding.errors import UserError
+    from gonogo.guard.rank.callback import GonogoCallback
+    from gonogo.guard.rank.comparing import compare_ranks
+    from gonogo.guard.tensors.device_guard import DeviceGuard
+    from gonogo.guard.tensors.devices import MixedDevicesError, check_devices
 
 __version__ = "0.1.0"
 
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 _PLACES = {
-    "DeviceGuard": "gonogo.guard.device_guard",
-    "GonogoCallback": "gonogo.guard.callback",
-    "MixedDevicesError": "gonogo.guard.devices",
-    "UserError": "gonogo.errors",
-    "check_devices": "gonogo.guard.devices",
-    "compare_ranks": "gonogo.guard.comparing",
+    "DeviceGuard": "gonogo.guard.tensors.device_guard",
+    "GonogoCallback": "gonogo.guard.rank.callback",
+    "MixedDevicesError": "gonogo.guard.tensors.devices",
+    "UserError": "gonogo.finding.errors",
+    "check_devices": "gonogo.guard.tensors.devices",
+    "compare_ranks": "gonogo.guard.rank.comparing",
 }
 
 

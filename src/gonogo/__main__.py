@@ -1,6 +1,6 @@
 """``python -m gonogo``: the same as ``gonogo``."""
 
-from gonogo.cli import main
+from gonogo.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
-from gonogo.evidence.script import Call, Script, read_script
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.script.script import Call, Script, read_script
 from gonogo.finding import Edit
 
 

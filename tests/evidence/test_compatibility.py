@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence import compatibility
-from gonogo.evidence.compatibility import (
+from gonogo.evidence.environment.compatibility import (
     architecture,
     capability_of_gpu,
     cuda_of_bitsandbytes,
@@ -22,8 +21,9 @@ from gonogo.evidence.compatibility import (
     torch_build,
     torch_release,
 )
-from gonogo.evidence.hardware import all_accelerators
-from gonogo.evidence.version_range import parse_version, versions_in
+from gonogo.evidence.environment.environment import compatibility
+from gonogo.evidence.environment.hardware import all_accelerators
+from gonogo.evidence.environment.version_range import parse_version, versions_in
 
 TABLES = sorted((Path(compatibility.__file__).parent.parent / "data" / "compatibility").glob("*.json"))
 

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gonogo.evidence.deepspeed_config import (
+from gonogo.evidence.config.deepspeed import (
     DeepSpeedConfig,
     deepspeed_config_of,
     is_deepspeed_config,
     read_deepspeed_config,
 )
-from gonogo.evidence.deepspeed_keys import is_remark, known
-from gonogo.evidence.deepspeed_presets import preset_config, preset_names
+from gonogo.evidence.config.deepspeed_keys import is_remark, known
+from gonogo.evidence.config.deepspeed_presets import preset_config, preset_names
+from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
-from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 CONFIG = """{
@@ -326,7 +326,7 @@ def test_presets_are_faultless(framework: str) -> None:
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, gonogo.evidence.deepspeed_config, gonogo.evidence.deepspeed_keys;"
+        "import sys, gonogo.evidence.config.deepspeed, gonogo.evidence.config.deepspeed_keys;"
         "print([name for name in ('torch', 'tree_sitter', 'yaml', 're2', 'packaging') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

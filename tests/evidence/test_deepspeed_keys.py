@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.deepspeed_keys import (
+from gonogo.evidence.config.deepspeed_keys import (
     KeyInfo,
     children,
     is_remark,

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from gonogo.evidence.device_mismatch import device_mismatch, mismatch_in_message, operands_on
-from gonogo.evidence.rehearsal import Failure, Operand
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, mismatch_in_message, operands_on
+from gonogo.evidence.rehearsal.record import Failure, Operand
 
 SAME = "Expected all tensors to be on the same device"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gonogo.evidence.environment import Environment, read_environment, this_machine
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment, read_environment, this_machine
 
 
 def environment_of(text: str, path: str = "requirements.txt") -> Environment:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.hardware import all_accelerators, find_accelerator, machine_from
+from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator, machine_from
+from gonogo.finding.errors import UserError
 
 GIB = 1 << 30
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from gonogo.evidence.host_memory import host_memory_by_node
-from gonogo.evidence.rehearsal import AcceleratorFacts, HostMemory, Phase, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, HostMemory, Phase, RankRecord, RehearsalRecord
 
 
 def record(*peaks: tuple[int, int, int, Phase], ranks_per_node: int = 8, nodes: int = 1) -> RehearsalRecord:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo.evidence.json_file import first_error, read_json, repairs
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.json_file import first_error, read_json, repairs
+from gonogo.evidence.document.source_file import SourceFile
 from gonogo.finding import Edit
 
 CONFIG = b"""{

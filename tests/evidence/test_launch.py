@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.launch import Launch, launch_of_command, read_launches
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.launch import Launch, launch_of_command, read_launches
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

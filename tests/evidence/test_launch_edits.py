@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.launch import Launch, launch_of_command, read_launches
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.launch import Launch, launch_of_command, read_launches
 from gonogo.finding import Edit
 
 

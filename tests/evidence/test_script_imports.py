@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from script_text import only_call
 
-from gonogo.evidence.script import Script, project_scripts, read_script
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.script.script import Script, project_scripts, read_script
 
 
 def write(root: Path, files: dict[str, str]) -> None:

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from script_text import script_of
 
-from gonogo.evidence.script import Script, read_script
-from gonogo.evidence.script_parameters import ParameterUse
-from gonogo.evidence.source_file import SourceFile
-from gonogo.fixes import edited
+from gonogo.check.fixes import edited
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.script.parameters import ParameterUse
+from gonogo.evidence.script.script import Script, read_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from script_text import only_call, script_of
 
-from gonogo.evidence.script import Script, read_script
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.script.script import Script, read_script
 
 
 def everything(script: Script) -> None:

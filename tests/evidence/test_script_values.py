@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from script_text import only_call, script_of
 
-from gonogo.evidence.script_values import Symbol
+from gonogo.evidence.script.values import Symbol
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import UserError
 from gonogo.evidence.setup import LARGEST_FILE, Setup, parsed_config, read_setup
+from gonogo.finding.errors import UserError
 
 
 class TestVersions:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-TABLE = json.loads((files("gonogo.data") / "training_arguments.json").read_bytes())
+TABLE = json.loads((files("gonogo.evidence.tables") / "training_arguments.json").read_bytes())
 
 
 def test_borders_are_releases_of_the_table() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gonogo.evidence.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_version, versions_in
 
 RELEASES = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)).map(lambda t: ".".join(map(str, t)))
 OPERATORS = st.sampled_from(["==", "!=", "<=", ">=", "<", ">", "~="])

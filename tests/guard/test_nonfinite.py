@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from gonogo.evidence.guard_files import read_run
-from gonogo.evidence.guarded_records import NonFinite, Warned
+from gonogo.evidence.guarded.files import read_run
+from gonogo.evidence.guarded.records import NonFinite, Warned
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.nonfinite import look_for_nonfinite
-from gonogo.guard.worker import Guard
-from gonogo.guard.writer import RecordWriter
+from gonogo.guard.rank.worker import Guard
+from gonogo.guard.rank.writer import RecordWriter
+from gonogo.guard.tensors.nonfinite import look_for_nonfinite
 
 
 class Logarithm(nn.Module):

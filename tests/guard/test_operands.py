@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from gonogo.guard.modules import Names
-from gonogo.guard.operands import operands_of
+from gonogo.guard.tensors.modules import Names
+from gonogo.guard.tensors.operands import operands_of
 
 
 class Inner(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 from guard.worlds import HERE, environment, train
 from ports import free_port
 
-from gonogo.evidence.guard_files import read_run
+from gonogo.evidence.guarded.files import read_run
 from gonogo.guard.injection import GuardOptions
 
 TRAIN = str(HERE / "train.py")

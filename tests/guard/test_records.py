@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.evidence.guard_files import BEAT, BEAT_MARK, beat_path, encode, read_run, records_path
-from gonogo.evidence.guarded_records import End, Raised, Start, Step
+from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, beat_path, encode, read_run, records_path
+from gonogo.evidence.guarded.records import End, Raised, Start, Step
 
 
 def test_records_come_back(tmp_path: Path) -> None:

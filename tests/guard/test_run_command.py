@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from guard.launched import environment, gonogo_run, launched
 
-from gonogo.evidence.guard_files import encode, read_run, records_path
-from gonogo.evidence.guarded_launch import Launched, launch_path, read_children, read_launches
-from gonogo.evidence.guarded_records import Start
+from gonogo.evidence.guarded.files import encode, read_run, records_path
+from gonogo.evidence.guarded.launch import Launched, launch_path, read_children, read_launches
+from gonogo.evidence.guarded.records import Start
 from gonogo.guard.child import CannotStart, run_child
-from gonogo.guard.machine_memory import memory_limit, oom_kills
 from gonogo.guard.parent import default_folder
+from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from guard.worlds import environment
 
-from gonogo.evidence.guard_files import read_run
-from gonogo.guard.arming import is_launcher
+from gonogo.evidence.guarded.files import read_run
+from gonogo.guard.rank.arming import is_launcher
 
 RANK = {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}
 
@@ -25,7 +25,7 @@ def python(program: str, environ: dict[str, str], **named: object) -> subprocess
 
 def test_a_process_that_is_no_rank_is_left_alone(tmp_path: Path) -> None:
     program = (
-        "import sys; print([m for m in sys.modules if m in ('torch', 'msgspec', 'gonogo.guard.worker')], sys.path)"
+        "import sys; print([m for m in sys.modules if m in ('torch', 'msgspec', 'gonogo.guard.rank.worker')], sys.path)"
     )
     guarded = python(program, environment(tmp_path / "run"))
     alone = python(program, {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")})

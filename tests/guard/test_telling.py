@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gonogo.evidence.guarded_records import ZeroState
-from gonogo.evidence.rehearsal import Operand
-from gonogo.guard import exceptions
-from gonogo.guard.exceptions import Context, tell, told
+from gonogo.evidence.guarded.records import ZeroState
+from gonogo.evidence.rehearsal.record import Operand
+from gonogo.guard.rank import exceptions
+from gonogo.guard.rank.exceptions import Context, tell, told
 
 CONTEXT = Context(
     module="layers.0",

@@ -12,7 +12,7 @@ import pytest
 from guard.worlds import HERE
 from ports import free_port
 
-from gonogo.evidence.guard_files import read_run
+from gonogo.evidence.guarded.files import read_run
 
 pytestmark = pytest.mark.slow
 

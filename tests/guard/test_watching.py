@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from gonogo.evidence.guard_files import read_run
-from gonogo.evidence.guarded_records import Joined, Memory, Step
-from gonogo.evidence.rank_comparison import ABSENT, differences
-from gonogo.guard import harmless as faults
-from gonogo.guard import memory
-from gonogo.guard.harmless import harmless
+from gonogo.evidence.guarded.files import read_run
+from gonogo.evidence.guarded.rank_comparison import ABSENT, differences
+from gonogo.evidence.guarded.records import Joined, Memory, Step
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.joining import _decision
-from gonogo.guard.memory import Trend
-from gonogo.guard.stalls import StallWatch, Standstill
-from gonogo.guard.worker import Guard
-from gonogo.guard.writer import RecordWriter
+from gonogo.guard.rank import harmless as faults
+from gonogo.guard.rank import memory
+from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.rank.joining import _decision
+from gonogo.guard.rank.memory import Trend
+from gonogo.guard.rank.stalls import StallWatch, Standstill
+from gonogo.guard.rank.worker import Guard
+from gonogo.guard.rank.writer import RecordWriter
 
 
 def test_a_stall_is_told_at_growing_intervals_and_when_it_ends() -> None:

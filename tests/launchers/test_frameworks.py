@@ -11,13 +11,13 @@ import pytest
 from frameworks_installed import framework
 from small_project import make_project
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
-from gonogo.rehearse.capture import captured
-from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import Started, launcher_of
+from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Started, launcher_of
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
-from gonogo.rehearse.capture import captured
-from gonogo.rehearse.launch import LaunchedProcess, Surroundings
-from gonogo.rehearse.launchers import launcher_of
+from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.launch import LaunchedProcess, Surroundings
+from gonogo.rehearse.launch.launchers import launcher_of
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 

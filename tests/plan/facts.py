@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.hardware import machine_from
+from gonogo.evidence.environment.hardware import machine_from
 from gonogo.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import Facts
 

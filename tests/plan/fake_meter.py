@@ -7,7 +7,7 @@ from typing import Any
 
 from plan.facts import SEVEN_BILLION
 
-from gonogo.evidence.rehearsal import DeviceMemory, HostMemory, RankRecord
+from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
 from gonogo.plan.measure import Cell, NotMeasured
 from gonogo.plan.strategy import BUCKET
 from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork

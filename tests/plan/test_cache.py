@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 from plan.facts import model_in, request
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RankRecord
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.finding.errors import UserError
 from gonogo.plan import cache
 from gonogo.plan.measure import Cell, Meter
 from gonogo.plan.needed import check_packages

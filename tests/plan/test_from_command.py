@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plan.facts import model_in
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.plan.from_command import Told, told_by
 from gonogo.plan.request import Options, request_of
 

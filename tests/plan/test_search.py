@@ -9,8 +9,8 @@ import pytest
 from plan.facts import request
 from plan.fake_meter import GIB, FakeMeter, allocated
 
-from gonogo.errors import UserError
 from gonogo.finding import Verdict
+from gonogo.finding.errors import UserError
 from gonogo.plan.answer import answer
 from gonogo.plan.answer_solved import answer_solved
 from gonogo.plan.choice import BANDS, Choice, capacity_of

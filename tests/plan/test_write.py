@@ -13,9 +13,9 @@ from launchers.small_project import make_project
 from msgspec.structs import replace
 from plan.facts import SEVEN_BILLION, model_in, request
 
-from gonogo.check import check
-from gonogo.errors import UserError
+from gonogo.check.findings import check
 from gonogo.finding import Verdict
+from gonogo.finding.errors import UserError
 from gonogo.plan.choice import by_formula
 from gonogo.plan.closed_form import NOTHING_KNOWN
 from gonogo.plan.strategy import TUNES, Family, Strategy, Tune

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.rehearsal import RankRecord
-from gonogo.virtual.plan import Progress, WorkerPlan
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.virtual.ranks.plan import Progress, WorkerPlan
 
 plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=WorkerPlan)
 record = RankRecord(rank=plan.rank, local_rank=plan.local_rank, device=f"cuda:{plan.local_rank}", outcome="completed")

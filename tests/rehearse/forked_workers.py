@@ -46,7 +46,8 @@ sys.exit(int(line.recv(16).decode() or 70))
 @contextmanager
 def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]:
     """Within it, rehearsals of this many ranks on this accelerator, in this process, have their workers forked."""
-    from gonogo.rehearse import run, workers
+    from gonogo.rehearse import run
+    from gonogo.rehearse.workers import workers
 
     servers = []
     for rank in range(ranks):
@@ -82,8 +83,8 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
 
 
 def _environment(rank: int, ranks: int, own: Path) -> dict[str, str]:
-    from gonogo.rehearse.environment import worker_environment
-    from gonogo.rehearse.launch import Launch, LaunchedProcess
+    from gonogo.rehearse.launch.environment import worker_environment
+    from gonogo.rehearse.launch.launch import Launch, LaunchedProcess
 
     variables = {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
@@ -118,12 +119,12 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
     os.rename(own / "line.partial", own / "line")
     hidden = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
     os.environ.update(dict.fromkeys(hidden, ""))
-    from gonogo.virtual.garbage import collect_seldom
+    from gonogo.virtual.ranks.garbage import collect_seldom
 
     collect_seldom()
-    from gonogo.evidence.hardware import find_accelerator
-    from gonogo.virtual import session as sessions
-    from gonogo.virtual.plan import ExchangeAddress, WorkerPlan
+    from gonogo.evidence.environment.hardware import find_accelerator
+    from gonogo.virtual.ranks import session as sessions
+    from gonogo.virtual.ranks.plan import ExchangeAddress, WorkerPlan
 
     for name in hidden:
         del os.environ[name]
@@ -172,11 +173,11 @@ def _next_job(line: socket.socket) -> tuple[str, str, dict[str, str]]:
 
 
 def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str]) -> None:
-    """A fork: does what ``gonogo.virtual.worker`` does once it has entered the session, and never returns."""
+    """A fork: does what ``gonogo.virtual.ranks.worker`` does once it has entered the session, and never returns."""
     import torch
 
-    from gonogo.virtual import worker
-    from gonogo.virtual.plan import WorkerPlan
+    from gonogo.virtual.ranks import worker
+    from gonogo.virtual.ranks.plan import WorkerPlan
 
     status = 70
     try:

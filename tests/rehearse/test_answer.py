@@ -6,7 +6,7 @@ import pytest
 import samples
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal import Frame, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.rehearse import answer as answer_module
 from gonogo.rehearse.answer import answer, was_interrupted

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.frame import Frame
-from gonogo.rehearse.comparison import Comparison
-from gonogo.virtual.protocol import Collective, Context, Ended, Group, Hello, Reply, Site, Waits
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.rehearse.ranks.comparison import Comparison
+from gonogo.virtual.ranks.protocol import Collective, Context, Ended, Group, Hello, Reply, Site, Waits
 
 
 class World:

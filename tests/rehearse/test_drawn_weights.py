@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gonogo.evidence.rehearsal import LoadedWeights, RehearsalRecord
+from gonogo.evidence.rehearsal.record import LoadedWeights, RehearsalRecord
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -11,18 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.evidence.guards import guards_of
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import answer
-from gonogo.rehearse.exchange import Exchange
 from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-from gonogo.virtual.call_sites import frame_of
-from gonogo.virtual.peers import EnoughRehearsed, Peers, RanksParted
-from gonogo.virtual.plan import ExchangeAddress
-from gonogo.virtual.protocol import Waits
+from gonogo.virtual.collectives.call_sites import frame_of
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.ranks.plan import ExchangeAddress
+from gonogo.virtual.ranks.protocol import Waits
 
 WORLD = (0, 1)
 

@@ -15,18 +15,18 @@ import msgspec
 import psutil
 import pytest
 
-from gonogo.evidence.rehearsal import RankRecord
-from gonogo.rehearse import forking
-from gonogo.rehearse.forking import ForkServer, Process, Start, are_alike, fork_server
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
+from gonogo.rehearse.workers.forking import ForkServer, Process, Start, are_alike, fork_server
+from gonogo.rehearse.workers.workers import forking
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
 # A server whose workers run the plan as Python, without torch.
 SERVER = """
 import socket, sys
-from gonogo.virtual.fork_server import Server
+from gonogo.virtual.ranks.fork_server import Server
 def main(plan):
     exec(open(plan).read())
     sys.stdout.flush()

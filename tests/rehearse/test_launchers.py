@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.words import without_prefix
-from gonogo.rehearse.capture import captured
-from gonogo.rehearse.launch import UNSTATED, Surroundings, is_unstated
-from gonogo.rehearse.launchers import Started, all_launchers, launcher_of
+from gonogo.evidence.launch.words import without_prefix
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.launch import UNSTATED, Surroundings, is_unstated
+from gonogo.rehearse.launch.launchers import Started, all_launchers, launcher_of
 
 H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
 ASCEND = Surroundings("npu", "Ascend910B4", (0, 0), 32 << 30, 8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_packages import wheel
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.index import releases_in, releases_of
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.rehearse.environment import with_packages
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.packages import installed_version, lay_over
 from gonogo.rehearse.packages.wanted import wanted_by_file
 from gonogo.rehearse.request import RehearsalRequest

@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
-from gonogo.rehearse import ray_shipment
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.progress import Status
-from gonogo.rehearse.ray_cluster import connected
-from gonogo.rehearse.ray_pool import _share
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
+from gonogo.rehearse.workers.ray_cluster import connected
+from gonogo.rehearse.workers.ray_pool import _share
+from gonogo.rehearse.workers.workers import ray_shipment
 
 TWO_RANKS = """
 import os, sys, time
@@ -139,7 +139,7 @@ def test_the_deadline_and_ctrl_c_end_the_tasks(cluster: Any, folder: Path, outco
 def test_a_rank_whose_nodes_are_lost_each_time_is_killed(
     cluster: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo.rehearse.ray_pool.TIMES_AGAIN", 0)
+    monkeypatch.setattr("gonogo.rehearse.workers.ray_pool.TIMES_AGAIN", 0)
     (folder / "train.py").write_text("import time\ntime.sleep(600)")
     node = started(lambda: cluster.add_node(**_NODE))
     occupied = _occupy_the_head(cluster)

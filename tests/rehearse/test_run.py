@@ -17,13 +17,13 @@ import psutil
 import pytest
 from test_shell import snapshot
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.rehearse import scratch
-from gonogo.rehearse.environment import datasets_cache
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.environment import datasets_cache
 from gonogo.rehearse.progress import Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
+from gonogo.rehearse.workers.workers import scratch
 
 _FAKE_WORKER = str(Path(__file__).with_name("fake_worker.py"))
 _SHOW = """
@@ -68,7 +68,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("SEEN", str(project.seen))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(
-        "gonogo.rehearse.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
+        "gonogo.rehearse.workers.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
     )
     for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -214,7 +214,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
 
 
 def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.workers._TO_WRITE", 0.5)
+    monkeypatch.setattr("gonogo.rehearse.workers.workers._TO_WRITE", 0.5)
     project.write(
         "train.py",
         """\
@@ -233,7 +233,7 @@ def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Proj
 
 _INTERRUPTED = """
 import os, sys
-from gonogo.rehearse import workers
+from gonogo.rehearse.workers.workers import workers
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 workers.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]
@@ -244,7 +244,7 @@ print([rank.outcome for rank in record.ranks])
 
 # The real command line, with the fake worker in the module's place.
 _WITH_PARENT = """
-from gonogo.rehearse.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module
 def with_fake_worker(python, plan, **options):
     words = python_module(python, "gonogo.virtual", plan, **options)
     return [*words[:2], words[2].partition("runpy.run_module")[0] + "runpy.run_path(" + repr(sys.argv[1]) + ")", plan]
@@ -301,8 +301,8 @@ def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> 
 
 
 def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.log_file._LONGEST", 1 << 16)
-    monkeypatch.setattr("gonogo.rehearse.log_file._LAST", 1 << 12)
+    monkeypatch.setattr("gonogo.rehearse.workers.log_file._LONGEST", 1 << 16)
+    monkeypatch.setattr("gonogo.rehearse.workers.log_file._LAST", 1 << 12)
     project.write("train.py", "for i in range(100000): print('line', i)\n")
     project.rehearse("python", "train.py", keep=tmp_path / "kept")
     log = (tmp_path / "kept/rank-0/output.log").read_text()

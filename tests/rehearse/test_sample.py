@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.rehearsal import RankRecord
-from gonogo.rehearse.sample import is_sample, sample_of, with_each_shape
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.rehearse.ranks.sample import is_sample, sample_of, with_each_shape
 
 
 def launch(nodes: int, per_node: int) -> Any:

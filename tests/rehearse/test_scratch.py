@@ -12,7 +12,7 @@ import pytest
 
 _PROGRAM = """
 import os, signal, sys, time
-from gonogo.rehearse.scratch import scratch_folder
+from gonogo.rehearse.workers.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "file").write_text("kept")
     if sys.argv[1] != "0":

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.rehearse.launch import Surroundings
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.rewrite import rewritten
 from gonogo.rehearse.shell.run import ScriptRun, run_script
 
@@ -394,7 +394,7 @@ def test_a_script_that_can_not_be_run(project: Project, words: list[str], said: 
 
 
 def test_a_count_that_nobody_stated_is_recognised(project: Project) -> None:
-    from gonogo.rehearse.launch import UNSTATED, is_unstated
+    from gonogo.rehearse.launch.launch import UNSTATED, is_unstated
 
     project.write("launch.sh", "torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) t.py\n")
     run = project.run("bash", "launch.sh", surroundings=msgspec.structs.replace(H100, count=UNSTATED))

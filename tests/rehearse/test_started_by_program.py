@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.synthetic import Synthetic
 
 TEXT: dict[str, Any] = {

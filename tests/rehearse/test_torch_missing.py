@@ -10,7 +10,7 @@ import pytest
 import samples
 from packaging.version import Version
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
@@ -30,7 +30,9 @@ def test_torch_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_torch_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gonogo.rehearse.torch_installed.installed_version", lambda _name: Version("2.5.1+cu121"))
+    monkeypatch.setattr(
+        "gonogo.rehearse.launch.torch_installed.installed_version", lambda _name: Version("2.5.1+cu121")
+    )
     (tmp_path / "train.py").write_text("")
     request = RehearsalRequest(command=["python", str(tmp_path / "train.py")])
     with pytest.raises(UserError, match=r"torch 2\.5\.1\+cu121 .* torch 2\.6 or newer"):

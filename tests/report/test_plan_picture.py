@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.report import drawing, plan_picture
 from gonogo.report.plan_picture import COLOURS, MOST_FITTING, check_picture, draw, write_picture
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import (
     Applicability,
     Certainty,
@@ -33,6 +32,7 @@ from gonogo.finding import (
     Text,
     Verdict,
 )
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
 from gonogo.report.page import Page

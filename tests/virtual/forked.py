@@ -14,9 +14,9 @@ from operators_in_python import path_without_compiling
 from ports import free_port
 from virtual.worlds import COUNTED, MASTER
 
-from gonogo.evidence.hardware import find_accelerator
-from gonogo.evidence.rehearsal import RankRecord
-from gonogo.virtual.plan import WorkerPlan
+from gonogo.evidence.environment.hardware import find_accelerator
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.virtual.ranks.plan import WorkerPlan
 
 STACK = "import torch, transformers, accelerate, peft, deepspeed, transformers.trainer, transformers.modeling_utils\n"
 
@@ -24,9 +24,9 @@ VIRTUAL = """
 import contextlib, os, random, sys
 from pathlib import Path
 import msgspec
-from gonogo.virtual.plan import WorkerPlan
-from gonogo.virtual.session import Session
-from gonogo.virtual.worker import write
+from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.ranks.worker import write
 plans = [msgspec.json.decode(Path(path).read_bytes(), type=WorkerPlan) for path in sys.argv[1:]]
 session = Session(plans[0])
 status = 0

@@ -13,7 +13,7 @@ from torch import nn
 from virtual.worlds import rehearse, virtual_session
 from virtual_worker import answers
 
-from gonogo.virtual.session import Session
+from gonogo.virtual.ranks.session import Session
 
 GPU = torch.device("cuda", 0)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gonogo.virtual.allocator_settings import AllocatorSettings
-from gonogo.virtual.caching_allocator import CachingAllocator, Shortage
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
+from gonogo.virtual.memory.caching_allocator import CachingAllocator, Shortage
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

@@ -15,7 +15,7 @@ from torch import nn
 from virtual.worlds import virtual_session
 
 from gonogo.virtual.mode import UnsupportedOperator
-from gonogo.virtual.session import Session
+from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import VirtualTensor
 
 GPU = torch.device("cuda", 0)

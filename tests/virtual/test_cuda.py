@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.evidence.hardware import find_accelerator
-from gonogo.virtual import cuda
-from gonogo.virtual.caching_allocator import CachingAllocator
-from gonogo.virtual.cuda import VirtualCuda
+from gonogo.evidence.environment.hardware import find_accelerator
+from gonogo.virtual.cuda.facade import VirtualCuda
+from gonogo.virtual.cuda.facade import facade as cuda
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 H100 = find_accelerator("H100-80G")
 MIB = 1 << 20
@@ -295,8 +295,8 @@ def test_undo_leaves_torch_as_it_was() -> None:
     code = (
         "import torch, torch.accelerator, torch.cuda.nccl, torch.utils._device as d\n"
         "from gonogo.virtual import cuda\n"
-        "from gonogo.virtual.caching_allocator import CachingAllocator\n"
-        "from gonogo.evidence.hardware import find_accelerator\n"
+        "from gonogo.virtual.memory.caching_allocator import CachingAllocator\n"
+        "from gonogo.evidence.environment.hardware import find_accelerator\n"
         "owners = [torch, torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch._C, torch.Tensor,"
         " torch.version, torch.cuda.graphs, torch.cuda.nvtx, torch.accelerator]\n"
         "before = [dict(vars(o)) for o in owners]\n"

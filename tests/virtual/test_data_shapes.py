@@ -9,8 +9,8 @@ import torch
 from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, IterableDataset, SequentialSampler
 
-from gonogo.virtual.batches import described
-from gonogo.virtual.data_shapes import shapes_by_rank
+from gonogo.virtual.values.batches import described
+from gonogo.virtual.values.data_shapes import shapes_by_rank
 
 
 class Mixture(Dataset):  # type: ignore[type-arg]

@@ -28,7 +28,7 @@ class DeepSpeedEngine:
 EARLIER = "from deepspeed.compile import backend\n" + ENGINE
 CHECKED = """
 import gc, sys, weakref
-from gonogo.virtual import deepcompile
+from gonogo.virtual.hooks import deepcompile
 undo = deepcompile.install()
 from deepspeed.runtime.engine import DeepSpeedEngine
 """

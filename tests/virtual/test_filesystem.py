@@ -16,8 +16,8 @@ import pytest
 PRELUDE = """
 import sys
 sys.path.insert(0, {src!r})
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.filesystem import install
+from gonogo.virtual.sandbox.overlay import Overlay
+from gonogo.virtual.sandbox.filesystem import install
 overlay = Overlay({scratch!r}, limit_bytes={limit})
 patches = install(overlay)
 """
@@ -332,8 +332,8 @@ def test_full_scratch_is_said_clearly(folder: Path) -> None:
     program = textwrap.dedent(
         f"""
         import sys; sys.path.insert(0, {src!r})
-        from gonogo.virtual.overlay import Overlay
-        from gonogo.virtual.filesystem import install
+        from gonogo.virtual.sandbox.overlay import Overlay
+        from gonogo.virtual.sandbox.filesystem import install
         overlay = Overlay("/mnt/gonogo-test"); install(overlay)
         try:
             for i in range(100):
@@ -360,7 +360,7 @@ def test_guard_refuses_what_the_overlay_does_not_see(folder: Path) -> None:
         folder,
         """
         import os, subprocess, json
-        from gonogo.virtual.write_guard import guard_writes
+        from gonogo.virtual.sandbox.write_guard import guard_writes
         if not guard_writes([overlay.scratch]):
             print("no guard"); raise SystemExit
         print(subprocess.run(["sh", "-c", "rm -rf data; echo x > log.txt; echo y > /dev/null && echo ran"],
@@ -379,7 +379,7 @@ def test_guard_refuses_what_the_overlay_does_not_see(folder: Path) -> None:
 
 
 def test_explains_only_what_scratch_is_to_blame_for(tmp_path: Path) -> None:
-    from gonogo.virtual.overlay import Overlay
+    from gonogo.virtual.sandbox.overlay import Overlay
 
     overlay = Overlay(str(tmp_path / "scratch"))
     assert overlay.explain(FileNotFoundError(errno.ENOENT, "no")) is None

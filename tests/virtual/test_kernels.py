@@ -246,9 +246,9 @@ def test_utils() -> None:
 
 DEEPSPEED = """
 import torch
-from gonogo.evidence.hardware import find_accelerator
+from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.virtual import cuda, kernels
-from gonogo.virtual.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 facade = cuda.install(find_accelerator("H100"), 2, lambda index: CachingAllocator(1 << 30))
 assumed = []
@@ -297,7 +297,7 @@ def test_deepspeed_loads_stand_ins() -> None:
 TRITON = """
 import torch
 from gonogo.virtual.kernels import triton as stand_in
-from gonogo.virtual.patching import Patches
+from gonogo.virtual.hooks.patching import Patches
 
 written, assumed = [], []
 patches = Patches()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.virtual.ledger import Ledger
-from gonogo.virtual.lifecycle import Lifecycle, RehearsalComplete
-from gonogo.virtual.memory import DeviceRecord, MemoryRecord
+from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
+from gonogo.virtual.memory.storage_ledger import DeviceRecord, MemoryRecord
+from gonogo.virtual.values.assumptions import Ledger
 
 
 def life_on_host() -> tuple[Lifecycle, DeviceRecord]:

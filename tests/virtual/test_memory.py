@@ -8,7 +8,7 @@ import pytest
 from virtual.forked import real_peaks, rehearse_all
 from virtual.worlds import COUNTED, TRACKED, on_device, rehearse
 
-from gonogo.evidence.rehearsal import RankRecord
+from gonogo.evidence.rehearsal.record import RankRecord
 
 MLP = """
 import sys

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gonogo.virtual import network
+from gonogo.virtual.sandbox import network
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.virtual.allocator_settings import AllocatorSettings
-from gonogo.virtual.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import importlib.util, sys
-from gonogo.virtual import older_deepspeed
+from gonogo.virtual.hooks import older_deepspeed
 told = []
 undo = older_deepspeed.install(told.append)
 assert importlib.util.find_spec("deepspeed") is not None and not told  # looking for it is not importing it

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gonogo.virtual import private, private_serialization
+from gonogo.virtual import private
+from gonogo.virtual.weights import private_serialization
 
 
 def test_private_interfaces_of_torch_are_as_expected() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from virtual_worker import answers
 
-from gonogo.virtual.torch_archive import Record, expand, omitted_in, write_archive
+from gonogo.virtual.weights.torch_archive import Record, expand, omitted_in, write_archive
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_trainer_saves_and_resumes_from_what_deepspeed_saved(folder: Path) -> 
     (folder / "train.py").write_text(TRAIN)
     program = """
         import runpy, glob
-        from gonogo.virtual.lifecycle import RehearsalComplete
+        from gonogo.virtual.hooks.lifecycle import RehearsalComplete
         sys.argv = ["train.py", *{arguments}]
         try:
             runpy.run_path("train.py", run_name="__main__")

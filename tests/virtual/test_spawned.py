@@ -16,7 +16,7 @@ import os, sys
 import {package}
 sys.path.insert(0, {src!r})
 from gonogo.virtual import filesystem, spawned
-from gonogo.virtual.overlay import Overlay
+from gonogo.virtual.sandbox.overlay import Overlay
 
 def child(number):
     import socket

@@ -13,7 +13,7 @@ from frameworks_installed import framework
 from virtual.forked import output_of, rehearse_all
 from virtual.strategies import TRAINER
 
-from gonogo.evidence.rehearsal import RankRecord
+from gonogo.evidence.rehearsal.record import RankRecord
 
 OPTIMIZER = '{"type": "AdamW", "params": {"lr": 1e-4}}'
 TWO_NODES = 'import os\nos.environ["WORLD_SIZE"] = "16"\n'

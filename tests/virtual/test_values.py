@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from virtual.worlds import virtual_session
 
 from gonogo.virtual import private
-from gonogo.virtual.session import Session
+from gonogo.virtual.ranks.session import Session
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ def test_small_tensors_of_real_files_have_their_values(folder: Path) -> None:
 @pytest.mark.slow
 def test_large_files_are_never_read(folder: Path) -> None:
     """A file of 40 GB that has no bytes on the disk, and whose reading would take all memory."""
-    from gonogo.virtual.torch_archive import Record, write_archive
+    from gonogo.virtual.weights.torch_archive import Record, write_archive
 
     big = torch.empty(0)
     torch.save({"w": big}, folder / "probe.pt")
@@ -216,7 +216,7 @@ def test_large_files_are_never_read(folder: Path) -> None:
 
 
 def test_private_interfaces_are_where_they_were() -> None:
-    from gonogo.virtual import private_serialization
+    from gonogo.virtual.weights import private_serialization
 
     assert private_serialization.check() == []
 

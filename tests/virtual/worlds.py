@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.hardware import find_accelerator
-from gonogo.evidence.rehearsal import RankRecord
-from gonogo.virtual.plan import WorkerPlan
-from gonogo.virtual.session import Session
+from gonogo.evidence.environment.hardware import find_accelerator
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.ranks.session import Session
 
 MASTER = {"MASTER_ADDR": "127.0.0.1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.errors import UserError
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
 from gonogo.finding import Skipped, Text
+from gonogo.finding.errors import UserError
 
 
 class Kind(str, Enum):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.errors import UserError
-from gonogo.evidence.package_name import canonical
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.evidence.source_file import SourceFile
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -152,7 +152,7 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
 
 
 def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    from gonogo.evidence.environment import read_environment
+    from gonogo.evidence.environment.environment import read_environment
 
     environment = read_environment(SourceFile(str(path), text.encode()))
     if not environment.packages and environment.unread:

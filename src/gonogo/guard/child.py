@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 _FROM_KERNEL = 0x80
 """``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""

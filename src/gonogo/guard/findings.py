@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.diagnose import findings_in_log
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.diagnose.findings import findings_in_log
+from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
+from gonogo.evidence.guarded.ends import Death, exception_of, log_of, roots, went_well
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
-from gonogo.hazard import Hazard, all_hazards
-from gonogo.hazards._guarded import Death, exception_of, log_of, roots, went_well
-from gonogo.hazards._guarded_record import as_rehearsal
-from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
+from gonogo.hazards.hazard import Hazard, all_hazards
 
 
 def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:

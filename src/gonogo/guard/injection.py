@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.atomic import write_atomically
+from gonogo.report.atomic import write_atomically
 
 FOLDER = "GONOGO_GUARD_FOLDER"
 """The variable that names the folder of the run, for whoever looks; the guard itself goes by ``PYTHONPATH``."""

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.atomic import write_atomically
-from gonogo.evidence.guard_files import read_run
-from gonogo.evidence.guarded_launch import Launched, launch_path
-from gonogo.exit_status import complain
+from gonogo.cli.exit_status import complain
+from gonogo.evidence.guarded.files import read_run
+from gonogo.evidence.guarded.launch import Launched, launch_path
 from gonogo.finding import Report, Text
 from gonogo.guard.child import CannotStart, Ended, run_child
 from gonogo.guard.injection import GuardOptions, inject
-from gonogo.guard.machine_memory import memory_limit, oom_kills
+from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
+from gonogo.report.atomic import write_atomically
 
 
 class GuardRequest(msgspec.Struct, frozen=True):

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded.ends import interrupted, roots, unseen
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.summary import guarded_object
-from gonogo.hazards._guarded import interrupted, roots, unseen
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._rehearsed import few
-from gonogo.hazards._standstill import standstill
+from gonogo.hazards.facts.parted import ranks_text
 from gonogo.rehearse.summary import seen_from
 
 _NO_RANK = Skipped(

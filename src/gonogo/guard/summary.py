@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
-from gonogo.hazards._guarded import Death, deaths, exception_of, name_of_signal, roots
-from gonogo.hazards._standstill import Standstill, standstill
-from gonogo.hazards._whereabouts import own_frame
+from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_signal, roots
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.standstill import Standstill, standstill
+from gonogo.evidence.guarded.whereabouts import own_frame
 
 
 def guarded_object(run: GuardedRun) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.evidence.hardware import Accelerator, all_accelerators
+from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.plan import roofline
 from gonogo.plan.choice import BANDS, Choice

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 import gonogo
-from gonogo.atomic import write_atomically
-from gonogo.evidence.hardware import Accelerator
+from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.report.atomic import write_atomically
 from gonogo.virtual.measuring.jobs import Facts, Job, Measured
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
@@ -60,7 +60,7 @@ def _source_stamp() -> str:
     """Of the code that measures: a change in it makes what was kept worthless."""
     root = Path(gonogo.__file__).parent
     digest = hashlib.sha256()
-    for folder in ("virtual", "evidence", "data"):
+    for folder in ("virtual", "evidence"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".py", ".json"):
                 digest.update(path.name.encode() + path.read_bytes())

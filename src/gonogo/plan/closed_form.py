@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.hardware import Speed
+from gonogo.evidence.environment.hardware import Speed
 from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
 from gonogo.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
@@ -22,7 +22,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """Bytes of one rank; ``host``: with its share of what lies in host memory or on NVMe."""
 
     by_category: dict[str, float]
-    """On the accelerator; model states and all else by the names of ``gonogo.evidence.rehearsal.CATEGORIES``."""
+    """On the accelerator; model states and all else by the names of ``gonogo.evidence.rehearsal.record.CATEGORIES``."""
     host: float
     nvme: float
 

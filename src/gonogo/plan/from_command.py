@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.errors import UserError
-from gonogo.evidence.training_defaults import training_defaults
+from gonogo.evidence.config.training_defaults import training_defaults
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.strategy import Tune
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Told(msgspec.Struct, frozen=True):
 
 def told_by(command: Sequence[str]) -> Told:
     """What a command tells, with the scripts and configs that it names. Raises UserError where it trains nothing."""
-    from gonogo.runs import gather
-    from gonogo.settings import Settings
+    from gonogo.check.runs import gather
+    from gonogo.check.settings import Settings
 
     gathered = gather([], command, settings=Settings(), use_installed=True)
     run = next((run for run in gathered.runs if run.launch is not None), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.hardware import Machine
+from gonogo.evidence.environment.hardware import Machine
 
 _HOST_BAND = 0.1
 """How far host memory may be off at most, as a share: it holds model states, which a formula tells well enough."""

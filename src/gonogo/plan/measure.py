@@ -17,8 +17,8 @@ from gonogo.plan.cache import keep, kept, key_of
 from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy, deepspeed_config
-from gonogo.rehearse.environment import fixed_environment
-from gonogo.rehearse.python_start import python_module
+from gonogo.rehearse.launch.environment import fixed_environment
+from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
 from gonogo.virtual.measuring.server import Start

@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.strategy import Tune
 
 _NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.errors import UserError
-from gonogo.evidence.hardware import Machine, machine_from, memory_size
+from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.from_command import Told
 from gonogo.plan.strategy import TUNES, Tune
 
@@ -134,7 +134,7 @@ def model_folder(name: str) -> Path:
 
     Raises UserError where it is neither.
     """
-    from gonogo.evidence.model import places_of_config
+    from gonogo.evidence.config.model import places_of_config
 
     for path in places_of_config(name, Path.cwd()):
         if path.is_file():

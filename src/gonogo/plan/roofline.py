@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.hardware import Speed
+from gonogo.evidence.environment.hardware import Speed
 from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
 from gonogo.virtual.measuring.operator_time import MATMUL_SHARE as MATMUL_SHARE
 from gonogo.virtual.measuring.operator_time import MEMORY_SHARE as MEMORY_SHARE

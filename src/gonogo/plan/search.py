@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.candidates import Candidates, Group, group_of
 from gonogo.plan.choice import Choice
 from gonogo.plan.measure import Meter

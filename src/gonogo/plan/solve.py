@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.candidates import Candidates, Group, group_of
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.plan.closed_form import NOTHING_KNOWN

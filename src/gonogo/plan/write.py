@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gonogo.atomic import write_atomically
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.plan.choice import Choice
 from gonogo.plan.launch_files import CONFIG, launch_files
 from gonogo.plan.request import PlanRequest
@@ -17,6 +16,7 @@ from gonogo.plan.search import Plan
 from gonogo.plan.solve import Solved
 from gonogo.plan.strategy import deepspeed_config
 from gonogo.plan.training_script import TRAINING_SCRIPT
+from gonogo.report.atomic import write_atomically
 from gonogo.virtual.measuring.jobs import Facts
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal import Phase, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
-from gonogo.hazards._parted import ranks_text
+from gonogo.hazards.facts.parted import ranks_text
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.summary import rehearsal_object, seen_from
 

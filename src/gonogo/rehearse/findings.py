@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.diagnose import findings_in_log
+from gonogo.diagnose.findings import findings_in_log
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import FailedRanks, assumption_before, failed_ranks, failure_places, is_shortage
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Finding, Severity, best_first
-from gonogo.hazard import Hazard, all_hazards
-from gonogo.hazards._rehearsed import FailedRanks, assumption_before, failed_ranks, failure_places, is_shortage
+from gonogo.hazards.hazard import Hazard, all_hazards
 
 
 def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gonogo.finding import Text
-from gonogo.virtual.plan import Progress
+from gonogo.virtual.ranks.plan import Progress
 
 
 @dataclass(frozen=True)

@@ -18,28 +18,28 @@ from types import FrameType
 
 import msgspec
 
-from gonogo.errors import UserError
-from gonogo.evidence.divergence import Divergence
-from gonogo.evidence.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
-from gonogo.evidence.rehearsal import AcceleratorFacts, RankRecord, RehearsalRecord
+from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
+from gonogo.evidence.rehearsal.divergence import Divergence
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
-from gonogo.rehearse.environment import worker_environment
-from gonogo.rehearse.exchange import Exchange
-from gonogo.rehearse.keep import check_keep, keep_records
-from gonogo.rehearse.launch import UNSTATED, Launch, Surroundings
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.environment import worker_environment
+from gonogo.rehearse.launch.launch import UNSTATED, Launch, Surroundings
+from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
+from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.packages import Overlay, lay_over
-from gonogo.rehearse.parting import settle, with_names
-from gonogo.rehearse.pool import NodeLost, Pool, pool_for
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
+from gonogo.rehearse.ranks.divergence import settle, with_names
+from gonogo.rehearse.ranks.exchange import Exchange
+from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
+from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.resolve import Resolved, Situation, resolve
-from gonogo.rehearse.sample import is_sample, with_each_shape
-from gonogo.rehearse.scratch import say_if_full, scratch_folder
-from gonogo.rehearse.started_by_program import as_ranks, may_start_processes, started_by
-from gonogo.rehearse.torch_installed import check_torch
-from gonogo.rehearse.workers import Assignment
-from gonogo.rehearse.world import machine_for, ranks_to_run
-from gonogo.virtual.plan import SPAWN, WorkerPlan
+from gonogo.rehearse.workers.keep import check_keep, keep_records
+from gonogo.rehearse.workers.pool import NodeLost, Pool, pool_for
+from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
+from gonogo.rehearse.workers.workers import Assignment
+from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.host_memory import host_memory_by_node
-from gonogo.evidence.rehearsal import (
+from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
+from gonogo.evidence.rehearsal.record import (
     CATEGORIES,
     Assumption,
     DeviceMemory,

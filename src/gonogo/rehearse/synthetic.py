@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.errors import UserError
-from gonogo.evidence.hardware import machine_from
+from gonogo.evidence.environment.hardware import machine_from
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 PROGRAM = "gonogo.virtual.synthetic"
 _USUAL_COUNT = 8

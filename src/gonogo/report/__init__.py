@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TextIO
 
-from gonogo.errors import UserError
 from gonogo.finding import Report, Text
+from gonogo.finding.errors import UserError
 
 PAGE_FORMATS = ("text", "json", "markdown")
 """Those that a page (``explain``, ``hazards``) is written in too."""

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 SUFFIXES = (".svg", ".png")
 _SCALE = 2

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from gonogo.atomic import write_atomically
-from gonogo.errors import UserError
 from gonogo.finding import Report, Text
+from gonogo.finding.errors import UserError
 from gonogo.report import print_to, render
+from gonogo.report.atomic import write_atomically
 
 _CANNOT_WRITE = Text("--output {path}: {why}", "--output {path}：{why}")
 

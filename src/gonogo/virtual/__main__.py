@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gonogo.virtual.importing import import_worker
+from gonogo.virtual.ranks.importing import import_worker
 
 if __name__ == "__main__":
     main = import_worker()

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from gonogo.evidence.rehearsal import Failure, Frame, Operand
-from gonogo.virtual.lifecycle import Lifecycle
-from gonogo.virtual.modules import ModuleTracker
+from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
 from gonogo.virtual.tensor import VirtualTensor
 

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.virtual import carrying, private, real, values
-from gonogo.virtual.ledger import Ledger
-from gonogo.virtual.memory import MemoryRecord
-from gonogo.virtual.operators import Operator
-from gonogo.virtual.placement import common_device, foreach_devices
-from gonogo.virtual.plain_operands import StandIns, run_with_plain
+from gonogo.virtual import private
+from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.operators.placement import common_device, foreach_devices
+from gonogo.virtual.operators.schema import Operator
+from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
-from gonogo.virtual.views import Views, native
+from gonogo.virtual.values import carrying, real, values
+from gonogo.virtual.values.assumptions import Ledger
+from gonogo.virtual.values.plain_operands import StandIns, run_with_plain
 
 aten = torch.ops.aten
 Handler = Callable[["VirtualMode", Any, Any, dict[str, Any]], Any]

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 
 import torch
 
-from gonogo.evidence.rehearsal import Frame, Owner
+from gonogo.evidence.rehearsal.record import Frame, Owner
 
 OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep

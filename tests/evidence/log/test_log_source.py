@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from evidence.log.log_text import TRACEBACK, source_of
 
-from gonogo.errors import UserError
 from gonogo.evidence.log.source import chunks, rank_of_name, sources
+from gonogo.finding.errors import UserError
 
 
 def text_of(data: bytes) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.package_name import canonical
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 

@@ -17,9 +17,9 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from gonogo.errors import UserError
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Skipped, Text
+from gonogo.finding.errors import UserError
 
 CHUNK = 1 << 20
 """Bytes read at a time."""

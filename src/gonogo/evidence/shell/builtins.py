@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
-from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import NOT_EVALUATED
 from gonogo.evidence.shell.state import UNSURE, State, Status
 from gonogo.evidence.shell.text import Piece, ShellWord, words_of
-from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from gonogo.errors import UserError
+from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell import compound, substitution
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.setting import assigned, redirected
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
-from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 _MOST_STEPS = 20_000
 _MOST_COMMANDS = 200

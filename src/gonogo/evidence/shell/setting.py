@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.state import SUCCESS, State, Status, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
-from gonogo.evidence.source_file import Place
 
 if TYPE_CHECKING:
     from gonogo.evidence.shell.run import Shell

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gonogo.evidence.source_file import Place, SourceFile
+from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _LONGEST = 1 << 16

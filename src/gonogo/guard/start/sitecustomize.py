@@ -36,7 +36,7 @@ def _start_guard() -> None:
         # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
         sys.meta_path.insert(0, _Package("gonogo", places["gonogo"]))
         sys.meta_path.append(_Package("msgspec", places["msgspec"]))
-        from gonogo.guard.arming import arm
+        from gonogo.guard.rank.arming import arm
 
         arm(os.path.dirname(HERE))
     except Exception as error:

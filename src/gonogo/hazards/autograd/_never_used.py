@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import ClassInfo, Script
+    from gonogo.evidence.script.script import ClassInfo, Script
 
 _LAYERS = tuple(
     f"torch.nn.{name}"

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._said import said, told
-from gonogo.hazards._training_script import gradient_checkpointing, reentrant, surely_ddp
-from gonogo.hazards.config._of_run import with_trainer
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")

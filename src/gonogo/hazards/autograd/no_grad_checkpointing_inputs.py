@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._said import said
-from gonogo.hazards._training_script import first_argument, gradient_checkpointing, mentions, reentrant
+from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",

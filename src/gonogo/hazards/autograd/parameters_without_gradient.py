@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parameter_names import group_by_module
-from gonogo.hazards._rehearsed import few
+from gonogo.hazards.facts.parameter_names import group_by_module
+from gonogo.hazards.hazard import Hazard
 
 
 class ParametersWithoutGradient(Hazard):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parameter_names import group_by_module
-from gonogo.hazards._rehearsed import few
-from gonogo.hazards._training_script import makers, mentions, trained
 from gonogo.hazards.autograd._never_used import never_used
+from gonogo.hazards.facts.parameter_names import group_by_module
+from gonogo.hazards.facts.training_script import makers, mentions, trained
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 # What looks at modules otherwise than by their names, or leaves them out.
 _LOOKED_THROUGH = (

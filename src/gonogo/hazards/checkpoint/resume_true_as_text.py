@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call
+    from gonogo.evidence.script.script import Call
 
 # What may turn the text into something else on its way.
 _TURNED = (

@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._rehearsed import few
-from gonogo.hazards._said import said, told
-from gonogo.hazards._training_script import first_argument, is_trainer, makers, trained
+from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
 # A reporter's own words.

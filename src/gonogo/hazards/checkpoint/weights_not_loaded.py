@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import LoadedWeights, RehearsalRecord
+from gonogo.evidence.rehearsal.failures import innermost, places
+from gonogo.evidence.rehearsal.record import LoadedWeights, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import innermost, places
-from gonogo.hazards.checkpoint._drawn import lists_of_drawn, lost_in_conversion, named_instead, shown, told_instead
+from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, shown, told_instead
+from gonogo.hazards.hazard import Hazard
 
 _MOST = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention comes near."""

@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import one_line, said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._said import one_line, said, told
-from gonogo.hazards._training_script import first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 _REFUSED = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said, told
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")

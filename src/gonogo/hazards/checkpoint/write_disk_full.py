@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards.launcher._facts import whole
-from gonogo.hazards.memory._asked_memory import billions_trained
+from gonogo.hazards.facts.asked_memory import billions_trained
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.hazard import Hazard
 
 _WRITER = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"

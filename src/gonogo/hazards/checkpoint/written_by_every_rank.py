@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._ranks import mentions_rank
-from gonogo.hazards._training_script import DDP, first_argument, mentions
+from gonogo.hazards.facts.rank_tests import mentions_rank
+from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 # Checkpoints that all ranks write together, and savers that look to the rank themselves.
 _OTHERWISE = (

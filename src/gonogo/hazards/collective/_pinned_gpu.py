@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.hazards._training_script import DDP, first_argument, mentions
+from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
     from gonogo.finding import Edit
 
 _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards._ranks import mentions_rank, one_rank_guard
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.rank_tests import mentions_rank, one_rank_guard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 # How many positional arguments come before the group.
 _WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3}

@@ -8,9 +8,9 @@ from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.collective._exit_summary import exits, first_failure
-from gonogo.hazards.collective._stall import STALL_WORDS, Stall, is_time_out, stall_of
+from gonogo.hazards.facts.exit_summary import exits, first_failure
+from gonogo.hazards.facts.stall import STALL_WORDS, Stall, is_time_out, stall_of
+from gonogo.hazards.hazard import Hazard
 
 _CONSEQUENCE = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._training_script import mentions, several_a_node
-from gonogo.hazards.collective._duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.collective._pinned_gpu import bare, never_set, pinned_devices, replacing_pins, setting_device
+from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
+from gonogo.hazards.facts.training_script import mentions, several_a_node
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     import ast
 
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
     from gonogo.finding import Fix
 
 _CURES = (

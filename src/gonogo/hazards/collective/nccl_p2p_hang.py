@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.collective._stall import STALL_WORDS
-from gonogo.hazards.collective._stall_causes import PEER_TO_PEER, cause_of_stall
-from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import PEER_TO_PEER, cause_of_stall
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")

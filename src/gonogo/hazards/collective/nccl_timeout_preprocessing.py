@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.collective._stall import STALL_WORDS
-from gonogo.hazards.collective._stall_causes import PREPROCESSING, cause_of_stall
-from gonogo.hazards.launcher._facts import whole
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import PREPROCESSING, cause_of_stall
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}

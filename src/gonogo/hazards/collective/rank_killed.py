@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.ends import Death, name_of_signal, roots, span_of_rank, unlike
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.evidence.rehearsal.failures import PHASES, places, size
 from gonogo.finding import Certainty, Finding, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import Death, name_of_signal, roots, span_of_rank, unlike
-from gonogo.hazards._rehearsed import PHASES, places, size
-from gonogo.hazards._whereabouts import own_frame
+from gonogo.hazards.hazard import Hazard
 
 _MEANS = {
     signal.SIGKILL: Text(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gonogo.evidence.frame import Frame
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded.divergence import divergence
+from gonogo.evidence.guarded.ends import interrupted
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.standstill import Standstill, standstill
+from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import interrupted
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._parted_live import divergence
-from gonogo.hazards._rehearsed import places
-from gonogo.hazards._standstill import Standstill, standstill
-from gonogo.hazards._whereabouts import own_frame, whereabouts
+from gonogo.hazards.facts.parted import ranks_text
+from gonogo.hazards.hazard import Hazard
 
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded.ends import all_joined, roots, unseen
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import all_joined, roots, unseen
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._standstill import standstill
-from gonogo.hazards._whereabouts import own_frame
+from gonogo.hazards.facts.parted import ranks_text
+from gonogo.hazards.hazard import Hazard
 
 
 class RankNeverJoined(Hazard):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards._parting import GENERAL
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.parting import GENERAL
+from gonogo.hazards.hazard import Hazard
 
 _ZERO_3 = Text(
     en="Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded.divergence import divergence
+from gonogo.evidence.guarded.ends import unseen
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import unseen
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._parted_live import divergence
-from gonogo.hazards._rehearsed import places
-from gonogo.hazards._standstill import standstill
-from gonogo.hazards._whereabouts import own_frame, whereabouts
+from gonogo.hazards.facts.parted import ranks_text
+from gonogo.hazards.hazard import Hazard
 
 _TRANSPORT = (
     Text(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.rehearsal import RehearsalRecord
-from gonogo.evidence.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards._ranks import one_rank_guard
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.rank_tests import one_rank_guard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 
 _CURE = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
+from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.training_arguments import Arguments
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, shown, with_plain_arguments, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, shown, with_plain_arguments, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 
 def mismatches_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.tables import TABLES
 
 RENAMED = {
     "evaluation_strategy": "eval_strategy",
@@ -50,7 +50,7 @@ _SILENT = frozenset({"overwrite_output_dir", "save_safetensors", "use_mps_device
 def _table() -> dict[str, Any]:
     import json
 
-    table: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "training_arguments.json").read_bytes())
+    table: dict[str, Any] = json.loads((TABLES / "training_arguments.json").read_bytes())
     return table
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 _CURE = (

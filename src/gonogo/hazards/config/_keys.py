@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.deepspeed_keys import KeyInfo, is_remark, known, releases
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed_keys import KeyInfo, is_remark, known, releases
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 

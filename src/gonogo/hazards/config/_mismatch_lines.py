@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.hazards._said import one_line, told
+from gonogo.evidence.log.said import one_line, told
 
 REFUSED = "Please correct the following DeepSpeed config values that mismatch"
 """Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Fix, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 _SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml")
 _MOST = 400

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 _OPTIMIZERS = ("torch.optim.", "bitsandbytes.optim.", "transformers.optimization.", "deepspeed.ops.")

@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, ClassInfo
+from gonogo.evidence.script.script import Call, ClassInfo
 
 _TRANSFORMERS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _PLAIN_BASES = ("object", "abc.ABC", "typing.Generic")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown, with_accelerate, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_accelerate, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 # DeepSpeed reckons with these as they are (runtime/config.py, _batch_assertion).
 _RECKONED = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gonogo.evidence.deepspeed_keys import KeyInfo
+from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.finding import Text
 
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})

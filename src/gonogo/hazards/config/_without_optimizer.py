@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import trainer_calls
+from gonogo.hazards.facts.how_it_trains import trainer_calls
+from gonogo.hazards.hazard import Hazard
 
 _EVALUATED = ("ref", "teacher", "reward", "critic_eval", "frozen", "judge")
 _PREPARE = "accelerate.Accelerator.prepare"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.run import Run
-from gonogo.evidence.source_file import Place
 from gonogo.finding import Span, Text
-from gonogo.hazards.config._of_run import in_own_loop, with_accelerate
+from gonogo.hazards.facts.how_it_trains import in_own_loop, with_accelerate
 
 ZERO = "zero_optimization"
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import with_trainer
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.hazard import Hazard
 
 
 class AccelerateAccumulationGivenTwice(Hazard):

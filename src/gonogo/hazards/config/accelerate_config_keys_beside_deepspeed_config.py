@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.accelerate_config import AccelerateConfig
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.config.accelerate import AccelerateConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
 # the same.

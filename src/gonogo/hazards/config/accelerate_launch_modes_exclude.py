@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO = (

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import whole_number
+from gonogo.hazards.facts.how_it_trains import whole_number
+from gonogo.hazards.hazard import Hazard
 
 _NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.config.training_arguments import Arguments
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.training_arguments import Arguments
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import with_plain_arguments, with_trainer
+from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 
 class BestModelStrategiesDiffer(Hazard):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 
 class CacheWithGradientCheckpointing(Hazard):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import mentions, with_plain_arguments, with_trainer
+from gonogo.hazards.facts.how_it_trains import mentions, with_plain_arguments, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):

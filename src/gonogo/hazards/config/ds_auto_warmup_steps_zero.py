@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_plain_arguments
+from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
+from gonogo.hazards.hazard import Hazard
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
 _SCHEDULES = ("WarmupLR", "WarmupDecayLR")

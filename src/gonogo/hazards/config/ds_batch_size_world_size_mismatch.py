@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
-from gonogo.hazards._said import said, told
 from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config
+from gonogo.hazards.hazard import Hazard
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"

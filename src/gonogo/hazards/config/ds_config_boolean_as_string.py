@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown, with_trainer
 from gonogo.hazards.config._written import dotted, newer_than, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _TOP_LEVEL = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.run import Run
-from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown
 from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.hazard import Hazard
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._said import said, told
 from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
+from gonogo.hazards.hazard import Hazard
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"

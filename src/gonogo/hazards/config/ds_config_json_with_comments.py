@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.json_problems import ConfigProblem
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._written import read_by_json
+from gonogo.hazards.hazard import Hazard
 
 
 def _without(problem: ConfigProblem) -> Edit:

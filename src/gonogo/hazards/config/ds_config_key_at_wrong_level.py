@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.deepspeed_keys import known, nearest
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._written import dotted, key_spot
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 _TOP = Text("at the top level", "顶层")
 _IGNORED = Text("DeepSpeed ignores it where it is", "DeepSpeed 会忽略它")

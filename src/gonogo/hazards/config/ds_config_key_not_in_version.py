@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.deepspeed_keys import KeyInfo
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._written import dotted, newer_than, spot, version_words
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import said
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said
-from gonogo.hazards.config._of_run import fix_of, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _REFUSED = (
     "configured in the DeepSpeed config, but no `scheduler`",

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown
 from gonogo.hazards.config._written import ZERO, dotted, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.hazard import Hazard
 
 _DEVICES = ("cpu", "nvme", "none")
 

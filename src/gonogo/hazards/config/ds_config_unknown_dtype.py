@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, shown
 from gonogo.hazards.config._written import dotted, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.hazard import Hazard
 
 _SHORT = ("fp16", "bf16", "fp32")
 _SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}

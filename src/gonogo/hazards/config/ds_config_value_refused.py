@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
-from gonogo.hazards.config._of_run import shown
 from gonogo.hazards.config._values import is_positive, wanted_instead
 from gonogo.hazards.config._written import dotted, newer_than, spot
+from gonogo.hazards.facts.how_it_trains import shown
+from gonogo.hazards.hazard import Hazard
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE = Text("a whole number above 0", "大于 0 的整数")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._of_run import fix_of, mentions
 from gonogo.hazards.config._written import optimizer_type, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, mentions
+from gonogo.hazards.hazard import Hazard
 
 _SPELLED = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_accelerate
 from gonogo.hazards.config._written import optimizer_type, read_by_json, spot
+from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
+from gonogo.hazards.hazard import Hazard
 
 
 class DsOptimizerWithoutLearningRate(Hazard):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_accelerate
 from gonogo.hazards.config._written import key_spot, newer_than, spot, version_words
+from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
+from gonogo.hazards.hazard import Hazard
 
 _WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._written import spot
+from gonogo.hazards.hazard import Hazard
 
 
 class DsSchedulerWarmupBeyondTotal(Hazard):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._default_config import default_config_in_launch
-from gonogo.hazards.fsdp._asked_for import asked_for_fsdp
+from gonogo.hazards.facts.fsdp import asked_for_fsdp
+from gonogo.hazards.hazard import Hazard
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(

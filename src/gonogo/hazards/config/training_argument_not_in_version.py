@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, border, needs_nothing, successor
-from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._parsed_arguments import parsed_classes
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 _CALLS = {
     "transformers.TrainingArguments": "TrainingArguments",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
-from gonogo.evidence.source_file import Place
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.config._argument_names import all_names, releases
-from gonogo.hazards.config._of_run import fix_of
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.hazard import Hazard
 
 
 class TrainingArgumentUnknown(Hazard):

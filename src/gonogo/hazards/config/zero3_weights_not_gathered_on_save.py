@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Edit, Finding, Fix, Severity, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, from_accelerate_yaml, mentions, with_trainer
+from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, mentions, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"
 

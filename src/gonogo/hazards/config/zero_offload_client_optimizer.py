@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said, told
 from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
+from gonogo.hazards.hazard import Hazard
 
 _WORDS = (
     "You are using ZeRO-Offload with a client provided optimizer",

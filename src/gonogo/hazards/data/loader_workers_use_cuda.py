@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 
 class DataLoaderWorkersUseCuda(Hazard):

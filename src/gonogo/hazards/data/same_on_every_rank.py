@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     import ast
 
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 # What divides data, or prepares loaders so that they are divided.
 _DIVIDED = (

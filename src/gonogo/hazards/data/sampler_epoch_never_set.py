@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import makers, mentions
+from gonogo.hazards.facts.training_script import makers, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 # What sets it, or prepares the loader so that it is set.
 _TOLD = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")

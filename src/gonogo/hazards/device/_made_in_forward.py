@@ -12,7 +12,7 @@ from gonogo.hazards.device._plain_tensors import MODULES, factory, moved_later, 
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import ClassInfo, Script
+    from gonogo.evidence.script.script import ClassInfo, Script
 
 _JOINS = ("torch.cat", "torch.concat", "torch.stack", "torch.where")
 _LAYERS = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.LayerNorm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Text
-from gonogo.hazards._mismatch_in_log import Owner
+from gonogo.hazards.facts.mismatch_in_log import Owner
 
 _MOVE_INPUT = Text(
     en="Move the batch to the model's device before the forward, and make tensors where they are used "

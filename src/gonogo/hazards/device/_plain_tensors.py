@@ -12,7 +12,7 @@ from gonogo.finding import Text
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import ClassInfo, Script
+    from gonogo.evidence.script.script import ClassInfo, Script
     from gonogo.finding import Edit
 
 MODULES = ("torch.nn.Module", "transformers.*PreTrainedModel")

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.device._device_map import accelerators_in, parameter_devices
+from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
+from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _LISTED = Pattern(r"\b[Mm]odule parameters \{device\(type='cpu'\)\}")

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.context import REPLICA, several_processes
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import REPLICA, several_processes
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, innermost, library_frame, places
-from gonogo.hazards._training_script import several_a_node, trained_loads
-from gonogo.hazards.device._device_map import (
+from gonogo.hazards.facts.device_map import (
     SPREADING,
     accelerators_in,
     accelerators_of,
@@ -24,10 +21,13 @@ from gonogo.hazards.device._device_map import (
     own_gpu_edits,
     parameter_devices,
 )
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.training_script import several_a_node, trained_loads
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Call, Script
+    from gonogo.evidence.script.script import Call, Script
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"

@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.log.context import REPLICA, plain_on_several_gpus, several_processes
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import REPLICA, plain_on_several_gpus, several_processes
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards._rehearsed import failed_ranks, innermost, library_frame, places
-from gonogo.hazards._training_script import several_a_node, trained_loads
-from gonogo.hazards.device._device_map import SPREADING, accelerators_of, in_short
+from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.training_script import several_a_node, trained_loads
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _CURES = (
     Text(

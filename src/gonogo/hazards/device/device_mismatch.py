@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.device_mismatch import DeviceMismatch as Mismatch
-from gonogo.evidence.device_mismatch import device_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import Failure, Frame, Operand, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._mismatch_in_log import all_mismatches_in
-from gonogo.hazards._rehearsed import (
+from gonogo.evidence.rehearsal.device_mismatch import DeviceMismatch as Mismatch
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import (
     FailedRanks,
     describe,
     failed_ranks,
@@ -19,7 +15,11 @@ from gonogo.hazards._rehearsed import (
     last_outside_torch,
     shorten,
 )
+from gonogo.evidence.rehearsal.record import Failure, Frame, Operand, RehearsalRecord
+from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.device._owner_cures import OWNER_CURES
+from gonogo.hazards.facts.mismatch_in_log import all_mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 
 class DeviceMismatch(Hazard):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
 # A reporter's own words, and the devices as a REPL prints them: the parameter, then where it is.

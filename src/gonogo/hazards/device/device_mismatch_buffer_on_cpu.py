@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
 from gonogo.hazards.device._plain_tensors import kept_on_cpu
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _SAID = Pattern(

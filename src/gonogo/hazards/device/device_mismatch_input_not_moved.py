@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog, is_library
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
 from gonogo.hazards.device._made_in_forward import made_in_forward
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.device_mismatch import device_mismatch, operands_on
+from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import Failure, Frame, RehearsalRecord
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
+from gonogo.evidence.rehearsal.failures import PHASES, describe, failed_ranks, failure_places, last_outside_torch
+from gonogo.evidence.rehearsal.record import Failure, Frame, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import under_zero3
-from gonogo.hazards._mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards._rehearsed import PHASES, describe, failed_ranks, failure_places, last_outside_torch
+from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _OMNI = Pattern(r"(?i)omni")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training, under_zero3
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards.device._plain_tensors import kept_on_cpu
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
 _SAID = Pattern(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.device_mismatch import device_mismatch
-from gonogo.evidence.guarded import GuardedRun
+from gonogo.evidence.guarded.ends import span_of_rank
+from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import span_of_rank
-from gonogo.hazards._mismatch_in_log import Owner, mismatches_in
-from gonogo.hazards._parameter_names import group_by_module
-from gonogo.hazards._rehearsed import few
+from gonogo.hazards.facts.mismatch_in_log import Owner, mismatches_in
+from gonogo.hazards.facts.parameter_names import group_by_module
+from gonogo.hazards.hazard import Hazard
 
 
 class ModuleLeftOnCpu(Hazard):

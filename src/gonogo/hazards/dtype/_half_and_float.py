@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import one_line
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.hazards._said import one_line
 
 _HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
 _WORDING = compiled_when_used(

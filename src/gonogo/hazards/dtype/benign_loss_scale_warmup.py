@@ -8,8 +8,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
+from gonogo.hazards.hazard import Hazard
 
 LARGE = 64
 """A dynamic scale from here on has room left to fall."""

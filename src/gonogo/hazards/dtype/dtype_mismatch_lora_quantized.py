@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
 from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
+from gonogo.hazards.hazard import Hazard
 
 
 class DtypeMismatchLoraQuantized(Hazard):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import said
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said
-from gonogo.hazards._training_script import is_trainer, mentions, trained_loads
+from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     import ast
 
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _PROSE = Pattern(r"(?i)\bunscal(?:e|ing)\w{0,12}\b.{0,30}\b(?:fp ?16|float16|half)[ -]?(?:precision )?(?:grad|梯度)")
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")

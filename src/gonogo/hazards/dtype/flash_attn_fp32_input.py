@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._said import said
-from gonogo.hazards._training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.config._of_run import with_plain_arguments
+from gonogo.hazards.facts.how_it_trains import with_plain_arguments
+from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _WORDS = (
     "FlashAttention only support fp16 and bf16",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
-from gonogo.evidence.guarded_records import NonFinite
+from gonogo.evidence.guarded.ends import deepspeed_config, span_of_rank
+from gonogo.evidence.guarded.records import NonFinite
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import deepspeed_config, span_of_rank
-from gonogo.hazards._rehearsed import setting
+from gonogo.hazards.hazard import Hazard
 
 _WHAT = {
     "loss": Text("the loss", "loss"),

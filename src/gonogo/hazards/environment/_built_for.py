@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.version_range import versions_in
+from gonogo.evidence.environment.version_range import versions_in
+from gonogo.evidence.tables import TABLES
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.environment._told import from_file, span_of, together, told, version_fix
+from gonogo.hazards.facts.installed import from_file, span_of, together, told, version_fix
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
-    from gonogo.hazard import Hazard
+    from gonogo.hazards.hazard import Hazard
 
 _BUILT_FOR = Text("built for torch {torch}", "针对 torch {torch} 编译")
 
@@ -36,7 +36,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _rows() -> tuple[BuiltFor, ...]:
-    data = (Path(__file__).parents[2] / "data" / "compatibility" / "built_for.json").read_bytes()
+    data = (TABLES / "compatibility" / "built_for.json").read_bytes()
     return msgspec.json.decode(data, type=_Table).built_for
 
 

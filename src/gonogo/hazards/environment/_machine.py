@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.compatibility import Capability, capability_of_gpu
-from gonogo.evidence.environment import Environment, Gpu
+from gonogo.evidence.environment.compatibility import Capability, capability_of_gpu
+from gonogo.evidence.environment.environment import Environment, Gpu
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Span, Text

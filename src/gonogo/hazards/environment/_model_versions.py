@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.compatibility import first_release_with_model, newest_transformers_looked_at
-from gonogo.evidence.version_range import parse_version
+from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
-from gonogo.hazards.environment._told import span_of, sureness, told, version_fix
+from gonogo.hazards.facts.installed import span_of, sureness, told, version_fix
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
-    from gonogo.hazard import Hazard
+    from gonogo.hazards.hazard import Hazard
 
 _TOKENIZER_TYPES = ("chatglm", "baichuan")
 """Remote tokenizers that set their own model after ``super().__init__``, which transformers 4.34 began to call back."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.environment._told import from_file, listed, span_of
+from gonogo.hazards.facts.installed import from_file, listed, span_of
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
-    from gonogo.hazard import Hazard
+    from gonogo.hazards.hazard import Hazard
 
 _NOT_THERE = Text("the listing has torch, and no {name}", "清单中有 torch，没有 {name}")
 _CONFIRM = Text("pip show {name} finds nothing where it trains", "在训练环境中 pip show {name} 找不到")

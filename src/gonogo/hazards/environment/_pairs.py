@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.compatibility import KnownBad, Requirement, known_bad, required_by
+from gonogo.evidence.environment.compatibility import KnownBad, Requirement, known_bad, required_by
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.config._of_run import with_trainer
-from gonogo.hazards.environment._told import (
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.installed import (
     fault_finding,
     known_faults,
     listing,
@@ -21,9 +21,9 @@ from gonogo.hazards.environment._told import (
 )
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
-    from gonogo.hazard import Hazard
+    from gonogo.hazards.hazard import Hazard
 
 _ASKING = ("transformers", "peft", "trl", "accelerate")
 _AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.version_range import parse_version
+from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.tables import TABLES
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -31,7 +31,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _rows() -> tuple[Released, ...]:
-    data = (Path(__file__).parents[2] / "data" / "compatibility" / "released.json").read_bytes()
+    data = (TABLES / "compatibility" / "released.json").read_bytes()
     return msgspec.json.decode(data, type=_Table).released
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.evidence.log.context import OTHER_PROGRAM
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.hazards._log_context import OTHER_PROGRAM
 
 _NO_TRAINING = Pattern(r"(?i)vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|sglang[/\\]srt")
 _TRAINING = Pattern(

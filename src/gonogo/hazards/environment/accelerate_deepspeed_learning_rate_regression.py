@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import from_file, span_of, told, version_fix
+from gonogo.hazards.facts.installed import from_file, span_of, told, version_fix
+from gonogo.hazards.hazard import Hazard
 
 
 class AccelerateDeepspeedLearningRateRegression(Hazard):

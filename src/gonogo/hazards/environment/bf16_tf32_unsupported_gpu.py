@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import with_trainer
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._machine import weakest
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (

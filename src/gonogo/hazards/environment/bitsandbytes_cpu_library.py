@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import cuda_of_bitsandbytes
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import cuda_of_bitsandbytes
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._needs import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
-from gonogo.hazards.environment._told import alone, span_of, together
+from gonogo.hazards.facts.installed import alone, span_of, together
+from gonogo.hazards.hazard import Hazard
 
 _FAILED = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"

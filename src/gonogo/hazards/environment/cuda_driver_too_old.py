@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import minimum_driver
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import minimum_driver
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
-from gonogo.hazards.environment._told import span_of
+from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.hazard import Hazard
 
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Span, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
+from gonogo.hazards.hazard import Hazard
 
 _DEEPSPEED = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"

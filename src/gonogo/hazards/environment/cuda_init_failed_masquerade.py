@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._surroundings import (
     ampere_gpu,
@@ -17,6 +16,7 @@ from gonogo.hazards.environment._surroundings import (
     is_training,
     outside_training,
 )
+from gonogo.hazards.hazard import Hazard
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"

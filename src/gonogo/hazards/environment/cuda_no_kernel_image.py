@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import runs_on, torch_build
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import runs_on, torch_build
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
-from gonogo.hazards.environment._told import span_of, told
+from gonogo.hazards.facts.installed import span_of, told
+from gonogo.hazards.hazard import Hazard
 
 _NO_IMAGE = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.environment._told import span_of
+from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.hazard import Hazard
 
 _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _FAULTY = ">=4.53.0,<4.54.0"
 _SAID = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")

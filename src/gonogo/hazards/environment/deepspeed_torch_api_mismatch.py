@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._pairs import faults_at
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.environment._told import fault_finding, known_faults, listing
+from gonogo.hazards.facts.installed import fault_finding, known_faults, listing
+from gonogo.hazards.hazard import Hazard
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"

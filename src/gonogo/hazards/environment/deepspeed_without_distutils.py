@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.run import Run
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import from_file, listed, span_of, sureness, told
+from gonogo.hazards.facts.installed import from_file, listed, span_of, sureness, told
+from gonogo.hazards.hazard import Hazard
 
 
 class DeepspeedWithoutDistutils(Hazard):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import asks_for_flash_attention
 from gonogo.hazards.environment._needs import not_installed
+from gonogo.hazards.hazard import Hazard
 
 
 class FlashAttnNotInstalled(Hazard):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
+from gonogo.hazards.hazard import Hazard
 
 _REFUSED = Pattern(
     r"(?i)flash[ _-]?att(?:ention|n)(?:[ _-]?[23v]*)? only supports? (?:ampere|turing|hopper|gpu architectures|sm)"

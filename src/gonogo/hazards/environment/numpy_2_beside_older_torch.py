@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import span_of, sureness, together, told, version_fix
+from gonogo.hazards.facts.installed import span_of, sureness, together, told, version_fix
+from gonogo.hazards.hazard import Hazard
 
 
 class Numpy2BesideOlderTorch(Hazard):

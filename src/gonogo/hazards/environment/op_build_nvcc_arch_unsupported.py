@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import architecture
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import architecture
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import capability_of, operator, variable
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.environment._told import span_of
+from gonogo.hazards.facts.installed import span_of
+from gonogo.hazards.hazard import Hazard
 
 _REFUSED = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"

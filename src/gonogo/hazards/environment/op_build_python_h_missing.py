@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
+from gonogo.hazards.hazard import Hazard
 
 _MISSING = Pattern(
     r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import known_bad
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import known_bad
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import fault_finding, known_faults, listing
+from gonogo.hazards.facts.installed import fault_finding, known_faults, listing
+from gonogo.hazards.hazard import Hazard
 
 
 class Pydantic2BesideOlderDeepspeed(Hazard):

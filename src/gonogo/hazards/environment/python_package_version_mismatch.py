@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._pairs import mismatched_pairs
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
+from gonogo.hazards.hazard import Hazard
 
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"

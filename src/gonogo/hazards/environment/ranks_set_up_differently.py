@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRun
-from gonogo.evidence.guarded_records import Difference
+from gonogo.evidence.guarded.ends import BREAKING, span_of_rank
+from gonogo.evidence.guarded.records import Difference
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.rehearsal.failures import few, shorten
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import BREAKING, span_of_rank
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._rehearsed import few, shorten
+from gonogo.hazards.facts.parted import ranks_text
+from gonogo.hazards.hazard import Hazard
 
 _FACTS = {
     "deepspeed config": Text("the DeepSpeed config", "DeepSpeed 配置"),

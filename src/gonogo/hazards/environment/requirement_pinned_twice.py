@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
-from gonogo.evidence.package_name import canonical
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.run import Run
-from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 
 class RequirementPinnedTwice(Hazard):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards.environment._told import from_file, span_of, told
+from gonogo.hazards.facts.installed import from_file, span_of, told
+from gonogo.hazards.hazard import Hazard
 
 
 class TorchCpuBuildOnGpus(Hazard):

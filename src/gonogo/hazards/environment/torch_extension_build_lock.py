@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._machine import operators
-from gonogo.hazards.environment._told import alone
+from gonogo.hazards.facts.installed import alone
+from gonogo.hazards.hazard import Hazard
 
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""

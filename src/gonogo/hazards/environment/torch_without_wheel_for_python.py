@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.compatibility import torch_release
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.compatibility import torch_release
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.run import Run
-from gonogo.evidence.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import from_file, span_of, version_fix
+from gonogo.hazards.facts.installed import from_file, span_of, version_fix
+from gonogo.hazards.hazard import Hazard
 
 
 class TorchWithoutWheelForPython(Hazard):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._built_for import of_other_torch
+from gonogo.hazards.hazard import Hazard
 
 
 class TorchvisionOfOtherTorch(Hazard):

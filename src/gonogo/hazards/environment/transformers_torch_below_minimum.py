@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._pairs import refused_by_transformers
+from gonogo.hazards.hazard import Hazard
 
 
 class TransformersTorchBelowMinimum(Hazard):

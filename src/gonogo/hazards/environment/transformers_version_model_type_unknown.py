@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
 from gonogo.hazards.environment._model_names import FAMILIES, MODEL_CLASS, MODEL_TYPE
 from gonogo.hazards.environment._model_versions import unknown_model_type
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
+from gonogo.hazards.hazard import Hazard
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.environment._told import span_of, told, version_fix
-from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.facts.installed import span_of, told, version_fix
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.hazard import Hazard
 
 
 class Zero2AccumulatedGradientsOverwritten(Hazard):

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training, under_fsdp
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training, under_fsdp
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _SAID = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said, told
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.said import said, told
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._said import said, told
-from gonogo.hazards.fsdp._asked_for import asked_for_fsdp
+from gonogo.hazards.facts.fsdp import asked_for_fsdp
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 

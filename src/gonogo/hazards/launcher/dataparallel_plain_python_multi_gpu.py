@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import REPLICA, outside_training, plain_on_several_gpus
-from gonogo.hazards._mismatch_in_log import mismatches_in
-from gonogo.hazards.launcher._facts import gpus_shown, whole
+from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.hazards.facts.mismatch_in_log import mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")

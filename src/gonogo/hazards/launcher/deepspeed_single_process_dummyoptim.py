@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.launch import Launch
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.log.context import several_processes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import several_processes
-from gonogo.hazards.config._of_run import mentions
+from gonogo.hazards.facts.how_it_trains import mentions
+from gonogo.hazards.hazard import Hazard
 
 _DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import is_plain_python
+from gonogo.hazards.facts.launch_facts import is_plain_python
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, failure_places
-from gonogo.hazards.launcher._facts import is_plain_python
+from gonogo.hazards.facts.launch_facts import is_plain_python
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SAID = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")

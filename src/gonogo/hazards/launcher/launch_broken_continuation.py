@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._shell_lines import Line, is_shell_script, line_at, lines_from
+from gonogo.hazards.facts.shell_lines import Line, is_shell_script, line_at, lines_from
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")

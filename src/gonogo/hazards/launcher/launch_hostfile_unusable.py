@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.errors import UserError
+from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import whole
+from gonogo.finding.errors import UserError
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._shell_lines import is_shell_script, lines_from
+from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _USED = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")

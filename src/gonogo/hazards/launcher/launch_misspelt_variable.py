@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import name_place
-from gonogo.hazards.launcher._shell_lines import is_shell_script
+from gonogo.hazards.facts.launch_facts import name_place
+from gonogo.hazards.facts.shell_lines import is_shell_script
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 # Spellings that public scripts hold, by what was meant. A name that some program does read is none of them.

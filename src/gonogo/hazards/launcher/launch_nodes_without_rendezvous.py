@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import TORCHRUN, is_loopback, under_srun, whole
+from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun, whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _ON_EVERY_NODE = Text(

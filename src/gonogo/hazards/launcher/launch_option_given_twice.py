@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import names
+from gonogo.hazards.facts.launch_facts import names
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.command_line import Options
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.command_line import Options
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 # Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import slurm, whole
+from gonogo.hazards.facts.launch_facts import slurm, whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import TORCHRUN, accelerate_setting, slurm, under_srun, whole
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm, under_srun, whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Edit, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._shell_lines import Line, is_shell_script, lines_from
+from gonogo.hazards.facts.shell_lines import Line, is_shell_script, lines_from
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _DASHES = "‐‑‒–—―−﹣－"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._shell_lines import Assignments, is_shell_script, plain_assignments
+from gonogo.hazards.facts.shell_lines import Assignments, is_shell_script, plain_assignments
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _READ_FROM_THE_ENVIRONMENT = Pattern(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _REFUSED = Pattern(

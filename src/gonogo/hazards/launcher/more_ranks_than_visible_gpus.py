@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training, several_processes
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import outside_training, several_processes
-from gonogo.hazards._rehearsed import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.collective._duplicate_gpu import duplicate_gpu, gpus_of, processes_of
-from gonogo.hazards.launcher._facts import TORCHRUN, accelerate_setting, gpus_shown, slurm, whole
+from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm, whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _ASKED_FOR = compiled_when_used(r"device (\d{1,4}) was asked for")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards.launcher._facts import TORCHRUN, whole
-from gonogo.hazards.launcher._shell_lines import is_shell_script
+from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
+from gonogo.hazards.facts.shell_lines import is_shell_script
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _IN_USE = Pattern(
@@ -110,7 +110,7 @@ class PortInUse(Hazard):
             return
         if not _runs_on(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
             return
-        from gonogo.evidence.launch import read_launches
+        from gonogo.evidence.launch.launch import read_launches
 
         for other in read_launches(source):
             if other.place.start <= launch.place.start or other.source is not source:

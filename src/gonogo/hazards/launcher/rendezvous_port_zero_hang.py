@@ -9,13 +9,13 @@ from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.collective._stall import STALL_WORDS
-from gonogo.hazards.collective._stall_causes import PORT_ZERO, cause_of_stall
-from gonogo.hazards.launcher._facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import PORT_ZERO, cause_of_stall
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")

@@ -6,9 +6,18 @@ import math
 
 import msgspec
 
-from gonogo.evidence.rehearsal import DeviceMemory, RankRecord, RehearsalRecord, Shortage
+from gonogo.evidence.rehearsal.failures import (
+    PHASES,
+    innermost,
+    offload_device,
+    path_ends,
+    places,
+    setting,
+    size,
+    sizes,
+)
+from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Span, Text
-from gonogo.hazards._rehearsed import PHASES, innermost, offload_device, path_ends, places, setting, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
 ACTIVATIONS = ("activations", "temporary")

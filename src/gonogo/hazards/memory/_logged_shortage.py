@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Text
-from gonogo.hazards._log_context import outside_training
 
 log_words = ("memory is not enough", "EL0004", "ALLOC_FAILED", "OOM", "显存")
 """Literals of the lines that tell of a shortage, beside those that any error has."""

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
-from gonogo.evidence.host_memory import NodeHostMemory, host_memory_by_node
+from gonogo.evidence.guarded.ends import roots, span_of_rank
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.failures import PHASES, offload_device, size, sizes
+from gonogo.evidence.rehearsal.host_memory import NodeHostMemory, host_memory_by_node
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import roots, span_of_rank
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards._rehearsed import PHASES, offload_device, size, sizes
-from gonogo.hazards.collective._exit_summary import exits, first_failure
-from gonogo.hazards.collective._stall import stall_of
-from gonogo.hazards.memory._asked_memory import asked_memory, told_memory
+from gonogo.hazards.facts.asked_memory import asked_memory, told_memory
+from gonogo.hazards.facts.exit_summary import exits, first_failure
+from gonogo.hazards.facts.stall import stall_of
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _HEADROOM = 0.9

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training
-from gonogo.hazards.collective._exit_summary import exits
-from gonogo.hazards.launcher._facts import whole
-from gonogo.hazards.memory._docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
+from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
+from gonogo.hazards.facts.exit_summary import exits
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _SAYS = Pattern(

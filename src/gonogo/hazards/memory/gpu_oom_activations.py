@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import setting, size
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import setting, size
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import is_trainer, trained_loads
+from gonogo.hazards.facts.training_script import is_trainer, trained_loads
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
 
 _SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._training_script import mentions, surely_ddp
-from gonogo.hazards.config._of_run import with_trainer
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_script import mentions, surely_ddp
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
-    from gonogo.evidence.model import Model
+    from gonogo.evidence.config.model import Model
+    from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.run import Run
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.

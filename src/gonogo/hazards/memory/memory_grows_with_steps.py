@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRank, GuardedRun
-from gonogo.evidence.guarded_records import Warned
+from gonogo.evidence.guarded.ends import roots, span_of_rank
+from gonogo.evidence.guarded.records import Warned
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.rehearsal.failures import size
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import roots, span_of_rank
-from gonogo.hazards._parted import ranks_text
-from gonogo.hazards._rehearsed import size
+from gonogo.hazards.facts.parted import ranks_text
+from gonogo.hazards.hazard import Hazard
 
 _GPU = (
     Text(

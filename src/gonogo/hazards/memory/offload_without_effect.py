@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded import GuardedRun
-from gonogo.evidence.guarded_records import Place
+from gonogo.evidence.guarded.ends import span_of_rank
+from gonogo.evidence.guarded.records import Place
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.rehearsal.failures import few, size
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._guarded import span_of_rank
-from gonogo.hazards._rehearsed import few, size
+from gonogo.hazards.hazard import Hazard
 
 _WHAT = {
     "parameter": Text("parameters", "参数"),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._shell_lines import is_shell_script
+from gonogo.hazards.facts.shell_lines import is_shell_script
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
-    from gonogo.evidence.environment import Environment
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _LIBRARY = Pattern(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 
 class TorchNpuVersionRegression(Hazard):

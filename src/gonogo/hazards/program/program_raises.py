@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import Failure, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import (
+from gonogo.evidence.rehearsal.failures import (
     PHASES,
     assumption_before,
     failed_ranks,
@@ -19,6 +16,9 @@ from gonogo.hazards._rehearsed import (
     is_shortage,
     shorten,
 )
+from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazards.hazard import Hazard
 
 # What to look at next, by the exception's type and words; the first that fits.
 _NEXT = (

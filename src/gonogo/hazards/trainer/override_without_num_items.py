@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
-    from gonogo.evidence.script import Script
+    from gonogo.evidence.script.script import Script
     from gonogo.finding import Edit
 
 

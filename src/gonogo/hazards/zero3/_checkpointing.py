@@ -11,10 +11,10 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
+from gonogo.hazards.hazard import Hazard
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
 _ENABLES = "*.gradient_checkpointing_enable"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")

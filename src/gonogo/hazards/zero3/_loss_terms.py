@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
-from gonogo.evidence.script_parameters import ParameterUse
+from gonogo.evidence.script.parameters import ParameterUse
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import has_peft, in_module, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.hazard import Hazard
 
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWN = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})

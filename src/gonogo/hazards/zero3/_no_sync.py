@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import whole_number, with_trainer
+from gonogo.hazards.facts.how_it_trains import whole_number, with_trainer
+from gonogo.hazards.hazard import Hazard
 
 _REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
 _ENTERS = Text("enters no_sync between accumulated micro-batches", "在累积的 micro-batch 之间进入 no_sync")

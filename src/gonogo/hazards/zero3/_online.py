@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 
 _ONLINE = (
     *("trl.GRPOTrainer", "trl.PPOTrainer", "trl.RLOOTrainer", "trl.OnlineDPOTrainer", "trl.GKDTrainer"),

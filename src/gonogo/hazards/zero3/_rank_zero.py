@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ASKS = frozenset(

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._in_files import TRAINERS, stage_span, told_apart
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, innermost, places
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loss_terms import loss_terms
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._in_files import (
+from gonogo.hazards.facts.zero_files import (
     before_initialize,
     in_module,
     is_engine,
@@ -23,6 +21,8 @@ from gonogo.hazards.zero3._in_files import (
     text_of,
     told_apart,
 )
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
 
 _CURE = (

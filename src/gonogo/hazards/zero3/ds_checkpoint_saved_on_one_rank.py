@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards.zero3._in_files import is_engine, is_optional, text_of
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _ON_ALL = Text(

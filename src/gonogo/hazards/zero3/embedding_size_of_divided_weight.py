@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import gathered, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, stage_span, text_of, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import knows_zero3
 
 

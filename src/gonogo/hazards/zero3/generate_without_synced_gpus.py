@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards.collective._stall import STALL_WORDS
-from gonogo.hazards.collective._stall_causes import GENERATE, cause_of_stall
-from gonogo.hazards.zero3._in_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import GENERATE, cause_of_stall
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import tells_of_zero3
 
 _CURE = (

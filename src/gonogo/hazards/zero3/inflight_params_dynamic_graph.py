@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import in_module, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 

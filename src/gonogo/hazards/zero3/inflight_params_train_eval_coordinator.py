@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 

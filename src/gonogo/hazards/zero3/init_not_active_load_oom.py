@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import gathered, is_engine, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.zero3._in_files import stage_span, told_apart
+from gonogo.hazards.facts.zero_files import stage_span, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import model_loads
 from gonogo.hazards.zero3._rank_zero import on_one_rank
 

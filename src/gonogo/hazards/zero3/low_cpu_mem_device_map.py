@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, failure_places, shorten
-from gonogo.hazards.zero3._in_files import is_optional, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import is_optional, stage_span, told_apart
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
 from gonogo.hazards.zero3._partitioned import told_by, written
 

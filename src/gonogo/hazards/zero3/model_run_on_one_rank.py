@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards.zero3._in_files import (
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.zero_files import (
     gathered,
     is_engine,
     is_optional,
@@ -21,6 +20,7 @@ from gonogo.hazards.zero3._in_files import (
     text_of,
     told_apart,
 )
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._rank_zero import on_one_rank
 
 _CURE = (

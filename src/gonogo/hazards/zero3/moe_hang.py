@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._parted import parted
-from gonogo.hazards.collective._stall import STALL_WORDS
-from gonogo.hazards.collective._stall_causes import EXPERTS, cause_of_stall
-from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import EXPERTS, cause_of_stall
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.hazard import Hazard
 
 _CURE = (
     Text(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.environment import Environment
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._rehearsed import failed_ranks, failure_places, innermost, path_ends, places
-from gonogo.hazards.checkpoint._drawn import lost_in_conversion, named_instead, report_of_drawn, shown
-from gonogo.hazards.environment._told import span_of, told, version_fix
-from gonogo.hazards.zero3._in_files import stage_span
+from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, shown
+from gonogo.hazards.facts.installed import span_of, told, version_fix
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._partitioned import zero3
 
 _RAISES = ">=5.1,<5.2"

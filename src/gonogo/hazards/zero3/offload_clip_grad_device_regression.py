@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
-from gonogo.evidence.device_mismatch import device_mismatch
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal import RehearsalRecord
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
+from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._cut import cut_in
-from gonogo.hazards._log_context import under_zero3
-from gonogo.hazards._mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards._rehearsed import failed_ranks, path_ends, places, setting
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.hazard import Hazard
 
 _CURE = (
     Text(

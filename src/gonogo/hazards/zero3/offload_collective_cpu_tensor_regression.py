@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.log.context import outside_training, under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards._log_context import outside_training, under_zero3
+from gonogo.hazards.hazard import Hazard
 
 _SAID = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")

@@ -6,15 +6,14 @@ import ast
 from collections.abc import Iterator
 from math import prod
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import fix_of, with_trainer
-from gonogo.hazards.zero3._in_files import (
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.zero_files import (
     before_initialize,
     gathered,
     is_engine,
@@ -25,6 +24,7 @@ from gonogo.hazards.zero3._in_files import (
     text_of,
     told_apart,
 )
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.launcher._facts import gpus_shown, whole
+from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_by
 
 if TYPE_CHECKING:
-    from gonogo.evidence.launch import Launch
+    from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")

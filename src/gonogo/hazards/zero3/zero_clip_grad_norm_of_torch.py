@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Call, Script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Severity, Text
-from gonogo.hazard import Hazard
-from gonogo.hazards.config._of_run import edit_of
-from gonogo.hazards.zero3._in_files import (
+from gonogo.hazards.facts.how_it_trains import edit_of
+from gonogo.hazards.facts.zero_files import (
     engine_calls,
     is_engine,
     is_trained,
@@ -21,6 +20,7 @@ from gonogo.hazards.zero3._in_files import (
     text_of,
     told_apart,
 )
+from gonogo.hazards.hazard import Hazard
 
 
 class ZeroClipGradNormOfTorch(Hazard):

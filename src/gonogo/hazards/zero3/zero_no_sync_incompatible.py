@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.deepspeed_config import DeepSpeedConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._no_sync import no_sync_in_script, no_sync_of_trainer
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.run import Run
-from gonogo.evidence.script import Script
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazard import Hazard
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, told_by
 

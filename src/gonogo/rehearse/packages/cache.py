@@ -23,8 +23,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.names import NEEDS_A_WHEEL
 
 Say = Callable[[Text], None]

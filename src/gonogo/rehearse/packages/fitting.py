@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name as canonical
 from packaging.version import Version
 
-from gonogo.errors import UserError
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import NotInstalled, Say, cached_versions, folder_with, requirements_in
 from gonogo.rehearse.packages.index import releases_of
 

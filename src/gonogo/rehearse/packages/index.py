@@ -10,8 +10,8 @@ import sys
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 _LONGEST_LISTING = 180.0
 

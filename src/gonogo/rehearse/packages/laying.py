@@ -12,8 +12,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import NotInstalled, Say, folder_with, requirements_in, version_in
 from gonogo.rehearse.packages.fitting import fitting_release, misfits
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over

@@ -10,10 +10,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from gonogo.errors import UserError
-from gonogo.evidence.environment import read_environment
-from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import read_environment
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.words import SHELLS
+from gonogo.evidence.launch.words import SHELLS
 
 READERS = (
     *("cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "jq", "awk", "gawk", "sort", "cut", "diff", "cmp"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gonogo.rehearse.launch import Surroundings
+from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.session import Session
 
 _MIB = 1 << 20

@@ -40,7 +40,7 @@ def main(session: Session, kind: str, target: str, arguments: list[str]) -> None
     sys.path.insert(0, os.path.dirname(os.path.abspath(target)) if kind == "script" else "")
     with contextlib.ExitStack() as stack:
         if any(name in source for name in _LIBRARIES_WITH_TORCH):
-            from gonogo.rehearse.torch_devices import with_virtual_devices
+            from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
             stack.enter_context(with_virtual_devices(session.settings.surroundings))
         _keep_files(session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from gonogo.evidence.words import shown
+from gonogo.evidence.launch.words import shown
 from gonogo.finding import Text
 from gonogo.rehearse.shell.run import ScriptRun
 from gonogo.rehearse.shell.session import Call

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gonogo.errors import UserError
-from gonogo.evidence.words import SHELLS, shown
+from gonogo.evidence.launch.words import SHELLS, shown
 from gonogo.finding import Text
-from gonogo.rehearse.launch import Surroundings
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.nested import is_shell_script
 from gonogo.rehearse.shell.session import Call, Session, Settings
 

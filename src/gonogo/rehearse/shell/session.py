@@ -19,8 +19,8 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.rehearse.launch import Surroundings
-from gonogo.rehearse.launchers import all_launchers
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import all_launchers
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.rewrite import rewritten
 

@@ -14,8 +14,8 @@ if __name__ == "__main__":
     # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from gonogo.evidence.words import SHELLS, is_python, python_command
-from gonogo.rehearse.launchers import launcher_of
+from gonogo.evidence.launch.words import SHELLS, is_python, python_command
+from gonogo.rehearse.launch.launchers import launcher_of
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import Call, Session
 
@@ -71,7 +71,7 @@ def python(session: Session, words: list[str]) -> int:
         return stand_in_for(session, "pip", ["pip", *command.arguments])
     helper = command.kind == "script" and "GONOGO_SUBSTITUTION" in os.environ
     if command.kind in ("code", "stdin") or helper:
-        from gonogo.rehearse.python_start import python_module
+        from gonogo.rehearse.launch.python_start import python_module
 
         target = "-" if command.kind == "stdin" else command.target
         line = python_module(
@@ -87,7 +87,7 @@ def python(session: Session, words: list[str]) -> int:
 
 def by_path(session: Session, words: list[str]) -> int:
     """A command that is called by a path."""
-    from gonogo.rehearse.started import is_python_script
+    from gonogo.rehearse.launch.started import is_python_script
 
     path, name = words[0], os.path.basename(words[0])
     if launcher_of(words) is not None or is_python(name):

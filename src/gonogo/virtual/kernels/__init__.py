@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from gonogo.after_import import after_import
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
 from gonogo.virtual.kernels.host import PinMemory, ShareMemComm, Utils
 from gonogo.virtual.kernels.quantizer import FpQuantizer, Quantizer
 from gonogo.virtual.kernels.random_ltd import RandomLtd
-from gonogo.virtual.patching import Patches
 
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, str], BaseException]

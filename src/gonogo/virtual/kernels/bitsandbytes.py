@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from gonogo.after_import import after_import
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.checks import on_accelerator
-from gonogo.virtual.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]

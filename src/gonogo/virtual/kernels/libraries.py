@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels import bitsandbytes, flash_attention, triton
-from gonogo.virtual.patching import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""

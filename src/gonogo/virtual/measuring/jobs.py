@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.rehearsal import RankRecord
+from gonogo.evidence.rehearsal.record import RankRecord
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class PhasePeak(msgspec.Struct, frozen=True):
 
     allocated: float
     by_category: dict[str, float]
-    """Keys are :data:`gonogo.evidence.rehearsal.CATEGORIES`."""
+    """Keys are :data:`gonogo.evidence.rehearsal.record.CATEGORIES`."""
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.hardware import Speed
+from gonogo.evidence.environment.hardware import Speed
 
 MATMUL_SHARE = 0.6
 """Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100

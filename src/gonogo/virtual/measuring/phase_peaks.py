@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.evidence.rehearsal import CATEGORIES
+from gonogo.evidence.rehearsal.record import CATEGORIES
 from gonogo.virtual.measuring.jobs import PhasePeak
 
 
 class PhasePeaks:
-    """Follows one device; ``device`` is a :class:`gonogo.virtual.memory.DeviceRecord`, ``life`` tells the phase."""
+    """Follows one device; ``device`` is a ``storage_ledger.DeviceRecord``, ``life`` tells the phase."""
 
     def __init__(self, device: Any, life: Any) -> None:
         self._device = device

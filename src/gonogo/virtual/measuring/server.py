@@ -18,8 +18,8 @@ from typing import Any, NoReturn, TextIO
 
 import msgspec
 
-from gonogo.errors import UserError
-from gonogo.evidence.hardware import Accelerator, find_accelerator
+from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
+from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.jobs import Ended, Job, Measured
 
 _POLL = 0.02
@@ -48,7 +48,7 @@ class _Running:
 
 def main() -> None:
     """Serve until standard input ends."""
-    from gonogo.virtual.importing import import_worker
+    from gonogo.virtual.ranks.importing import import_worker
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
     jobs = os.dup(0)
@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def _session(start: Start) -> Any:
-    from gonogo.virtual.plan import WorkerPlan
-    from gonogo.virtual.session import Session
+    from gonogo.virtual.ranks.plan import WorkerPlan
+    from gonogo.virtual.ranks.session import Session
 
     accelerator: Accelerator = find_accelerator(start.accelerator)
     plan = WorkerPlan(
@@ -207,7 +207,7 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
 
 
 def _set_capacity(session: Any, capacity: int | None) -> None:
-    from gonogo.virtual.caching_allocator import CachingAllocator
+    from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
     device = session.memory.device(session.device)
     device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
@@ -220,9 +220,9 @@ def _described(job: Job) -> Any:
 
 
 def _measured(session: Any, folder: str) -> Measured:
-    from gonogo.virtual import worker
     from gonogo.virtual.measuring import work
     from gonogo.virtual.measuring.phase_peaks import PhasePeaks
+    from gonogo.virtual.ranks import worker
 
     worker._write_on_signal(session)
     worker._keep_files_as_they_are(session, msgspec.structs.replace(session.plan, scratch=folder))

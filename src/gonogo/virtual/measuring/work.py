@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from gonogo.evidence.hardware import Speed
+from gonogo.evidence.environment.hardware import Speed
 from gonogo.virtual.measuring.jobs import PhaseWork
 from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS, operator_seconds
 
@@ -36,7 +36,7 @@ _watched: list[_WorkMode] = []
 
 
 def watch(session: Any) -> None:
-    """Let the program of that :class:`gonogo.virtual.session.Session` be counted; once a process."""
+    """Let the program of that :class:`gonogo.virtual.ranks.session.Session` be counted; once a process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
         _watched.append(_WorkMode(session.life, speed))

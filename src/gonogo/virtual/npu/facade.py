@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.evidence.hardware import Accelerator
-from gonogo.virtual import (
-    cuda_devices,
-    cuda_memory,
-    cuda_random,
-    cuda_streams,
-    cuda_tensors,
-)
-from gonogo.virtual.cuda import Unsupported, VirtualCuda, keep_off_real_devices, set_visible_devices
+from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.virtual.cuda import devices as cuda_devices
+from gonogo.virtual.cuda import memory as cuda_memory
+from gonogo.virtual.cuda import random as cuda_random
+from gonogo.virtual.cuda import streams as cuda_streams
+from gonogo.virtual.cuda import tensors as cuda_tensors
+from gonogo.virtual.cuda.facade import Unsupported, VirtualCuda, keep_off_real_devices, set_visible_devices
 from gonogo.virtual.npu import api, attention, operators, package
 from gonogo.virtual.npu.names import words
 
 if TYPE_CHECKING:
-    from gonogo.virtual.caching_allocator import CachingAllocator
+    from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 _CANN = "/usr/local/Ascend/ascend-toolkit/latest"

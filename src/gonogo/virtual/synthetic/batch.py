@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from gonogo.errors import UserError
-from gonogo.evidence.rehearsal import GUESSED_BATCH
+from gonogo.evidence.rehearsal.record import GUESSED_BATCH
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import Found
 

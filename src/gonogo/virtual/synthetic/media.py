@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic.model import Found
 from gonogo.virtual.synthetic.tokens import parts
 

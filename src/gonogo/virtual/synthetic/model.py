@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 _TASKS = (
     "MODEL_FOR_MULTIMODAL_LM_MAPPING",

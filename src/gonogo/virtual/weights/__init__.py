@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.patching import Patches
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.weights import adapters as _adapters
 from gonogo.virtual.weights import device_index as _device_index
 from gonogo.virtual.weights import pretrained as _pretrained

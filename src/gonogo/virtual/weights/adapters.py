@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from gonogo.after_import import after_import
-from gonogo.virtual import real
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.patching import Patches
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.sandbox.overlay import Overlay
+from gonogo.virtual.values import real
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
 from gonogo.virtual.weights.skeleton import apart
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gonogo.errors import UserError
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER_CONFIG = "adapter_config.json"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gonogo.after_import import after_import
-from gonogo.errors import UserError
 from gonogo.finding import Text
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.patching import Patches
+from gonogo.finding.errors import UserError
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.places import (
     ADAPTER_CONFIG,

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from gonogo.virtual import private, real
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.patching import Patches
+from gonogo.virtual import private
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.sandbox.overlay import Overlay
+from gonogo.virtual.values import real
 from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values
 
 UNREAD = "gonogo.unread"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
-from gonogo.virtual import private, real
-from gonogo.virtual.memory import Cell, DeviceRecord
+from gonogo.virtual import private
+from gonogo.virtual.memory.storage_ledger import Cell, DeviceRecord
 from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
+from gonogo.virtual.values import real
 
 VALUES_LIMIT = 64 << 10
 """Tensors of up to so many bytes are read with their values: scalars, buffers, random states, step counts."""

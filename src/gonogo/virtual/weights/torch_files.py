@@ -19,12 +19,12 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual import private_serialization as serialization
-from gonogo.virtual.overlay import Overlay
-from gonogo.virtual.patching import Patches
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.torch_archive import UNREAD_AT, expand, omitted_in
+from gonogo.virtual.weights import private_serialization as serialization
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
+from gonogo.virtual.weights.torch_archive import UNREAD_AT, expand, omitted_in
 
 
 class _File:

@@ -1,0 +1,1 @@
+"""``gonogo check``: a run's files in, findings out; fixes carried out."""

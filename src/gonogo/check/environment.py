@@ -1,0 +1,75 @@
+"""The report of ``gonogo env``: an environment as evidence, and whether it agrees with itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.versions.saved import environment_object
+from gonogo.evidence.run import Run
+from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
+from gonogo.hazards.hazard import Hazard, all_hazards
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+
+_STACK = ("torch", "deepspeed", "transformers", "accelerate")
+_NO_STACK = Text(
+    "neither torch nor deepspeed, transformers or accelerate is there: start gonogo with the Python that trains, as "
+    "in: path/to/python -m gonogo env",
+    "没有找到 torch、deepspeed、transformers 或 accelerate：请用训练所用的 Python 启动 gonogo，例如 "
+    "path/to/python -m gonogo env",
+)
+_NO_GPU = Text(
+    "no accelerator and no driver here: what depends on them was not looked at",
+    "本机没有加速卡和驱动：与之相关的内容未检查",
+)
+_VERSIONS = Text("whether the packages' versions work together", "各软件包的版本是否相互兼容")
+_DRIVER = Text("whether driver and cards are new enough for torch's CUDA", "驱动与显卡是否满足 torch 的 CUDA 要求")
+_TOOLKIT = Text("whether the compilers can build DeepSpeed's operators", "编译器能否构建 DeepSpeed 的算子")
+
+
+def environment_findings(environment: Environment) -> tuple[Finding, ...]:
+    """What the hazards find in an environment by itself, best first."""
+    run = Run(environment)
+    found: list[Finding] = []
+    for hazard in all_hazards():
+        if type(hazard).in_environment is not Hazard.in_environment:
+            found += hazard.in_environment(environment, run)
+    return best_first(list(dict.fromkeys(found)))
+
+
+def environment_report(environment: Environment) -> Report:
+    """The environment with a verdict on its own consistency; what could not be asked is said to be so."""
+    findings = environment_findings(environment)
+    skipped: list[Skipped] = []
+    covered: list[Text] = []
+    notes: list[Text] = list(environment.sources)
+    if any(environment.has(name) for name in _STACK):
+        covered.append(_VERSIONS)
+    else:
+        skipped.append(Skipped(_VERSIONS, _NO_STACK))
+    nothing_there = environment.driver.absent and environment.gpus_known and not environment.gpus
+    if nothing_there:
+        notes.append(_NO_GPU)
+    elif environment.driver.known and (environment.cuda.known or environment.cuda.absent):
+        covered.append(_DRIVER)
+    elif environment.driver.unknown and environment.driver.reason is not None:
+        skipped.append(Skipped(_DRIVER, environment.driver.reason))
+    if environment.toolkit.known and environment.cuda.known:
+        covered.append(_TOOLKIT)
+    elif (reason := _reason(environment.toolkit)) is not None:
+        skipped.append(Skipped(_TOOLKIT, reason))
+    return Report(
+        command="env",
+        verdict=verdict_of(findings, complete=not skipped),
+        findings=findings,
+        covered=tuple(covered),
+        skipped=tuple(skipped),
+        environment=environment_object(environment),
+        notes=tuple(notes),
+    )
+
+
+def _reason(field: Field) -> Text | None:
+    return field.reason if field.unknown else None

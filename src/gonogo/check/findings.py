@@ -1,0 +1,176 @@
+"""Files in, findings out: what the files of a run show before it is launched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from gonogo.check.allowed import is_allowed
+from gonogo.check.fixes import with_diffs
+from gonogo.check.parallel import answers
+from gonogo.check.runs import Gathered, gather
+from gonogo.check.settings import Settings
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.hazards.hazard import Hazard, all_hazards
+
+_Evidence = TypeVar("_Evidence")
+_SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A check's report, what it was made from, and whether the settings make it fail."""
+
+    report: Report
+    gathered: Gathered
+    seconds: float
+    failing: bool
+
+    @property
+    def exit_status(self) -> int:
+        """0 GO, 1 NO-GO or a finding that ``fail-on`` asks for, 3 CANNOT-TELL."""
+        return Verdict.NO_GO.exit_status if self.failing else self.report.verdict.exit_status
+
+
+def check(
+    paths: Sequence[str] = (),
+    command: Sequence[str] = (),
+    *,
+    settings: Settings | None = None,
+    use_installed: bool = True,
+    allow_no_files: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Checked:
+    """Check files and folders, or a command with all that it names.
+
+    ``use_installed``: the packages of this interpreter count where no file tells a version. ``allow_no_files``: files
+    that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at. Raises
+    UserError for a path that isn't there.
+    """
+    settings = settings or Settings()
+    start = time.perf_counter()
+    gathered = gather(paths, command, settings=settings, use_installed=use_installed)
+    findings: list[Finding] = []
+    failed: dict[str, Skipped] = {}
+    hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]
+    handlers = _Handlers(hazards)
+    for found, faults in answers(
+        lambda number: handlers.findings_in(gathered.runs[number]),
+        len(gathered.runs),
+        lambda done: on_progress(done, len(gathered.runs)),
+    ):
+        findings += found
+        failed.update(faults)
+    skipped = (*gathered.skipped, *failed.values())
+    sources = gathered.files.sources
+    kept = [
+        finding
+        for finding in _once(findings)
+        if not is_allowed(finding, sources)
+        and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
+    ]
+    shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
+    gaps = skipped if allow_no_files else (*gathered.not_ours, *skipped)
+    complete = bool(gathered.covered) and not gaps
+    report = Report(
+        "check",
+        verdict_of(shown, complete=complete),
+        shown,
+        covered=gathered.covered,
+        skipped=(*gathered.not_ours, *skipped) or (() if gathered.covered else (_NOTHING,)),
+        notes=gathered.notes,
+    )
+    failing = any(
+        finding.severity is Severity.ERROR and _SURENESS[finding.certainty] >= _SURENESS[settings.fail_on]
+        for finding in shown
+    )
+    return Checked(report, gathered, time.perf_counter() - start, failing)
+
+
+_NOTHING = Skipped(
+    Text("everything", "全部"),
+    Text(
+        "nothing here is a launch script, a DeepSpeed or accelerate config, a training script or a list of versions",
+        "这里没有启动脚本、DeepSpeed 或 accelerate 配置、训练脚本，也没有版本清单",
+    ),
+)
+
+
+class _Handlers:
+    """Which hazards look at which evidence: only those that override a handler are called."""
+
+    def __init__(self, hazards: Sequence[Hazard]) -> None:
+        def overriding(handler: str) -> list[Hazard]:
+            base = getattr(Hazard, handler)
+            return [hazard for hazard in hazards if getattr(type(hazard), handler) is not base]
+
+        self._config = overriding("in_config")
+        self._launch = overriding("in_launch")
+        self._script = overriding("in_script")
+        self._environment = overriding("in_environment")
+        self._faults: dict[str, Skipped] = {}
+
+    def findings_in(self, run: Run) -> tuple[list[Finding], dict[str, Skipped]]:
+        """What all hazards find in a run, and the hazards that failed themselves: what they would say isn't known."""
+        self._faults = {}
+        found: list[Finding] = []
+        if run.config is not None:
+            for hazard in self._config:
+                found += self._asked(hazard, hazard.in_config, run.config, run)
+        if run.launch is not None:
+            for hazard in self._launch:
+                found += self._asked(hazard, hazard.in_launch, run.launch, run)
+        for script in run.scripts:
+            for hazard in self._script:
+                found += self._asked(hazard, hazard.in_script, script, run)
+        for hazard in self._environment:
+            found += self._asked(hazard, hazard.in_environment, run.environment, run)
+        return found, self._faults
+
+    def _asked(
+        self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
+    ) -> list[Finding]:
+        """What one hazard finds. Its own fault costs its answer alone, and is told."""
+        try:
+            return list(handler(evidence, run))
+        except Exception as error:
+            if os.environ.get("GONOGO_DEBUG"):
+                raise
+            what = f"{type(error).__name__}: {error}"
+            why = Text(
+                "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
+                "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
+            ).format(what=what[:200])
+            self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
+            return []
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Each finding once: a file that several runs share is looked at with each of them; the surest stays.
+
+    The same hazard at the same place, said of two launches, is one finding.
+    """
+    kept: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        first = finding.spans[0] if finding.spans else None
+        place = (first.path, first.line, first.column) if first else (finding.cause.en,)
+        key = (finding.hazard, finding.parameter, *place)
+        before = kept.get(key)
+        if before is None or _rank(finding) > _rank(before):
+            kept[key] = finding
+    return list(kept.values())
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return (finding.severity is Severity.ERROR, _SURENESS[finding.certainty])
+
+
+def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
+    """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
+    named = [Path(path) if Path(path).is_dir() else Path(path).parent for path in paths]
+    return tuple(dict.fromkeys(folder.resolve() for folder in (base, *named)))

@@ -1,0 +1,259 @@
+"""One run out of a launch: what the launch names is read, and what that names in its turn."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.config.model import Model, read_model
+from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.files import Files
+from gonogo.evidence.run import Run
+from gonogo.finding import Skipped, Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.config.accelerate import AccelerateConfig
+    from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.launch.launch import Launch
+    from gonogo.evidence.script.script import Script
+
+# A file of a project is worth reading as a training script where it names one of these.
+_WORDS = (
+    *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
+    *(b"bitsandbytes", b"lightning", b"datasets"),
+)
+_UNTOLD = Text("which DeepSpeed config it uses can't be told: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
+
+
+class RunMaker:
+    """Makes runs; remembers which files they have used."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.used: set[str] = set()
+        """Paths, as shown, of files that belong to a run."""
+        self.notes: list[Text] = []
+
+    def run_of(self, launch: Launch, environment: Environment) -> Run:
+        """The run that a launch starts."""
+        self.used.add(launch.source.path)
+        self.notes += [note for note in launch.notes if note not in self.notes]
+        scripts = self._scripts_of(launch)
+        given, complete = _given_in(scripts)
+        arguments = read_arguments(launch, given, script_complete=complete)
+        accelerate = self._accelerate_of(launch)
+        model = _model_of(arguments, scripts, launch.cwd)
+        for field in (launch.framework_config,):
+            if path := launch.path_of(field):
+                self._use(path)
+        run = Run(environment, launch=launch, accelerate=accelerate, arguments=arguments, scripts=scripts, model=model)
+        run.config_field, run.config = self._config_of(launch, run)
+        return run
+
+    def run_of_config(self, source: SourceFile, environment: Environment) -> Run | None:
+        """A DeepSpeed or accelerate config by itself; None for a file that is neither."""
+        from gonogo.evidence.config.deepspeed import is_deepspeed_config, read_deepspeed_config
+
+        if source.path.lower().endswith((".yaml", ".yml")):
+            if b"distributed_type" not in source.data:
+                return None
+            from gonogo.evidence.config.accelerate import is_accelerate_config, read_accelerate_config
+
+            accelerate = read_accelerate_config(source)
+            return Run(environment, accelerate=accelerate) if is_accelerate_config(accelerate) else None
+        if not is_deepspeed_config(source):
+            return None
+        return Run(environment, config=read_deepspeed_config(source), config_field=Field.of(source.path))
+
+    def runs_of_scripts(
+        self, sources: Sequence[SourceFile], environment: Environment, named: set[str]
+    ) -> Iterator[Run]:
+        """The scripts that no launch starts or imports, each a run with what it hands over itself."""
+        from gonogo.evidence.script.imports import Project
+        from gonogo.evidence.script.script import read_script
+
+        loose = [one for one in sources if one.path not in self.used and any(word in one.data for word in _WORDS)]
+        # Many scripts of one folder share what they import.
+        folder = os.path.commonpath([os.path.dirname(os.path.abspath(one.path)) for one in loose]) if loose else ""
+        project = Project(Path(folder)) if len(loose) > 1 else None
+        for source in loose:
+            script = read_script(source, project)
+            if self._has_tree(script) or source.path in named:
+                given, complete = _given_in((script,))
+                arguments = Arguments({"script": given}, complete=complete and bool(given))
+                run = Run(environment, arguments=arguments, scripts=(script,))
+                run.config = self._config_in((script,), run)
+                if run.config is not None:
+                    run.config_field = Field.of(run.config.name)
+                run.model = _model_of(arguments, (script,), Path(source.path).parent)
+                yield run
+
+    def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
+        from gonogo.evidence.script.imports import Project
+        from gonogo.evidence.script.script import read_script
+
+        inline = launch.heredoc.source if launch.heredoc is not None else None
+        if inline is not None:
+            return (read_script(inline),)
+        path = launch.path_of(launch.program) if launch.program_kind == "script" else None
+        if path is None or not path.is_file():
+            return ()
+        source = self._use(path)
+        if source is None:
+            return ()
+        root = launch.cwd if path.resolve().is_relative_to(launch.cwd.resolve()) else path.parent
+        scripts = tuple(Project(root, source).all_scripts())
+        for script in scripts:
+            script.source.path = self.files.shown(script.source.path)
+            self.files.sources.setdefault(script.source.path, script.source)
+            self.used.add(script.source.path)
+            self._has_tree(script)
+        return scripts
+
+    def _has_tree(self, script: Script) -> bool:
+        problem = script.problem
+        if problem is not None and not problem.is_fault:  # the reader's limit: not a pass
+            path = script.source.path
+            self.files.skipped.append(Skipped(Text(path, path), problem.message))
+        return problem is None
+
+    def _use(self, path: Path) -> SourceFile | None:
+        source = self.files.read(path)
+        if source is not None:
+            self.used.add(source.path)
+        return source
+
+    def _accelerate_of(self, launch: Launch) -> AccelerateConfig | None:
+        path = launch.path_of(launch.accelerate_config)
+        if path is None:
+            return None
+        from gonogo.evidence.config.accelerate import read_accelerate_config
+
+        whole = os.path.normpath(path)
+        written = launch.written_files.get(whole)
+        if written is not None:
+            inline = written.source
+            return read_accelerate_config(inline) if inline is not None else None
+        source = self._use(path) if path.is_file() else None
+        return read_accelerate_config(source) if source is not None else None
+
+    def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
+        """Where the run says which DeepSpeed config it uses, and the config."""
+        field = launch.deepspeed_config
+        if field.known and isinstance(field.value, str):
+            return field, self._named_config(field, launch, run)
+        if field.unknown and launch.launcher == "python" and b"deepspeed" not in launch.source.data:
+            return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
+        if field.unknown:
+            where = f"{launch.source.path}:{launch.line}"
+            why = field.reason or Text("the value is not in the files", "文件中没有它的值")
+            self.files.skipped.append(Skipped(Text(where, where), _UNTOLD.format(why=why)))
+            return field, None
+        found = self._config_in(run.scripts, run, launch.cwd)
+        if found is not None:
+            return Field.of(found.name), found
+        if run.accelerate is not None and run.accelerate.deepspeed_on:
+            from gonogo.evidence.config.accelerate_deepspeed import config_of_accelerate
+
+            return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
+        handed = any(True for script in run.scripts for _ in _handed(script))
+        surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
+        return (Field.missing() if surely_none else Field.not_known()), None
+
+    def _named_config(self, field: Field, launch: Launch, run: Run) -> DeepSpeedConfig | None:
+        from gonogo.evidence.config.deepspeed import read_deepspeed_config
+
+        path = launch.path_of(field)
+        framework = launch.framework
+        world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
+        written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
+        source = written.source if written is not None else None
+        on_disk = path is not None and path.is_file()
+        if source is None and path is not None and on_disk:
+            source = self._use(path)
+        if source is not None:
+            return read_deepspeed_config(
+                source, run.arguments, world_size=world, hidden_size=hidden, accelerate=accelerate, framework=framework
+            )
+        if framework is None or written is not None or on_disk:
+            return None
+        from gonogo.evidence.config.deepspeed_presets import preset_config
+
+        return preset_config(
+            framework,
+            str(field.value),
+            run.arguments,
+            version=run.environment.version(framework),
+            world_size=world,
+            hidden_size=hidden,
+            accelerate=accelerate,
+        )
+
+    def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
+        """The config that a script hands over: a dict of its own, or a path that it holds."""
+        from gonogo.evidence.config.deepspeed import deepspeed_config_of, read_deepspeed_config
+        from gonogo.evidence.config.deepspeed_auto import AutoValues
+        from gonogo.evidence.script.deepspeed_dicts import dict_behind, tree_of_dict
+
+        world = run.launch.world_size if run.launch is not None else Field.not_known()
+        hidden = _hidden_size(run.model)
+        for script in scripts:
+            for field, node in _handed(script):
+                found = dict_behind(script, node)
+                if found is not None:
+                    place = script.place(found)
+                    name = f"{script.source.path}:{place.line}"
+                    auto = AutoValues(run.arguments, world_size=world, hidden_size=hidden)
+                    return deepspeed_config_of(tree_of_dict(script, found), name=name, source=script.source, auto=auto)
+                path = field.string
+                if path and path.endswith(".json"):
+                    for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
+                        if (folder / path).is_file() and (source := self._use(folder / path)) is not None:
+                            return read_deepspeed_config(source, run.arguments, world_size=world, hidden_size=hidden)
+        return None
+
+
+def _handed(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
+    from gonogo.evidence.script.deepspeed_dicts import handed_over
+
+    return handed_over(script)
+
+
+def _hidden_size(model: Model | None) -> Field:
+    size = model.hidden_size if model is not None else None
+    return Field.of(size) if size is not None else Field.not_known()
+
+
+def _given_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
+    """The training arguments that scripts set themselves, and whether these are all."""
+    given: dict[str, Field] = {}
+    complete = True
+    for script in scripts:
+        for call in script.calls(*ARGUMENT_CLASSES):
+            complete = complete and not call.has_star
+            for name in call.keywords:
+                given.setdefault(name, call.keyword(name))
+        for one in script.subclasses(*ARGUMENT_CLASSES):
+            for name in one.defaults:
+                default = one.default(name)
+                if not (default.known and default.value is None):
+                    given.setdefault(name, default)
+    return given, complete
+
+
+def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> Model | None:
+    """The model that the run loads, by its arguments, else by the name that a script gives ``from_pretrained``."""
+    if text := arguments.model.string:
+        return read_model(text, folder)
+    for script in scripts:
+        for call in script.calls("*Model*.from_pretrained", "*For*.from_pretrained"):
+            text = call.argument(0).string or call.keyword("pretrained_model_name_or_path").string
+            if text:
+                return read_model(text, folder)
+    return None

@@ -1,0 +1,241 @@
+"""What is to be checked, as runs: each launch with all that it names, then the files that belong to no launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.check.run_of_launch import RunMaker
+from gonogo.check.settings import Settings, matches_path
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.files import Files, Kind, kind_of, nearest_environment_file, walk
+from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.run import Run
+from gonogo.finding import Skipped, Text
+from gonogo.finding.errors import UserError
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.launch.launch import Launch
+
+_PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程序来自标准输入")
+_PROGRAM_NOT_HERE = Text(
+    "no such file: what the command starts was not looked at", "没有这个文件：命令要启动的程序未被检查"
+)
+_NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """The runs with the files that were read for them; what was covered, and what was not and why."""
+
+    runs: tuple[Run, ...]
+    files: Files
+    covered: tuple[Text, ...]
+    skipped: tuple[Skipped, ...]
+    not_ours: tuple[Skipped, ...] = ()
+    """Files that were named, and are nothing that gonogo checks."""
+    notes: tuple[Text, ...] = ()
+
+
+def gather(paths: Sequence[str], command: Sequence[str], *, settings: Settings, use_installed: bool) -> Gathered:
+    """The runs that files, folders and a command come to.
+
+    Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
+    """
+    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed)
+    if command:
+        gatherer.take_command(command)
+    for path in paths or ([] if command else ["."]):
+        gatherer.take_path(path)
+    return gatherer.gathered()
+
+
+class _Gatherer:
+    def __init__(self, files: Files, settings: Settings, use_installed: bool) -> None:
+        self.files = files
+        self.settings = settings
+        self.use_installed = use_installed
+        self.launches: list[Launch] = []
+        self.found: dict[Kind, list[SourceFile]] = {kind: [] for kind in Kind}
+        self.named: set[str] = set()
+        """Files that the user named one by one: what they are not is said."""
+        self.not_ours: list[Skipped] = []
+        self._environments: dict[Path | None, Environment] = {}
+        self._asked_for = settings.environment
+
+    def take_command(self, command: Sequence[str]) -> None:
+        """A command as it would be typed."""
+        from gonogo.evidence.launch.launch import launches_of_command
+
+        launches = launches_of_command(command, self.files.base)
+        if not launches and Path(command[0]).name in SHELLS:
+            script = next((word for word in command[1:] if not word.startswith("-")), None)
+            if script is not None and "-c" not in command and not (self.files.base / script).exists():
+                raise UserError(_NO_SUCH.format(path=script))
+        if not launches:
+            raise UserError(
+                Text(
+                    "{command}: starts nothing that gonogo knows: give the launch command or script that starts the "
+                    "training, as in: gonogo check -- bash launch.sh",
+                    "{command}：没有启动 gonogo 认识的程序：请给出启动训练的命令或脚本，"
+                    "例如 gonogo check -- bash launch.sh",
+                ).format(command=" ".join(command)[:200])
+            )
+        for launch in launches:
+            self.files.sources.setdefault(launch.source.path, launch.source)
+            self.launches.append(launch)
+            self._look_for_program(launch)
+
+    def _look_for_program(self, launch: Launch) -> None:
+        """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
+        if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
+            self.files.skipped.append(Skipped(Text("python", "python"), _PROGRAM_FROM_INPUT))
+        path = launch.path_of(launch.program) if launch.program_kind == "script" else None
+        if path is None or launch.heredoc is not None or launch.in_container:
+            return
+        if not path.exists() and os.path.normpath(path) not in launch.written_files:
+            name = self.files.shown(path)
+            self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
+
+    def take_path(self, path: str) -> None:
+        """A file, or a folder with all below it."""
+        place = Path(path)
+        if place.is_dir():
+            for found, kind in walk(place, self._excluded, self.files.skipped):
+                self._take_file(found, kind)
+        elif place.exists():
+            self.named.add(self.files.shown(place))
+            kind_of_named = kind_of(place)
+            if kind_of_named is None:
+                self._not_ours(self.files.shown(place))
+            else:
+                SourceFile.read(place)  # named by the user: that it can't be read is an error
+                self._take_file(place, kind_of_named)
+        else:
+            raise UserError(_NO_SUCH.format(path=path))
+
+    def _excluded(self, path: str) -> bool:
+        return any(matches_path(self.files.shown(path), pattern) for pattern in self.settings.exclude)
+
+    def _take_file(self, path: Path, kind: Kind) -> None:
+        source = self.files.read(path)
+        if source is None or source in self.found[kind]:
+            return
+        self.found[kind].append(source)
+        if kind is Kind.SHELL:
+            from gonogo.evidence.launch.launch import read_launches
+
+            self.launches += read_launches(source)
+
+    def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
+        why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
+        if source is not None and source in self.found[Kind.JSON]:
+            from gonogo.evidence.document.json_file import read_json
+
+            for problem in read_json(source).problems[:1]:
+                why = Text(
+                    "{why}, and no valid JSON: line {line}: {problem}",
+                    "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
+                ).format(why=why, line=problem.place.line, problem=problem.message)
+        self.not_ours.append(Skipped(Text(path, path), why))
+
+    def gathered(self) -> Gathered:
+        maker = RunMaker(self.files)
+        runs = [maker.run_of(launch, self._environment_for(launch)) for launch in self.launches]
+        runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
+        covered = tuple(_covered(runs, self.launches))
+        return Gathered(
+            tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), tuple(maker.notes)
+        )
+
+    def _runs_of_the_rest(self, maker: RunMaker, of_launches: Sequence[Environment]) -> list[Run]:
+        """Files that no launch uses: each a run of which nothing else is known."""
+        environment = self._environment_for(None)
+        runs: list[Run] = []
+        for source in (*self.found[Kind.JSON], *self.found[Kind.YAML]):
+            if source.path in maker.used:
+                continue
+            run = maker.run_of_config(source, environment)
+            if run is not None:
+                runs.append(run)
+            elif source.path in self.named:
+                self._not_ours(source.path, source)
+        runs += maker.runs_of_scripts(self.found[Kind.PYTHON], environment, self.named)
+        for source in self.found[Kind.ENVIRONMENT]:
+            read = self._environment(Path(source.path))
+            used = (*of_launches, *(run.environment for run in runs))
+            if read.packages and not any(environment is read for environment in used):
+                runs.append(Run(read))
+        if not runs and not self.launches and self.settings.environment is not None:
+            runs.append(Run(environment))
+        return runs
+
+    def _environment_for(self, launch: Launch | None) -> Environment:
+        """The versions that a launch will have: those asked for, else those of the file nearest to it."""
+        if self._asked_for is not None:
+            return self._environment(self._asked_for)
+        folders = [self.files.base]
+        if launch is not None:
+            folders = [launch.cwd, *([Path(launch.source.path).parent] if launch.source.writable else [])]
+        elif self.found[Kind.ENVIRONMENT]:
+            folders = [Path(self.found[Kind.ENVIRONMENT][0].path).parent]
+        if launch is None and not any(self.found.values()):
+            return self._environment(None)
+        return self._environment(nearest_environment_file(folders))
+
+    def _environment(self, path: Path | None) -> Environment:
+        key = Path(os.path.abspath(path)) if path is not None else None
+        if key not in self._environments:
+            self._environments[key] = self._read_environment(key)
+        return self._environments[key]
+
+    def _read_environment(self, path: Path | None) -> Environment:
+        from gonogo.evidence.environment.environment import Environment, read_environment
+
+        told = Environment.unknown()
+        if path is not None:
+            asked_for = self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
+            source = SourceFile.read(path) if asked_for else self.files.read(path)
+            if source is not None:
+                source.path = self.files.shown(path)
+                self.files.sources.setdefault(source.path, source)
+                told = read_environment(source)
+            if asked_for:
+                return told  # another machine's: this one says nothing of it
+        return told.over(self._machine) if self.use_installed else told
+
+    @cached_property
+    def _machine(self) -> Environment:
+        from gonogo.evidence.environment.this_machine import this_machine
+
+        return this_machine()
+
+
+def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
+    """What was looked at, one line a kind."""
+    configs = sorted({run.config.name for run in runs if run.config is not None})
+    scripts = sorted({script.source.path for run in runs for script in run.scripts})
+    versions = sorted({text.en: text for run in runs for text in run.environment.sources}.items())
+    starts = [f"{launch.source.path}:{launch.line} ({launch.launcher})" for launch in launches]
+    lines = []
+    for name_en, name_zh, found in (
+        ("launches", "启动命令", starts),
+        ("DeepSpeed configs", "DeepSpeed 配置", configs),
+        ("scripts", "脚本", scripts),
+    ):
+        if found:
+            shown = ", ".join(found[:8])
+            more = len(found) - 8
+            rest_en, rest_zh = (f" and {more} more", f" 等另外 {more} 个") if more > 0 else ("", "")
+            lines.append(Text(f"{name_en}: {shown}{rest_en}", f"{name_zh}：{shown}{rest_zh}"))
+    if versions:
+        texts = [text for _, text in versions[:4]]
+        lines.append(
+            Text("versions: " + ", ".join(text.en for text in texts), "版本：" + "，".join(text.zh for text in texts))
+        )
+    return lines

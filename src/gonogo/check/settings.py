@@ -1,0 +1,151 @@
+"""A project's settings for ``gonogo check``: ``gonogo.toml``, or ``[tool.gonogo]`` in ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.finding import Certainty, Text
+from gonogo.finding.errors import UserError
+
+KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environment")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What is checked, and what is reported. Names are globs on hazards' names, files are globs on paths."""
+
+    select: tuple[str, ...] = ()
+    """Only these hazards; empty for all."""
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = {}
+    exclude: tuple[str, ...] = ()
+    """Files and folders that a walk leaves out."""
+    fail_on: Certainty = Certainty.CERTAIN
+    """An error of at least this certainty makes exit status 1."""
+    environment: Path | None = None
+
+    def chooses(self, hazard: str) -> bool:
+        """Whether findings of that hazard are wanted."""
+        chosen = not self.select or any(fnmatchcase(hazard, one) for one in self.select)
+        return chosen and not any(fnmatchcase(hazard, one) for one in self.ignore)
+
+    def ignores_in(self, path: str, hazard: str) -> bool:
+        """Whether findings of that hazard in that file are not wanted."""
+        return any(
+            matches_path(path, pattern) and any(fnmatchcase(hazard, one) for one in names)
+            for pattern, names in self.per_file_ignores.items()
+        )
+
+
+def matches_path(path: str, pattern: str) -> bool:
+    """Whether a path, or its last part, or a folder above it, matches the glob."""
+    parts = Path(path).parts
+    whole = "/".join(parts)
+    return fnmatchcase(whole, pattern) or any(
+        fnmatchcase(part, pattern) or fnmatchcase("/".join(parts[: index + 1]), pattern)
+        for index, part in enumerate(parts)
+    )
+
+
+def read_settings(start: Path) -> Settings:
+    """The settings of the nearest folder, from ``start`` upwards, that has some; the defaults where none has.
+
+    Raises UserError for a file that is no TOML, a key that there isn't, or a value of the wrong kind.
+    """
+    try:
+        folder = start.resolve()
+    except OSError:
+        return Settings()
+    for parent in (folder, *folder.parents):
+        for name in ("gonogo.toml", "pyproject.toml"):
+            path = parent / name
+            if path.is_file():
+                table = _table(path)
+                if table is not None:
+                    return _settings(path, table)
+    return Settings()
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=error.strerror or error)
+        ) from None
+    if path.name == "pyproject.toml" and b"tool.gonogo" not in data:
+        return None
+    try:
+        document = load_toml(data)
+    except ValueError as error:
+        raise UserError(
+            Text("{path}: not valid TOML: {why}", "{path}：不是有效的 TOML：{why}").format(path=path, why=error)
+        ) from None
+    if path.name == "gonogo.toml":
+        return document
+    tool = document.get("tool")
+    found = tool.get("gonogo") if isinstance(tool, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def load_toml(data: bytes) -> dict[str, Any]:
+    """A TOML document. Raises ValueError where it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        document: dict[str, Any] = tomllib.loads(data.decode("utf-8-sig"))
+    except RecursionError:
+        raise ValueError("too deeply nested") from None
+    return document
+
+
+def _settings(path: Path, table: Mapping[str, Any]) -> Settings:
+    for key in table:
+        if key not in KEYS:
+            near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1)
+            meant = Text(f" (did you mean {near[0]}?)", f"（是否想写 {near[0]}？）") if near else Text("", "")
+            raise UserError(
+                Text(
+                    "{path}: no setting is called {key!r}{meant}. There are: {keys}",
+                    "{path}：没有名为 {key!r} 的设置{meant}。可用的有：{keys}",
+                ).format(path=path, key=key, meant=meant, keys=", ".join(KEYS))
+            )
+    per_file = table.get("per-file-ignores", {})
+    if not isinstance(per_file, dict):
+        raise _wrong(path, "per-file-ignores", per_file, Text("a table of glob to names", "由 glob 到名称列表的表"))
+    fail_on = table.get("fail-on", Certainty.CERTAIN.value)
+    if fail_on not in [one.value for one in Certainty]:
+        raise _wrong(path, "fail-on", fail_on, Text("certain, likely or possible", "certain、likely 或 possible"))
+    environment = table.get("environment")
+    if environment is not None and not isinstance(environment, str):
+        raise _wrong(path, "environment", environment, Text("a path", "路径"))
+    return Settings(
+        select=_names(path, "select", table.get("select", [])),
+        ignore=_names(path, "ignore", table.get("ignore", [])),
+        per_file_ignores={glob: _names(path, f"per-file-ignores.{glob}", names) for glob, names in per_file.items()},
+        exclude=_names(path, "exclude", table.get("exclude", [])),
+        fail_on=Certainty(fail_on),
+        environment=path.parent / environment if environment is not None else None,
+    )
+
+
+def _names(path: Path, key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise _wrong(path, key, value, Text("a list of strings", "字符串列表"))
+    return tuple(value)
+
+
+def _wrong(path: Path, key: str, value: object, wanted: Text) -> UserError:
+    return UserError(
+        Text("{path}: {key} = {value!r}: it has to be {wanted}", "{path}：{key} = {value!r}：应为{wanted}").format(
+            path=path, key=key, value=value, wanted=wanted
+        )
+    )

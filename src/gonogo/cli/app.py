@@ -1,0 +1,312 @@
+"""The commands; each parses, calls one function, renders.
+
+Nothing heavy is imported here: ``gonogo --version`` and ``--help`` have to be instant, so a command imports what it
+needs when it runs.
+
+Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT-TELL; 70 a fault of gonogo itself;
+130 interrupted by Ctrl-C (what was known by then has been printed).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.models import CommandInfo
+
+from gonogo import __version__
+from gonogo.cli.bisect import bisect
+from gonogo.cli.check import check
+from gonogo.cli.env import env
+from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.options import (
+    Command,
+    Format,
+    Gpus,
+    GradientCheckpointing,
+    HostMemory,
+    Lang,
+    MicroBatch,
+    Nodes,
+    Output,
+    PageFormat,
+    Ranks,
+    SeqLen,
+    Steps,
+    SyntheticBatch,
+    SyntheticDeepSpeed,
+)
+from gonogo.cli.plan import plan
+from gonogo.cli.run import run
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language, language_of_locale
+
+app = typer.Typer(
+    name="gonogo",
+    help="Will this multi-GPU fine-tune run? GO, NO-GO or CANNOT-TELL, before a GPU is rented.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gonogo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gonogo(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Will this multi-GPU fine-tune run? GO, NO-GO or CANNOT-TELL, before a GPU is rented.
+
+    多卡微调能不能跑起来？租 GPU 之前先问 gonogo。(--lang zh: 中文报告)
+    """
+
+
+app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be read), 2 unusable input.")(check)
+app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be asked), 2 unreadable input.")(env)
+app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 unusable input.")(plan)
+
+
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 GO, 1 NO-GO, 2 unusable input, 3 CANNOT-TELL, 70 a fault of gonogo, 130 Ctrl-C.",
+)
+def rehearse(
+    command: Command = None,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Ranks = "0",
+    steps: Steps = 2,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
+    ] = 600.0,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Versions the run will have: requirements, pip freeze, or JSON."),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    synthetic_batch: SyntheticBatch = None,
+    deepspeed: SyntheticDeepSpeed = None,
+    seq_len: SeqLen = None,
+    micro_batch: MicroBatch = None,
+    gradient_checkpointing: GradientCheckpointing = False,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|auto", help="Run the ranks on that Ray cluster. Default: here.")
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Run a training program, as it is, on virtual accelerators: no GPU, no weights.
+
+    For instance: gonogo rehearse --gpus 8xH100-80G --host-memory 1T -- bash launch.sh
+
+    COMMAND is deepspeed …, torchrun …, accelerate launch …, python train.py …, or a shell script that ends in one.
+    Without a script and data: gonogo rehearse --synthetic-batch model/ --deepspeed ds.json --gpus 8xH100-80G
+
+    不用 GPU、不用权重，把训练程序原样排练一遍。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        from gonogo.rehearse.synthetic import Synthetic
+
+        synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
+        command = synthetic.command(command, gpus, nodes, steps)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to rehearse: put it after --, as in: gonogo rehearse -- bash launch.sh",
+                    "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
+                )
+            )
+        from gonogo.rehearse.answer import answer, was_interrupted
+        from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.run import rehearse as run_rehearsal
+
+        request = RehearsalRequest(
+            command=command,
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            ranks=ranks,
+            steps=steps,
+            timeout=timeout,
+            environment=environment,
+            with_packages=tuple(with_ or ()),
+            keep=keep,
+            ray=ray,
+        )
+        with live_display(language) as on_progress:
+            record = run_rehearsal(request, on_progress)
+        report = answer(record)
+        publish(report, format_, output, language)
+        raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
+
+
+@app.command(epilog="Exit status: 0 nothing is wrong, 1 the cause is certain, 3 CANNOT-TELL, 2 unreadable input.")
+def diagnose(
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LOG...|-]", help="Logs, folders of logs (all ranks), or - for standard input."),
+    ] = None,
+    deepspeed_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The DeepSpeed JSON that the run had.")
+    ] = None,
+    launch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The command or shell script that launched it.")
+    ] = None,
+    script: Annotated[Path | None, typer.Option(metavar="FILE", help="The training script.")] = None,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Versions the run had: requirements, pip freeze, or JSON."),
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Explain a run that has died, from its logs: the root cause, the line that shows it, the cure.
+
+    For instance: gonogo diagnose logs/    or: tail -n 500 train.log | gonogo diagnose -
+
+    What is given beside the logs (config, launch command, script, versions) makes the answer surer.
+
+    训练挂了？从日志里找出根本原因、证据所在行和解决办法。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        import sys
+
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        if not logs:
+            if sys.stdin.isatty():
+                raise UserError(
+                    Text(
+                        "no log given: name a file or a folder, or pipe it in, as in: gonogo diagnose train.log",
+                        "没有给出日志：请指定文件或目录，或用管道传入，例如 gonogo diagnose train.log",
+                    )
+                )
+            logs = ["-"]
+        from gonogo.cli.reading_progress import reading_display
+        from gonogo.diagnose.findings import diagnose as diagnose_logs
+
+        with reading_display(logs, language) as on_bytes:
+            report = diagnose_logs(
+                logs,
+                deepspeed_config=deepspeed_config,
+                launch=launch,
+                script=script,
+                environment=environment,
+                on_bytes=on_bytes,
+            )
+        publish(report, format_, output, language)
+        raise SystemExit(report.verdict.exit_status)
+
+
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 unusable input, 3 CANNOT-TELL, 130 Ctrl-C.",
+)(bisect)
+
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: COMMAND's (128 and more for a signal); 1 where the check says NO-GO, 2 unusable input.",
+)(run)
+
+
+@app.command()
+def explain(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A hazard's name, as reports and `gonogo hazards` say it.")
+    ],
+    format_: PageFormat = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Print a hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it.
+
+    显示某个隐患的说明：现象、原因、解决办法、何时安全、来源。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.cli.explain import hazard_named, write_page
+        from gonogo.report import known_page_format
+        from gonogo.report.output import check_writable, publish_text
+
+        known_page_format(format_)
+        check_writable(output)
+        hazard = hazard_named(name)
+        publish_text(lambda stream: write_page(stream, hazard, format_, language), output)
+
+
+@app.command()
+def hazards(
+    theme: Annotated[
+        str | None, typer.Option("--theme", metavar="NAME", help="Only those of a theme: device, zero3 ...")
+    ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="config|launch|script|environment|rehearsal|log|run", help="Only those that are met there."
+        ),
+    ] = None,
+    format_: PageFormat = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """List the hazards that gonogo knows.
+
+    列出 gonogo 认识的全部隐患。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.cli.explain import chosen_hazards, write_list
+        from gonogo.report import known_page_format
+        from gonogo.report.output import check_writable, publish_text
+
+        known_page_format(format_)
+        check_writable(output)
+        chosen = chosen_hazards(theme, stage)
+        publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
+
+
+def main() -> None:
+    """The entry point of the command ``gonogo``."""
+    with exit_statuses(language_of_locale(os.environ)):
+        every = app.registered_commands
+        called = [command for command in every if _name(command) in sys.argv[1:2]]
+        # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
+        app.registered_commands = called or every
+        try:
+            app(prog_name="gonogo")
+        finally:
+            app.registered_commands = every
+
+
+def _name(command: CommandInfo) -> str | None:
+    return command.name or getattr(command.callback, "__name__", None)

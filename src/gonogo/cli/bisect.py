@@ -1,0 +1,131 @@
+"""The command ``gonogo bisect``: what its options mean."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.options import (
+    Command,
+    Format,
+    Gpus,
+    HostMemory,
+    Lang,
+    Nodes,
+    Output,
+    Ranks,
+    Steps,
+)
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+if TYPE_CHECKING:
+    from gonogo.finding import Report
+    from gonogo.rehearse.progress import OnProgress
+    from gonogo.rehearse.request import RehearsalRequest
+
+
+def bisect(
+    command: Command = None,
+    package: Annotated[str | None, typer.Option(metavar="NAME", help="The package whose releases are tried.")] = None,
+    good: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="A release with which it runs: older or newer than --bad.")
+    ] = None,
+    bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A release with which it fails.")] = None,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Ranks = "0",
+    steps: Steps = 2,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release that takes longer.")
+    ] = 600.0,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Versions of the other packages: requirements, pip freeze, or JSON."),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Find the release of a package that breaks a training program, or mends it, by rehearsing the program.
+
+    For instance: gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh
+
+    The releases are those that pip finds, without pre-releases; your environment stays as it is.
+
+    用排练做二分查找：哪个版本的软件包引入或修复了问题。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to rehearse: put it after --, as in: "
+                    "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
+                    "没有给出要排练的命令：请写在 -- 之后，例如 "
+                    "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
+                )
+            )
+        from gonogo.rehearse.bisect.report import bisect_report
+        from gonogo.rehearse.bisect.run import BisectRequest
+        from gonogo.rehearse.bisect.run import bisect as run_bisection
+        from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.workers.keep import check_keep
+
+        check_keep(keep)
+        rehearsal = RehearsalRequest(
+            command=command,
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            ranks=ranks,
+            steps=steps,
+            timeout=timeout,
+            environment=environment,
+            with_packages=tuple(with_ or ()),
+            keep=keep,
+        )
+        request = BisectRequest(_given("--package", package), _given("--good", good), _given("--bad", bad), rehearsal)
+        with live_display(language) as on_progress:
+            found = run_bisection(request, _rehearsed, on_progress)
+        report = bisect_report(found)
+        publish(report, format_, output, language)
+        raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
+
+
+def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
+    from gonogo.rehearse.answer import answer, was_interrupted
+    from gonogo.rehearse.run import rehearse
+
+    record = rehearse(request, on_progress)
+    return answer(record), was_interrupted(record)
+
+
+def _given(option: str, value: str | None) -> str:
+    if value is None:
+        raise UserError(
+            Text(
+                "{option} is missing: a bisection needs --package NAME, --good VERSION and --bad VERSION",
+                "缺少 {option}：二分查找需要 --package NAME、--good VERSION 和 --bad VERSION",
+            ).format(option=option)
+        )
+    return value

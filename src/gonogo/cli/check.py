@@ -1,0 +1,165 @@
+"""The command ``gonogo check``: what its options mean, and what it prints where files are changed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Format, Lang, Output, before_and_after
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+if TYPE_CHECKING:
+    from gonogo.check.settings import Settings
+
+_MOST_ROUNDS = 10
+"""A fix may make room for another; more rounds than this is a fault of gonogo."""
+
+
+def check(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATHS]... [-- COMMAND...]",
+            help="Files and folders; after --, the command that you would launch.",
+        ),
+    ] = None,
+    environment: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Versions the run will have: requirements, pip freeze, a lock file, JSON, or `gonogo env` output.",
+        ),
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only these hazards; a glob. Repeatable.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Not these hazards; a glob. Repeatable.")
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(metavar="possible|likely|certain", help="Exit 1 on an error at least so sure. Default: certain."),
+    ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, and change nothing.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply the safe fixes, then report what is left.")] = False,
+    unsafe_fixes: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="With --fix or --diff: also fixes that change what the run does.")
+    ] = False,
+    statistics: Annotated[bool, typer.Option("--statistics", help="Count the findings, a line a hazard.")] = False,
+    allow_no_files: Annotated[
+        bool,
+        typer.Option(
+            "--allow-no-files",
+            help="PATHS may hold files, or nothing but files, that are not checked (for commit hooks).",
+        ),
+    ] = False,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Find, in the files of a run, what will stop it; and fix it. No torch, no GPU: it reads.
+
+    For instance: gonogo check -- bash launch.sh    or: gonogo check --fix my_project/
+
+    A command or launch script is followed to its configs, scripts and versions. Findings are silenced by
+    `# gonogo: allow NAME` in place, or by [tool.gonogo] in pyproject.toml.
+
+    启动之前检查命令、配置、脚本和版本，并修复问题。
+    """
+    # What is read is kept to the end: looking for garbage in it would cost a fifth of the time and find none.
+    gc.disable()
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish, publish_text
+
+        known_format(format_)
+        check_writable(output)
+        paths, command = before_and_after(arguments or [])
+        settings = _settings(paths, environment, select, ignore, fail_on)
+        from gonogo.check.findings import check as check_files
+        from gonogo.cli.check_output import (
+            checking_display,
+            fix_files,
+            show_diff,
+            tell_of_unsafe_fixes,
+            write_statistics,
+        )
+
+        if fix and diff:
+            raise UserError(
+                Text(
+                    "--fix changes files, --diff shows: give one of them", "--fix 会修改文件，--diff 只显示：只能选一个"
+                )
+            )
+        with checking_display(language) as on_progress:
+            checked = check_files(
+                paths, command, settings=settings, allow_no_files=allow_no_files, on_progress=on_progress
+            )
+        if diff:
+            publish_text(lambda stream: show_diff(stream, checked, unsafe_fixes), output)
+            if not unsafe_fixes:
+                tell_of_unsafe_fixes(sys.stderr, checked, language)
+            raise SystemExit(checked.exit_status)
+        if fix:
+            for _ in range(_MOST_ROUNDS):
+                if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr):
+                    break
+                checked = check_files(paths, command, settings=settings, allow_no_files=allow_no_files)
+        if statistics:
+            publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
+        else:
+            publish(checked.report, format_, output, language)
+        if allow_no_files and not checked.gathered.runs:
+            raise SystemExit(0)
+        raise SystemExit(checked.exit_status)
+
+
+def _settings(
+    paths: list[str],
+    environment: Path | None,
+    select: list[str] | None,
+    ignore: list[str] | None,
+    fail_on: str | None,
+) -> Settings:
+    """The project's settings, over which the options win."""
+    from msgspec.structs import replace
+
+    from gonogo.check.settings import read_settings
+    from gonogo.finding import Certainty
+    from gonogo.hazards.hazard import all_hazards
+
+    first = Path(paths[0]) if paths else Path.cwd()
+    settings = read_settings(first if first.is_dir() else first.parent)
+    if fail_on is not None and fail_on not in [one.value for one in Certainty]:
+        raise UserError(
+            Text(
+                "--fail-on {value}: there are certain, likely, possible",
+                "--fail-on {value}：可选 certain、likely、possible",
+            ).format(value=repr(fail_on))
+        )
+    for option, patterns in (("--select", select), ("--ignore", ignore)):
+        for pattern in patterns or ():
+            if not any(fnmatchcase(hazard.name, pattern) for hazard in all_hazards()):
+                raise UserError(
+                    Text(
+                        "{option} {value}: no hazard has such a name; gonogo hazards lists them",
+                        "{option} {value}：没有这样的隐患；用 gonogo hazards 查看全部",
+                    ).format(option=option, value=repr(pattern))
+                )
+    return replace(
+        settings,
+        select=tuple(select) if select else settings.select,
+        ignore=(*settings.ignore, *(ignore or ())),
+        fail_on=Certainty(fail_on) if fail_on else settings.fail_on,
+        environment=environment or settings.environment,
+    )

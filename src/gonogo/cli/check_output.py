@@ -1,0 +1,134 @@
+"""What ``gonogo check`` does around its report: progress, diffs, files changed, counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from gonogo.check.findings import Checked, roots_of
+from gonogo.check.fixes import NotApplied, apply, diff_of_plan, planned
+from gonogo.finding import Finding, Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_PATIENCE = 1.0
+"""Seconds before the bar is shown."""
+
+_CHECKING = Text("checking", "正在检查")
+_FIXED = Text("{path}: fixed {hazards}", "{path}：已修复 {hazards}")
+_LEFT_OUT = Text(
+    "fixes left out, since they change what the run does: {count} (--unsafe-fixes shows them)",
+    "未列出会改变运行行为的 {count} 处修复：加上 --unsafe-fixes 可查看",
+)
+_NOT_FIXED = Text("{path}: {hazard} not fixed: {why}", "{path}：{hazard} 未修复：{why}")
+
+
+@contextmanager
+def checking_display(language: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+    """What to call with how many of how many are done: a bar on stderr, or nothing where that is no terminal."""
+    import sys
+
+    stream = stream or sys.stderr
+    if not stream.isatty():
+        yield lambda done, total: None
+        return
+    begun = time.monotonic()
+    bar: Progress | None = None
+
+    def advance(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - begun > _PATIENCE:
+            bar = _bar(stream, language)
+            bar.start()
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(stream: TextIO, language: str) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn(_CHECKING.in_language(language)),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+        transient=True,
+    )
+    bar.add_task("", total=None)
+    return bar
+
+
+def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
+    """Write the diff of all that ``--fix`` would change at once."""
+    stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
+
+
+def tell_of_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
+    """Say how many fixes a diff without the unsafe ones leaves out; nothing where there are none."""
+    all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
+    if all_ > safe:
+        _tell(stream, _LEFT_OUT.format(count=all_ - safe), language)
+
+
+def fix_files(checked: Checked, paths: Sequence[str], unsafe: bool, language: str, stream: TextIO) -> bool:
+    """Carry out the fixes, and tell on ``stream`` what was done and what was not. True where a file was changed."""
+    plan = planned(checked.report.findings, unsafe=unsafe)
+    if not plan.fixes and not plan.not_applied:
+        return False
+    written, refused = apply(plan, roots_of(paths, checked.gathered.files.base))
+    for path in written:
+        names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
+        _tell(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
+    for one in (*plan.not_applied, *refused):
+        _tell_not_applied(stream, one, language)
+    return bool(written)
+
+
+def _tell_not_applied(stream: TextIO, one: NotApplied, language: str) -> None:
+    _tell(stream, _NOT_FIXED.format(path=one.path, hazard=one.hazard, why=one.why), language)
+
+
+def _tell(stream: TextIO, text: Text, language: str) -> None:
+    stream.write(text.in_language(language) + "\n")
+
+
+def write_statistics(stream: TextIO, checked: Checked, format_name: str, language: str) -> None:
+    """Write how often each hazard was found, most often first, with how many of its findings can be fixed."""
+    findings = checked.report.findings
+    counts = Counter(finding.hazard for finding in findings)
+    fixable = Counter(finding.hazard for finding in findings if any(fix.edits for fix in finding.fixes))
+    titles = {finding.hazard: finding.title.in_language(language) for finding in findings}
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if format_name == "json":
+        table = [
+            {"hazard": name, "count": count, "fixable": fixable[name], "title": titles[name]} for name, count in rows
+        ]
+        document = {"schema": "gonogo.statistics/1", "verdict": checked.report.verdict.value, "statistics": table}
+        stream.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        return
+    width = max((len(name) for name in counts), default=0)
+    for name, count in rows:
+        mark = "*" if fixable[name] else " "
+        stream.write(f"{count:>5}  [{mark}] {name:<{width}}  {titles[name]}\n")
+    stream.write(_summary(findings, len(checked.gathered.runs), checked.seconds).in_language(language) + "\n")
+
+
+def _summary(findings: Sequence[Finding], runs: int, seconds: float) -> Text:
+    fixable = sum(any(fix.edits for fix in finding.fixes) for finding in findings)
+    return Text(
+        "{findings} findings in {runs} runs and loose files, {fixable} fixable [*], {seconds:.2f} s",
+        "{runs} 个运行及零散文件中有 {findings} 项发现，其中 {fixable} 项可自动修复 [*]，{seconds:.2f} 秒",
+    ).format(findings=len(findings), runs=runs, fixable=fixable, seconds=seconds)

@@ -1,0 +1,49 @@
+"""The command ``gonogo env``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Format, Lang, Output
+from gonogo.finding.language import chosen_language
+
+
+def env(
+    environment: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another environment, from what a file tells: pip freeze, a lock file, a Dockerfile, `gonogo env` …",
+        ),
+    ] = None,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Show this Python and machine as gonogo sees them, and whether they agree with each other. Imports no torch.
+
+    To check for another machine: run gonogo env --format json there, and give what it prints to --environment here.
+
+    Secrets, user and host names are never recorded.
+
+    查看当前 Python 与机器的环境，并检查是否自相矛盾。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        from gonogo.check.environment import environment_report
+        from gonogo.evidence.environment.environment import environment_in, this_machine
+
+        found = environment_in(environment) if environment is not None else this_machine(deep=True)
+        report = environment_report(found)
+        publish(report, format_, output, language)
+        raise SystemExit(report.verdict.exit_status)

@@ -1,0 +1,75 @@
+"""How a command ends: exceptions turned into one line on stderr and the exit status of the contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
+"""Beside a verdict's own (0 GO, 1 NO-GO, 3 CANNOT-TELL)."""
+
+
+@contextmanager
+def exit_statuses(language: str) -> Iterator[None]:
+    """End the process as the contract says where the block raises.
+
+    The user's error (and a full disk) is 2, Ctrl-C 130, anything else 70: a fault of gonogo itself.
+    """
+    try:
+        yield
+    except UserError as error:
+        _end(error.text, language, UNUSABLE)
+    except KeyboardInterrupt:
+        _end(Text("interrupted", "已中断"), language, INTERRUPTED)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _end(_disk_full(error), language, UNUSABLE)
+        _end(_fault(error), language, FAULT)
+
+
+def complain(text: Text, language: str) -> None:
+    """Print a message of one line on stderr, free of terminal escapes."""
+    from gonogo.report.untrusted import clean_line
+
+    print(f"gonogo: {clean_line(text.in_language(language))}", file=sys.stderr)
+
+
+def _end(text: Text, language: str, status: int) -> NoReturn:
+    complain(text, language)
+    raise SystemExit(status) from None
+
+
+def _disk_full(error: OSError) -> Text:
+    import tempfile
+
+    return Text(
+        "no space left on the disk ({place}): free some, or point TMPDIR at a folder on another disk",
+        "磁盘空间不足（{place}）：请清理空间，或把 TMPDIR 指向另一块磁盘上的目录",
+    ).format(place=error.filename or tempfile.gettempdir())
+
+
+def _fault(error: Exception) -> Text:
+    """What to say of a fault of gonogo itself; its traceback goes into a file, to be sent along with a report of it."""
+    import tempfile
+    import traceback
+
+    what = f"{type(error).__name__}: {error}"
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="gonogo-fault-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{sys.argv}\nPython {sys.version}\n\n")
+            traceback.print_exception(type(error), error, error.__traceback__, file=file)
+    except OSError:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        path = f"{frame.filename}:{frame.lineno}"
+    return Text(
+        "a fault of gonogo itself, not of your program: {what}. Please report it in gonogo's issue tracker with {path}",
+        "这是 gonogo 自身的错误，与你的程序无关：{what}。请带上 {path} 到 gonogo 的 issue 区报告",
+    ).format(what=what, path=path)

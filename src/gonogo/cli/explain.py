@@ -1,0 +1,144 @@
+"""A hazard's page and the list of hazards, for ``gonogo explain`` and ``gonogo hazards``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text as Styled
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import Hazard, all_hazards
+
+STAGES = {
+    "config": Text("found in a DeepSpeed config", "DeepSpeed 配置中可发现"),
+    "launch": Text("found in a launch command", "启动命令中可发现"),
+    "script": Text("found in a script", "脚本中可发现"),
+    "environment": Text("found in the versions or the machine", "版本或机器环境中可发现"),
+    "rehearsal": Text("found in a rehearsal", "排练中可发现"),
+    "log": Text("found in a log", "日志中可发现"),
+    "run": Text("found in a guarded run", "受监护的训练中可发现"),
+}
+"""Where a hazard can be met, by what its handlers look at."""
+
+
+def hazard_named(name: str) -> Hazard:
+    """The hazard of that name. Raises UserError, with the names that are near, where there is none."""
+    hazards = {hazard.name: hazard for hazard in all_hazards()}
+    if name in hazards:
+        return hazards[name]
+    wanted = name.lower().replace("_", "-")
+    near = [one for one in hazards if wanted and wanted in one] or difflib.get_close_matches(wanted, hazards, 4, 0.5)
+    if near:
+        hint = Text("did you mean {near}?", "是不是 {near}？").format(near=", ".join(near[:6]))
+    else:
+        hint = Text("gonogo hazards lists them", "用 gonogo hazards 查看全部")
+    raise UserError(
+        Text("{name}: no hazard has this name; {hint}", "{name}：没有这个名字的隐患；{hint}").format(
+            name=repr(name), hint=hint
+        )
+    )
+
+
+def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
+    """The hazards of a theme and a stage (all, where None). Raises UserError for one that there isn't."""
+    hazards = list(all_hazards())
+    themes = sorted({theme_of(hazard) for hazard in hazards})
+    for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(STAGES))):
+        if value is not None and value not in known:
+            raise UserError(
+                Text("{option} {value}: there are {known}", "{option} {value}：可选 {known}").format(
+                    option=option, value=repr(value), known=", ".join(known)
+                )
+            )
+    return [
+        hazard
+        for hazard in hazards
+        if theme in (None, theme_of(hazard)) and (stage is None or stage in stages_of(hazard))
+    ]
+
+
+def theme_of(hazard: Hazard) -> str:
+    """The folder that a hazard's file stands in: device, zero3, memory …"""
+    return type(hazard).__module__.split(".")[2]
+
+
+def stages_of(hazard: Hazard) -> list[str]:
+    """The stages whose evidence the hazard looks at, in the order of :data:`STAGES`."""
+    handlers = {stage: "in_guarded_run" if stage == "run" else f"in_{stage}" for stage in STAGES}
+    return [
+        name for name, handler in handlers.items() if getattr(type(hazard), handler) is not getattr(Hazard, handler)
+    ]
+
+
+def page_of(hazard: Hazard, language: str) -> str:
+    """The hazard's page as Markdown: its first line as the title, its name, then the sections."""
+    text = inspect.cleandoc(hazard.page_zh if language == "zh" else type(hazard).__doc__ or "")
+    title, _, body = text.partition("\n")
+    return f"# {title}\n\n`{hazard.name}`\n{body}\n"
+
+
+def hazard_object(hazard: Hazard, language: str) -> dict[str, Any]:
+    """The page as a JSON object: name, theme, title, stages, sections by their heading, sources."""
+    page = page_of(hazard, language)
+    sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
+    return {
+        "schema": "gonogo.hazard/1",
+        "name": hazard.name,
+        "theme": theme_of(hazard),
+        "title": hazard.title.in_language(language),
+        "stages": stages_of(hazard),
+        "page": page,
+        "sections": {heading: body.strip() for heading, body in zip(sections[1::2], sections[2::2], strict=True)},
+        "sources": list(hazard.sources),
+    }
+
+
+def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) -> None:
+    """Write a hazard's page: laid out on a terminal, else as Markdown or JSON."""
+    if format_name == "json":
+        stream.write(json.dumps(hazard_object(hazard, language), ensure_ascii=False, indent=2) + "\n")
+    elif format_name == "text" and stream.isatty():
+        Console(file=stream).print(Markdown(page_of(hazard, language)))
+    else:
+        stream.write(page_of(hazard, language))
+
+
+def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, language: str) -> None:
+    """Write the list of hazards: a table of names and titles by theme, or JSON."""
+    if format_name == "json":
+        listed = [
+            {key: value for key, value in hazard_object(hazard, language).items() if key not in ("page", "sections")}
+            for hazard in hazards
+        ]
+        document = {"schema": "gonogo.hazards/1", "hazards": listed}
+        stream.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        return
+    by_theme = sorted(hazards, key=lambda hazard: (theme_of(hazard), hazard.name))
+    if format_name == "markdown":
+        for hazard in by_theme:
+            stream.write(f"- `{hazard.name}` ({theme_of(hazard)}): {hazard.title.in_language(language)}\n")
+        return
+    terminal = stream.isatty()
+    console = Console(file=stream, width=None if terminal else 160, force_terminal=terminal, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (
+        Text("theme", "类别"),
+        Text("hazard", "隐患"),
+        Text("met in", "可见于"),
+        Text("what it is", "说明"),
+    ):
+        table.add_column(heading.in_language(language), overflow="fold")
+    for hazard in by_theme:
+        stages = ", ".join(stages_of(hazard))
+        table.add_row(theme_of(hazard), hazard.name, stages, Styled(hazard.title.in_language(language)))
+    console.print(table)
+    stream.flush()

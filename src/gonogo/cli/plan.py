@@ -1,0 +1,172 @@
+"""The command ``gonogo plan``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Format, HostMemory, Lang, Output, before_and_after
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+
+def plan(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [-- COMMAND...]",
+            help="A folder with config.json, or a hub name in the cache; or, after --, a command that trains one.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="[COUNTx]TYPE", help="A node's accelerators, e.g. 8xA100-80G. Default: 8xH100-80G."),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: 1, or as COMMAND says.")
+    ] = None,
+    host_memory: HostMemory = None,
+    nvme: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="NVMe of a node that states may lie on, e.g. 4T.")
+    ] = None,
+    seq_len: Annotated[int | None, typer.Option(min=8, metavar="N", help="Tokens of a sample. Default: 4096.")] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained. Default: full."),
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rank of the adapters. Default: 16.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Samples of an optimizer step, over all GPUs. Default: 64.")
+    ] = None,
+    network: Annotated[
+        float | None, typer.Option(min=0.1, metavar="GBIT", help="Gbit/s of a GPU to other nodes. Default: 200.")
+    ] = None,
+    solve: Annotated[
+        str | None,
+        typer.Option(metavar="micro-batch|seq-len|gpus", help="The most that fits: or, of GPUs, the fewest."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write DeepSpeed's config, a script and launch commands of the best there."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg|png", help="Draw what takes each GPU's memory there.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
+    ] = 300.0,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Find the strategies that fit a model on given accelerators, and the fastest of them. No GPU needed.
+
+    For instance: gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G --host-memory 1T --seq-len 4096
+
+    Formulas say what is worth a rehearsal; the real transformers and DeepSpeed, rehearsed, say what it takes.
+
+    给定模型和显卡，找出放得下的方案并按速度排序，无需 GPU。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        from gonogo.report.plan_picture import check_picture, write_picture
+
+        check_picture(picture)
+        from gonogo.plan.answer import answer
+        from gonogo.plan.answer_solved import answer_solved
+        from gonogo.plan.from_command import told_by
+        from gonogo.plan.measure import Meter, NotMeasured
+        from gonogo.plan.needed import check_model, check_packages
+        from gonogo.plan.request import Options, request_of
+        from gonogo.plan.search import Plan, check_batch, search
+        from gonogo.plan.solve import check_unknown
+        from gonogo.plan.solve import solve as solve_for
+        from gonogo.plan.write import check_folder, write_best
+        from gonogo.rehearse.launch.torch_installed import check_torch
+        from gonogo.rehearse.workers.scratch import scratch_folder
+
+        words, command = before_and_after(arguments or [])
+        asked = Options(
+            model=_one(words),
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            nvme=nvme,
+            seq_len=seq_len,
+            tune=tune,
+            lora_rank=lora_rank,
+            global_batch=global_batch,
+            network=network,
+            timeout=timeout,
+        )
+        request, notes = request_of(asked, told_by(command) if command else None)
+        check_model(request.model, request.name)
+        unknown = None if solve is None else check_unknown(solve)
+        check_batch(request)
+        if write is not None:
+            check_folder(write)
+        check_torch()
+        check_packages(request.tune)
+        with (
+            scratch_folder() as scratch,
+            _progress(language) as (say, on_done),
+            Meter(request, scratch, on_done) as meter,
+        ):
+            try:
+                found = search(request, meter, say) if unknown is None else solve_for(unknown, request, meter, say)
+            except NotMeasured as error:
+                raise UserError(
+                    Text("{name} can't be made: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
+                ) from error
+        if write is not None:
+            notes += write_best(write, found)
+        report = answer(found, notes) if isinstance(found, Plan) else answer_solved(found, notes)
+        if picture is not None:
+            told = write_picture(report.plan or {}, picture, language)
+            if told is not None:
+                typer.echo(told.in_language(language), err=True)
+        publish(report, format_, output, language)
+        raise SystemExit(report.verdict.exit_status)
+
+
+def _one(words: list[str]) -> str | None:
+    if len(words) > 1:
+        raise UserError(
+            Text(
+                "one model, not {words}: a command goes after --", "只能给一个模型，而不是 {words}：命令请写在 -- 之后"
+            ).format(words=" ".join(words))
+        )
+    return words[0] if words else None
+
+
+@contextlib.contextmanager
+def _progress(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
+    """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
+    if not sys.stderr.isatty():
+        yield (lambda _text: None), (lambda _done, _all: None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=None)
+        yield (
+            lambda text: shown.update(task, description=text.in_language(language), completed=0, total=None),
+            lambda done, every: shown.update(task, completed=done, total=every),
+        )

@@ -1,0 +1,218 @@
+"""The command ``gonogo run``: what its options mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gonogo.cli.exit_status import complain, exit_statuses
+from gonogo.cli.options import Command, Format, Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+if TYPE_CHECKING:
+    from gonogo.check.findings import Checked
+    from gonogo.finding import Report
+
+
+def run(
+    command: Command = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the records go; over several nodes, a folder that all see. Default: gonogo-runs/TIME-PID.",
+        ),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Check the command's files first.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Launch even where the check says NO-GO.")] = False,
+    stall_seconds: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Without any progress for so long, it stands still.")
+    ] = 60.0,
+    join_seconds: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="How long ranks wait to be compared with each other.")
+    ] = 60.0,
+    nonfinite: Annotated[
+        bool,
+        typer.Option(
+            "--nonfinite", help="Find the first module whose output or gradient is not finite. Slows each step."
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Launch nothing: report on the records in DIR.")
+    ] = None,
+    format_: Format = "text",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stderr.")
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Launch a training with a guard in every rank: told early what is wrong, and afterwards why it died.
+
+    For instance: gonogo run -- deepspeed --num_gpus 8 train.py --deepspeed ds_config.json
+
+    COMMAND runs as ever: its streams, its signals, its exit status. The report goes to standard error and into the
+    folder.
+
+    在真实集群上带监护地启动训练：训练前核对各 rank，训练中监视，出错后指出是哪个 rank、为什么。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable
+
+        known_format(format_)
+        check_writable(output)
+        if report is not None:
+            _report_on(report, command, format_, output, language)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to run: put it after --, as in: gonogo run -- bash launch.sh",
+                    "没有给出要运行的命令：请写在 -- 之后，例如 gonogo run -- bash launch.sh",
+                )
+            )
+        from gonogo.guard.injection import GuardOptions
+        from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
+
+        checked = _checked(command, language) if check else None
+        if checked is not None and checked.failing:
+            _show(checked.report, language)
+            if not force:
+                complain(_STOPPED, language)
+                raise SystemExit(1)
+        elif checked is not None and checked.report.findings:
+            complain(_WARNED.format(count=len(checked.report.findings)), language)
+        request = GuardRequest(
+            command,
+            folder or default_folder(os.environ),
+            GuardOptions(
+                stall_seconds=stall_seconds, join_seconds=join_seconds, nonfinite=nonfinite, language=language
+            ),
+            verdict=checked.report.verdict.value if checked is not None else None,
+        )
+        ended = run_guarded(request, os.environ, language)
+        try:
+            _publish(request.folder, format_, output, language)
+        except KeyboardInterrupt:
+            complain(Text("interrupted", "已中断"), language)
+        except Exception as error:
+            _say_no_report(request.folder, error, language)
+        raise SystemExit(ended.status)
+
+
+_STOPPED = Text(
+    "not launched: the check says NO-GO. --force launches all the same, --no-check leaves the check out",
+    "没有启动：检查结论是 NO-GO。--force 仍然启动，--no-check 跳过检查",
+)
+
+_WARNED = Text(
+    "the check has {count} finding(s) that do not stop it: gonogo check -- COMMAND shows them",
+    "检查有 {count} 项不影响启动的发现：可用 gonogo check -- 命令 查看",
+)
+
+
+def _checked(command: list[str], language: str) -> Checked | None:
+    """The check of the command; None where the check itself fails, which keeps nobody from launching."""
+    from gonogo.check.findings import check as check_files
+    from gonogo.check.settings import read_settings
+    from gonogo.cli.check_output import checking_display
+
+    try:
+        with checking_display(language) as on_progress:
+            return check_files((), command, settings=read_settings(Path.cwd()), on_progress=on_progress)
+    except UserError as error:
+        complain(Text("not checked: {why}", "未检查：{why}").format(why=error.text), language)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        complain(
+            Text(
+                "not checked, by a fault of gonogo itself: {why}; the command is launched",
+                "未检查（gonogo 自身的错误）：{why}；命令照常启动",
+            ).format(why=why),
+            language,
+        )
+    return None
+
+
+def _report_on(folder: Path, command: list[str] | None, format_: str, output: Path | None, language: str) -> None:
+    from gonogo.guard.parent import report_in
+    from gonogo.report.output import publish
+
+    if command:
+        raise UserError(
+            Text(
+                "--report {folder} launches nothing: give no command with it",
+                "--report {folder} 不启动任何命令：请不要同时给出命令",
+            ).format(folder=folder)
+        )
+    try:
+        report = report_in(folder)
+    except OSError as error:
+        raise UserError(
+            Text(
+                "--report {folder}: {why}; it takes the folder that gonogo run named at its end",
+                "--report {folder}：{why}；应为 gonogo run 结束时给出的目录",
+            ).format(folder=folder, why=error.strerror or error)
+        ) from None
+    publish(report, format_, output, language)
+    raise SystemExit(report.verdict.exit_status)
+
+
+def _publish(folder: Path, format_: str, output: Path | None, language: str) -> None:
+    """The report into the folder, and to standard error or the file; one line where nothing is wrong."""
+    from gonogo.guard.parent import keep_report, report_in
+    from gonogo.report.output import publish
+
+    if not folder.is_dir():
+        return  # there was nowhere to write, which has been said
+    report = report_in(folder)
+    kept = Text("{folder}", "{folder}").format(folder=folder / "report.txt")
+    try:
+        keep_report(report, folder, language)
+    except OSError as error:
+        kept = Text("not kept in {folder}: {why}", "未能保存到 {folder}：{why}").format(
+            folder=folder, why=error.strerror or error
+        )
+    if output is not None:
+        publish(report, format_, output, language)
+    elif _is_one_of_many(os.environ):
+        pass  # the first task of the job step prints the report of all
+    elif report.findings or format_ != "text" or report.verdict.value != "GO":
+        _show(report, language, format_)
+    complain(_closing(report).format(verdict=report.verdict.value, report=kept), language)
+
+
+def _closing(report: Report) -> Text:
+    if report.verdict.value == "GO" and not report.findings:
+        return Text("{verdict}: nothing was found amiss ({report})", "{verdict}：没有发现问题（{report}）")
+    return Text("{verdict} ({report})", "{verdict}（{report}）")
+
+
+def _is_one_of_many(environment: os._Environ[str]) -> bool:
+    """Whether a scheduler started one ``gonogo run`` for each task, and this is not the first of them."""
+    return environment.get("SLURM_PROCID", "0") != "0" and environment.get("SLURM_NTASKS", "1") != "1"
+
+
+def _show(report: Report, language: str, format_name: str = "text") -> None:
+    from gonogo.report import print_to
+
+    try:
+        print_to(sys.stderr, report, format_name, language)
+    except (OSError, UnicodeError):  # its reader is gone, or has no such characters: the folder has the report
+        return
+
+
+def _say_no_report(folder: Path, error: Exception, language: str) -> None:
+    complain(
+        Text(
+            "the report of {folder} could not be made ({what}); gonogo run --report {folder} tries again",
+            "无法生成 {folder} 的报告（{what}）；可用 gonogo run --report {folder} 重试",
+        ).format(folder=folder, what=f"{type(error).__name__}: {error}"),
+        language,
+    )

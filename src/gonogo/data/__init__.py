@@ -1,1 +1,0 @@
-"""Tables with their sources."""

@@ -1,0 +1,1 @@
+"""``gonogo diagnose``: logs in, findings out, the root cause first."""

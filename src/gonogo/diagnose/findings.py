@@ -1,0 +1,177 @@
+"""Logs in, findings out: the root cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gonogo.evidence.log.failure_log import FailureLog, read_logs
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.source import sources
+from gonogo.evidence.setup import read_setup
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.hazards.hazard import Hazard, all_hazards
+
+CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
+
+
+def diagnose(
+    logs: Sequence[str],
+    *,
+    deepspeed_config: Path | None = None,
+    launch: Path | None = None,
+    script: Path | None = None,
+    environment: Path | None = None,
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> Report:
+    """Why the run died whose logs these are (paths, folders, ``-`` for stdin).
+
+    ``on_bytes`` hears how much more was read. Raises UserError for a file that isn't there or can't be read.
+    """
+    setup = read_setup(deepspeed_config, launch, script, environment)
+    opened, skipped = sources(list(logs))
+    words = [word for hazard in all_hazards() for word in hazard.log_words]
+    log = read_logs(opened, words, setup, on_bytes)
+    return report_of(log, tuple(skipped))
+
+
+def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = ()) -> Report:
+    """The report on logs that were read."""
+    findings = findings_in_log(log)
+    benign = bool(findings) and all(finding.severity is Severity.NOTE for finding in findings)
+    complete = benign and not any(error.role is Role.ROOT for error in log.errors)
+    for facts in log.logs:
+        if facts.dropped_bytes:
+            what = Text("{path}: {size} MiB of errors", "{path}：{size} MiB 的报错").format(
+                path=facts.path, size=max(facts.dropped_bytes >> 20, 1)
+            )
+            why = Text("more than fits: the first and the last were looked at", "数量过多：只看了最前和最后的部分")
+            skipped = (*skipped, Skipped(what, why))
+    return Report(
+        "diagnose",
+        Verdict.GO if complete else verdict_of(findings, complete=False),
+        findings,
+        covered=_covered(log),
+        skipped=skipped,
+        log=_log_object(log),
+        notes=_notes(log, findings),
+    )
+
+
+def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
+    """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
+    hazards = {hazard.name: hazard for hazard in all_hazards()}
+    found = {
+        name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _found_by(hazard, log))
+    }
+    sure = {name for name, finding in found.items() if _explains(finding)}
+    roots = {name for name in sure if not hazards[name].consequence}
+    for name, finding in list(found.items()):
+        hazard = hazards[name]
+        if any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to):
+            del found[name]
+        elif hazard.consequence and roots and finding.certainty in CONFIDENT:
+            found[name] = replace(finding, certainty=Certainty.POSSIBLE)
+    if not any(_explains(finding) for finding in found.values()):
+        for name, hazard in hazards.items():
+            if hazard.fallback and (merged := _found_by(hazard, log)):
+                found[name] = merged
+    place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
+
+    def order(finding: Finding) -> tuple[bool, bool, int]:
+        hazard = hazards[finding.hazard]
+        first = finding.spans[0] if finding.spans else None
+        where = place.get((first.path, first.line), len(place)) if first else len(place)
+        return hazard.fallback, hazard.consequence, where
+
+    ordered = best_first(sorted(found.values(), key=order))
+    # That nothing is wrong, said with confidence, stands above an error that is merely possible.
+    confident = [finding for finding in ordered if finding.certainty in CONFIDENT]
+    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT))
+
+
+def _explains(finding: Finding) -> bool:
+    return finding.certainty in CONFIDENT and finding.severity is not Severity.NOTE
+
+
+def _found_by(hazard: Hazard, log: FailureLog) -> Finding | None:
+    """The hazard's findings as one: the surest, with the ranks of all."""
+    findings = best_first(list(hazard.in_log(log)))
+    if not findings:
+        return None
+    ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
+    return replace(findings[0], ranks=ranks)
+
+
+def _covered(log: FailureLog) -> tuple[Text, ...]:
+    lines = sum(facts.lines for facts in log.logs)
+    size = sum(facts.bytes for facts in log.logs)
+    covered = [
+        Text("{logs} log(s), {lines} lines, {size}", "{logs} 份日志，{lines} 行，{size}").format(
+            logs=len(log.logs), lines=f"{lines:,}", size=_size(size)
+        )
+    ]
+    setup = log.setup
+    if setup.version_texts:
+        told = ", ".join(f"{name} {version}" for name, version in sorted(setup.version_texts.items())[:12])
+        covered.append(Text("versions: {told}", "版本：{told}").format(told=told))
+    if setup.zero_stage is not None:
+        covered.append(Text(f"ZeRO stage {setup.zero_stage}", f"ZeRO 阶段 {setup.zero_stage}"))
+    return tuple(covered)
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
+    """What else was seen, in a line or two; what to do where nothing explains the log."""
+    notes = []
+    if not any(facts.bytes for facts in log.logs):
+        notes.append(Text("The log is empty.", "日志是空的。"))
+    if not any(finding.certainty in CONFIDENT for finding in findings):
+        notes.append(
+            Text(
+                "No known hazard explains this log for certain. Look at the earliest error of the rank that died "
+                "first; with several ranks, give all their logs: gonogo diagnose FOLDER.",
+                "没有已知隐患能确定地解释这份日志。请看最先退出的 rank 的最早报错；"
+                "多个 rank 时请给出全部日志：gonogo diagnose 目录。",
+            )
+        )
+    places = {(span.path, span.line) for finding in findings for span in finding.spans}
+    others = [error for error in log.errors if (error.raised.at.path, error.raised.at.number) not in places]
+    if findings and others:
+        told = "; ".join(_told(error.raised.at.text, error.raised.at.number) for error in others[:3])
+        rest = len(others) - 3
+        more = Text(f" and {rest} more", f" 等另外 {rest} 个") if rest > 0 else ""
+        notes.append(Text("Also seen: {told}{more}", "另外看到：{told}{more}").format(told=told, more=more))
+    return tuple(notes)
+
+
+def _told(text: str, number: int) -> str:
+    return f"{text.strip()[:100]} ({number})"
+
+
+def _log_object(log: FailureLog) -> dict[str, object]:
+    return {
+        "logs": [{"path": one.path, "lines": one.lines, "bytes": one.bytes} for one in log.logs],
+        "events": [
+            {
+                "role": error.role.value,
+                "type": error.type,
+                "text": error.raised.at.text.strip()[:400],
+                "path": error.raised.at.path,
+                "line": error.raised.at.number,
+                "ranks": list(error.ranks),
+                "count": error.count,
+                "time": error.raised.at.time,
+            }
+            for error in log.errors[:100]
+        ],
+        "versions": dict(log.setup.version_texts),
+    }

@@ -1,0 +1,96 @@
+"""accelerate's YAML: what ``accelerate config`` writes and ``accelerate launch`` reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.yaml_file import YamlFile
+from gonogo.evidence.field import Field
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_DEFAULT_CONFIG = Text(
+    "accelerate launch names no --config_file: its settings come from this machine's default, {path}",
+    "accelerate launch 没有给出 --config_file：其设置来自本机的默认配置 {path}",
+)
+_BY_DEFAULT = Text("this machine's default config", "本机的默认配置")
+_TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", "zero2", "zero3"})
+
+
+class AccelerateConfig(YamlFile):
+    """One config of accelerate's."""
+
+    @property
+    def distributed_type(self) -> Field:
+        """``DEEPSPEED``, ``MULTI_GPU``, ``FSDP``, ``NO`` …"""
+        return self.get("distributed_type")
+
+    @property
+    def deepspeed_on(self) -> bool | None:
+        """Whether it turns DeepSpeed on; None where that can't be told."""
+        kind = self.distributed_type
+        if kind.known:
+            return str(kind.value).upper() == "DEEPSPEED"
+        return False if kind.absent else None
+
+
+def read_accelerate_config(source: SourceFile) -> AccelerateConfig:
+    """A config of accelerate's, whatever its bytes are."""
+    return AccelerateConfig(source)
+
+
+def is_accelerate_config(config: YamlFile) -> bool:
+    """Whether a YAML file is one of accelerate's."""
+    return not config.get("distributed_type").absent and not (
+        config.get("num_processes").absent and config.get("compute_environment").absent
+    )
+
+
+def default_config_path() -> Path:
+    """Where ``accelerate config`` writes, and ``accelerate launch`` reads where it names no file."""
+    cache = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "huggingface"
+    )
+    folder = Path(os.path.expanduser(cache)) / "accelerate"
+    json_file = folder / "default_config.json"
+    yaml_file = folder / "default_config.yaml"
+    return json_file if json_file.is_file() and not yaml_file.is_file() else yaml_file
+
+
+def accelerate_config_of(
+    field: Field, cwd: Path, written: Mapping[str, SourceFile | None], *, launcher: str = "accelerate"
+) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
+    """The config that a launch reads: the one it names, else this machine's default where there is one.
+
+    ``written`` are files that the launch script writes itself, by whole path.
+    """
+    if field.known:
+        path = str(field.value)
+        if launcher == "trl" and path in _TRL_CONFIGS:
+            return field, None, ()
+        whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+        if whole in written:
+            source = written[whole]
+            return field, AccelerateConfig(source) if source is not None else None, ()
+        try:
+            return field, AccelerateConfig(SourceFile.read(_shown(whole))), ()
+        except UserError:
+            return field, None, ()
+    if field.unknown or launcher != "accelerate":
+        return field, None, ()
+    default = default_config_path()
+    if not default.is_file():
+        return field, None, ()
+    try:
+        config = AccelerateConfig(SourceFile.read(default))
+    except UserError:
+        return field, None, ()
+    return Field.of(str(default), None, _BY_DEFAULT), config, (_DEFAULT_CONFIG.format(path=str(default)),)
+
+
+def _shown(whole: str) -> str:
+    relative = os.path.relpath(whole)
+    return whole if relative.startswith("..") else relative

@@ -1,0 +1,259 @@
+"""A DeepSpeed config: its values with their places, ``"auto"`` resolved, and changes of its file.
+
+Where it was read from is no matter here: a JSON file, a preset, an object in YAML or in a script all give a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, Arguments, AutoValues
+from gonogo.evidence.config.deepspeed_keys import children, other_names
+from gonogo.evidence.document.json_edit import JsonEditor
+from gonogo.evidence.document.json_file import read_json
+from gonogo.evidence.document.json_problems import ConfigProblem
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.tree import Node, tree_of
+from gonogo.evidence.field import Field
+from gonogo.finding import Edit, Text
+
+__all__ = [
+    "ConfigProblem",
+    "DeepSpeedConfig",
+    "deepspeed_config_of",
+    "is_deepspeed_config",
+    "read_deepspeed_config",
+]
+
+_UNREADABLE = Text("{name} can't be read", "无法读取 {name}")
+_OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})
+# DeepSpeed's older keys, each a boolean that means the CPU.
+_LEGACY_OFFLOAD = {"optimizer": ("cpu_offload",), "param": ("cpu_offload_param", "cpu_offload_params")}
+
+# A JSON object with one of these is a DeepSpeed config, whatever its file is called.
+_TELLING = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"})
+_TELLING_TOGETHER = frozenset(
+    {
+        *("train_batch_size", "gradient_accumulation_steps", "gradient_clipping", "fp16", "bf16", "optimizer"),
+        *("scheduler", "steps_per_print", "wall_clock_breakdown", "activation_checkpointing", "aio", "amp"),
+        *(
+            "flops_profiler",
+            "tensorboard",
+            "communication_data_type",
+            "prescale_gradients",
+            "zero_force_ds_cpu_optimizer",
+        ),
+    }
+)
+
+
+class Editor(Protocol):
+    """Changes of the file that a config was read from."""
+
+    def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
+        """The value becomes another."""
+
+    def removing(self, keys: tuple[str, ...]) -> Edit:
+        """The key and its value go."""
+
+    def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
+        """The key gets a value."""
+
+
+class DeepSpeedConfig:
+    """What DeepSpeed is configured with.
+
+    ``name`` is the path, or whose preset it is; ``readable`` says whether there is an object at all; ``problems`` are
+    faults of the text, and what could be read in spite of them is here.
+    """
+
+    def __init__(
+        self,
+        root: Node | None,
+        *,
+        name: str,
+        source: SourceFile | None = None,
+        preset: str | None = None,
+        problems: tuple[ConfigProblem, ...] = (),
+        editor: Editor | None = None,
+        auto: AutoValues | None = None,
+    ) -> None:
+        self.root = root or tree_of({})
+        self.readable = root is not None
+        self.name = name
+        self.source = source
+        self.preset = preset
+        self.problems = problems
+        self._editor = editor
+        self._auto = auto or AutoValues(None, world_size=Field.not_known(), hidden_size=Field.not_known())
+
+    def __repr__(self) -> str:
+        return f"DeepSpeedConfig({self.name!r})"
+
+    def raw(self, *keys: str) -> Field:
+        """The value under nested keys as written."""
+        if not self.readable:
+            return Field.not_known(reason=_UNREADABLE.format(name=self.name))
+        node = self.root
+        for key in self._written(keys):
+            if node.members is None:
+                return node.field if node.field.unknown else Field.missing()
+            if key not in node.members:
+                return Field.missing()
+            node = node.members[key].node
+        return node.field
+
+    def _written(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys as this config writes them: some settings of zero_optimization have a second name."""
+        if len(keys) != 2 or keys[0] != "zero_optimization":
+            return keys
+        zero = self.root.find(keys[:1])
+        if zero is None or zero.members is None or keys[1] in zero.members:
+            return keys
+        return next(((keys[0], name) for name in other_names(keys) if name in zero.members), keys)
+
+    def get(self, *keys: str) -> Field:
+        """The value under nested keys, with ``"auto"`` resolved from the run's arguments where they are known."""
+        field = self.raw(*keys)
+        if field.known and field.value == "auto":
+            return self._auto.resolve(keys, field.place, self.raw)
+        return field
+
+    def is_auto(self, *keys: str) -> bool:
+        """Whether the config leaves the value to whoever starts the run."""
+        field = self.raw(*keys)
+        return field.known and field.value == "auto"
+
+    def is_left_auto(self, *keys: str) -> bool:
+        """Whether the value is ``"auto"`` and neither transformers nor accelerate puts another in its place."""
+        return self.is_auto(*keys) and not self._auto.fills_in(keys)
+
+    def key_place(self, *keys: str) -> Place | None:
+        """Where the key itself stands."""
+        member = self.root.member(self._written(keys))
+        return member.key_place if member is not None else None
+
+    def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
+        """Every value as written with the keys that lead to it, objects before what is in them."""
+        return self.root.entries()
+
+    @cached_property
+    def zero_stage(self) -> int | None:
+        """ZeRO's stage; 0 where ZeRO is off or not configured, None where it can't be told."""
+        zero = self.raw("zero_optimization")
+        if zero.absent or (zero.known and zero.value is None):
+            return 0
+        if zero.known and isinstance(zero.value, bool):  # the oldest way to write it
+            return int(zero.value)
+        stage = self.get("zero_optimization", "stage")
+        if stage.absent:
+            return 0 if zero.known and isinstance(zero.value, Mapping) else None
+        number = stage.number
+        return int(number) if number in (0, 1, 2, 3) else None
+
+    def offload(self, what: str) -> Field:
+        """Where the ``"optimizer"`` states or the ``"param"`` eters live: ``"cpu"``, ``"nvme"`` or ``"none"``.
+
+        DeepSpeed's older ``cpu_offload`` keys are understood. The place is that of the value which says so.
+        """
+        part = self.raw("zero_optimization", f"offload_{what}")
+        if part.unknown:
+            return part
+        if part.known and part.value is not None:
+            device = self.get("zero_optimization", f"offload_{what}", "device")
+            if device.absent or (device.known and device.value is None):
+                return Field("none", place=part.place)
+            if device.known and device.value not in _OFFLOAD_DEVICES:
+                return Field.not_known(device.place)
+            return device
+        for legacy in _LEGACY_OFFLOAD[what]:
+            field = self.raw("zero_optimization", legacy)
+            if field.unknown:
+                return field
+            if field.truth:
+                return Field("cpu", place=field.place)
+        return Field("none")
+
+    def replacing(self, *keys: str, value: Any) -> Edit:
+        """The value becomes another. Raises KeyError where it isn't there, or stands in no file that can be changed."""
+        return self._edits(keys).replacing(self._written(keys), value)
+
+    def removing(self, *keys: str) -> Edit:
+        """The key and its value go, with comma and line. Raises KeyError where they aren't there."""
+        return self._edits(keys).removing(self._written(keys))
+
+    def inserting(self, *keys: str, value: Any) -> Edit:
+        """The key gets a value, indented as its neighbours; objects on the way are made; an older value is replaced.
+
+        Raises KeyError where something on the way is no object.
+        """
+        return self._edits(keys).inserting(self._written(keys), value)
+
+    def _edits(self, keys: tuple[str, ...]) -> Editor:
+        if self._editor is None:
+            raise KeyError(keys)
+        return self._editor
+
+
+def read_deepspeed_config(
+    source: SourceFile,
+    arguments: Arguments | None = None,
+    *,
+    world_size: Field | None = None,
+    hidden_size: Field | None = None,
+    accelerate: AccelerateSettings | None = None,
+    framework: str | None = None,
+    preset: str | None = None,
+) -> DeepSpeedConfig:
+    """The config in a JSON file. ``"auto"`` is resolved as far as the arguments and the other facts are known.
+
+    ``framework`` (``"ms-swift"``, ``"trl"`` …) is whose training arguments they are, where not transformers' own.
+    """
+    file = read_json(source)
+    auto = AutoValues(
+        arguments,
+        world_size=world_size or Field.not_known(),
+        hidden_size=hidden_size or Field.not_known(),
+        accelerate=accelerate,
+        framework=framework,
+    )
+    return DeepSpeedConfig(
+        file.root,
+        name=source.path,
+        source=source,
+        preset=preset,
+        problems=file.problems,
+        editor=JsonEditor(file) if source.writable else None,
+        auto=auto,
+    )
+
+
+def deepspeed_config_of(
+    tree: Node | Mapping[str, Any],
+    *,
+    name: str,
+    source: SourceFile | None = None,
+    preset: str | None = None,
+    editor: Editor | None = None,
+    auto: AutoValues | None = None,
+) -> DeepSpeedConfig:
+    """The config that a tree of another format, or a plain mapping, holds."""
+    root = tree if isinstance(tree, Node) else tree_of(tree)
+    return DeepSpeedConfig(root, name=name, source=source, preset=preset, editor=editor, auto=auto)
+
+
+def is_deepspeed_config(source: SourceFile) -> bool:
+    """Whether a file that nobody names is a DeepSpeed config, by its keys."""
+    data = source.data
+    if not any(name.encode() in data for name in _TELLING) and data.count(b'"') < 4:
+        return False
+    root = read_json(source).root
+    if root is None or root.members is None:
+        return False
+    names = root.members.keys()
+    if names & _TELLING:
+        return True
+    # Files of training arguments share keys with it ("bf16": true, "optimizer": "lion"): there, most are not its own.
+    return len(names & _TELLING_TOGETHER) >= 3 and 2 * len(names & children().keys()) > len(names)

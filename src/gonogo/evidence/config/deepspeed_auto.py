@@ -1,0 +1,334 @@
+"""What ``"auto"`` in a DeepSpeed config becomes: transformers and accelerate fill it in before DeepSpeed sees it.
+
+After transformers' ``HfTrainerDeepSpeedConfig`` (``trainer_config_process`` and ``trainer_config_finalize``) and
+accelerate's ``DeepSpeedPlugin``. What neither fills in stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from gonogo.evidence.config.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.field import Field
+from gonogo.finding import Text
+
+__all__ = [
+    "TRANSFORMERS_DEFAULTS",
+    "AccelerateSettings",
+    "Arguments",
+    "AutoValues",
+    "Correspondence",
+    "hf_correspondences",
+]
+
+Keys = tuple[str, ...]
+
+
+class Arguments(Protocol):
+    """Training arguments, whatever their source."""
+
+    def get(self, name: str) -> Field:
+        """The argument's value; absent where it is surely left at its default."""
+
+
+class AccelerateSettings(Protocol):
+    """accelerate's configuration: its YAML."""
+
+    def get(self, *keys: str) -> Field:
+        """The value under nested keys."""
+
+
+_BOOLEANS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
+
+_FROM_ARGUMENTS = Text("filled in from the training arguments: {names}", "由训练参数填充：{names}")
+_FROM_ACCELERATE = Text("filled in from accelerate's configuration: {names}", "由 accelerate 配置填充：{names}")
+_FROM_HIDDEN_SIZE = Text("filled in from the model's hidden size {size}", "由模型的 hidden_size（{size}）填充")
+_NO_ARGUMENT = Text(
+    '"auto" takes its value from {names}, which is not known here',
+    "“auto” 的值取自 {names}，而此处无法得知",
+)
+_NO_HIDDEN_SIZE = Text(
+    '"auto" takes its value from the model\'s hidden size, which is not known here',
+    "“auto” 的值取自模型的 hidden_size，而此处无法得知",
+)
+_STEPS_NOT_KNOWN = Text(
+    '"auto" takes its value from the number of training steps, which depends on the data',
+    "“auto” 的值取自训练总步数，取决于数据量",
+)
+_NOBODY_FILLS_IN = Text(
+    'neither transformers nor accelerate fills in an "auto" here',
+    "transformers 和 accelerate 都不会填充此处的 “auto”",
+)
+_DROPPED = Text(
+    'DeepSpeed passes over "auto" here and takes its default',
+    "DeepSpeed 会忽略此处的 “auto” 并使用默认值",
+)
+_NO_SOURCE = Text(
+    '"auto" is filled in from the training arguments, which are not known here',
+    "“auto” 由训练参数填充，而此处不知道训练参数",
+)
+_CALCULATED = Text("calculated", "计算得出")
+
+
+class Correspondence(msgspec.Struct, frozen=True):
+    """A key of the config that transformers compares with a training argument, and the value it expects there."""
+
+    keys: Keys
+    argument: str
+    """As transformers' message names it: ``"adam_beta1+adam_beta2"``, ``"train_batch_size (calculated)"``."""
+    names: tuple[str, ...]
+    """The training arguments that the value is made of."""
+    expected: Field
+
+    def conflicts(self, written: Field) -> bool | None:
+        """Whether transformers refuses what the config has there; None where that can't be told."""
+        if written.absent or (written.known and written.value in (None, "auto")):
+            return False
+        if written.unknown or not self.expected.known:
+            return None
+        return bool(written.value != self.expected.value)
+
+
+class AutoValues:
+    """The values that a run's arguments give to ``"auto"``."""
+
+    def __init__(
+        self,
+        arguments: Arguments | None,
+        *,
+        world_size: Field,
+        hidden_size: Field,
+        accelerate: AccelerateSettings | None = None,
+        framework: str | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._world_size = world_size
+        self._hidden_size = hidden_size
+        self._accelerate = accelerate
+        self._defaults = training_defaults(framework or getattr(arguments, "framework", None))
+
+    def resolve(self, keys: Keys, place: Place | None, raw: Callable[..., Field]) -> Field:
+        """What ``"auto"`` under the keys becomes; ``raw`` gives the config's other values as written."""
+        found = Field.not_known(reason=_NO_SOURCE if self._arguments is None and self._accelerate is None else None)
+        if keys in _HIDDEN_SIZE_KEYS:
+            found = self._from_hidden_size(keys, raw)
+        elif self._arguments is not None and (source := _ARGUMENTS.get(keys)) is not None:
+            found = source(self)
+        elif self._accelerate is not None and keys in _ACCELERATE:
+            found = self._from_accelerate(keys)
+        elif not self.fills_in(keys):
+            found = _left_to_deepspeed(keys)
+        return msgspec.structs.replace(found, place=place)
+
+    @staticmethod
+    def fills_in(keys: Keys) -> bool:
+        """Whether transformers or accelerate has a value for ``"auto"`` under the keys."""
+        return keys in _ARGUMENTS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE
+
+    # transformers ---------------------------------------------------------------------------------------------------
+
+    def _argument(self, name: str) -> Field:
+        if self._arguments is None:
+            return Field.not_known(reason=_NO_SOURCE)
+        field = self._arguments.get(name)
+        if field.absent or (field.known and field.value is None):
+            default = self._defaults.get(name)
+            return Field(default) if default is not None else Field.not_known(reason=_needs(name))
+        value = field.truth if name in _BOOLEANS else field.number
+        return Field(value, place=field.place) if value is not None else Field.not_known(reason=_needs(name))
+
+    def _one(self, name: str) -> Field:
+        field = self._argument(name)
+        return Field(field.value, reason=_FROM_ARGUMENTS.format(names=name)) if field.known else field
+
+    def _either(self, *names: str) -> Field:
+        fields = [self._argument(name) for name in names]
+        if any(field.value is True for field in fields) or all(field.known for field in fields):
+            value = any(field.value is True for field in fields)
+            return Field(value, reason=_FROM_ARGUMENTS.format(names=", ".join(names)))
+        return Field.not_known(reason=_needs(" / ".join(names)))
+
+    def _amp(self) -> Field:
+        """Apex, which older versions of transformers choose by ``half_precision_backend``."""
+        if self._arguments is None:
+            return Field.not_known(reason=_NO_SOURCE)
+        names = ("half_precision_backend", "fp16_backend")
+        backends = [self._arguments.get(name) for name in names]
+        if any(field.value == "apex" for field in backends):
+            return self._either("fp16", "fp16_full_eval")
+        return (
+            Field(False) if not any(field.unknown for field in backends) else Field.not_known(reason=_needs(names[0]))
+        )
+
+    def _betas(self) -> Field:
+        first, second = self._argument("adam_beta1"), self._argument("adam_beta2")
+        if first.known and second.known:
+            names = _FROM_ARGUMENTS.format(names="adam_beta1, adam_beta2")
+            return Field([first.value, second.value], reason=names)
+        return Field.not_known(reason=_needs("adam_beta1, adam_beta2"))
+
+    def _train_batch_size(self) -> Field:
+        names = ("per_device_train_batch_size", "gradient_accumulation_steps")
+        parts = [self._argument(name) for name in names]
+        size = self._world_size.number
+        if size is None or not all(part.known for part in parts):
+            missing = [name for name, part in zip(names, parts, strict=True) if not part.known]
+            return Field.not_known(reason=_needs(", ".join([*missing, *(["world size"] if size is None else [])])))
+        said = " × ".join(["world size", *names])
+        return Field(size * parts[0].value * parts[1].value, reason=_FROM_ARGUMENTS.format(names=said))
+
+    def _warmup_steps(self) -> Field:
+        steps, ratio = self._argument("warmup_steps"), self._argument("warmup_ratio")
+        if steps.known and steps.value >= 1:
+            return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="warmup_steps"))
+        total = self._total_steps()
+        if not (steps.known and ratio.known):
+            return Field.not_known(reason=_needs("warmup_steps, warmup_ratio"))
+        share = steps.value or ratio.value
+        if not share:
+            # Newer versions of transformers make it 1, since DeepSpeed came to refuse 0.
+            return Field.not_known(reason=_needs("warmup_steps"))
+        if not total.known:
+            return Field.not_known(reason=_STEPS_NOT_KNOWN)
+        return Field(-int(-total.value * share // 1), reason=_FROM_ARGUMENTS.format(names="warmup_ratio × max_steps"))
+
+    def _total_steps(self) -> Field:
+        steps = self._argument("max_steps")
+        if steps.known and steps.value > 0:
+            return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="max_steps"))
+        return Field.not_known(reason=_STEPS_NOT_KNOWN)
+
+    def _from_hidden_size(self, keys: Keys, raw: Callable[..., Field]) -> Field:
+        default, of_size = _HIDDEN_SIZE_KEYS[keys]
+        if self._arguments is None and self._accelerate is None:
+            return Field.not_known(reason=_NO_SOURCE)
+        if default is not None and self._arguments is not None:
+            # transformers fills these in for stage 3 only; else DeepSpeed drops the "auto" and takes its default.
+            stage = raw("zero_optimization", "stage")
+            if stage.known and stage.number is not None and stage.number != 3:
+                return Field(default)
+        size = self._hidden_size.number
+        if size is None:
+            return Field.not_known(reason=_NO_HIDDEN_SIZE)
+        return Field(of_size(size), reason=_FROM_HIDDEN_SIZE.format(size=size))
+
+    # accelerate -----------------------------------------------------------------------------------------------------
+
+    def _from_accelerate(self, keys: Keys) -> Field:
+        name, default, wanted = _ACCELERATE[keys]
+        assert self._accelerate is not None
+        path = (name,) if name == "mixed_precision" else ("deepspeed_config", name)
+        field = self._accelerate.get(*path)
+        said = ".".join(path)
+        if field.unknown:
+            return Field.not_known(reason=_needs(said))
+        value = field.get(None)
+        if value in (None, "auto"):
+            return Field(default) if default is not None else Field.not_known(reason=_needs(said))
+        if wanted is not None:
+            value = value in wanted
+        elif isinstance(default, (bool, int, float)):
+            value = field.truth if isinstance(default, bool) else field.number
+        return Field(value, reason=_FROM_ACCELERATE.format(names=said))
+
+
+def _left_to_deepspeed(keys: Keys) -> Field:
+    """``"auto"`` that nobody fills in: DeepSpeed's models drop it, elsewhere it is taken for the value."""
+    from gonogo.evidence.config.deepspeed_keys import known
+
+    parent, info = known(keys[:-1]), known(keys)
+    if parent is None or not parent.closed or info is None:
+        return Field.not_known(reason=_NOBODY_FILLS_IN)
+    if info.default is None or info.default == "auto":
+        return Field.not_known(reason=_DROPPED)
+    return Field(info.default, reason=_DROPPED)
+
+
+def _needs(names: str) -> Text:
+    return _NO_ARGUMENT.format(names=names)
+
+
+def _argument(name: str) -> Callable[[AutoValues], Field]:
+    return lambda values: values._one(name)
+
+
+_ARGUMENTS: Mapping[Keys, Callable[[AutoValues], Field]] = {
+    ("train_micro_batch_size_per_gpu",): _argument("per_device_train_batch_size"),
+    ("gradient_accumulation_steps",): _argument("gradient_accumulation_steps"),
+    ("train_batch_size",): AutoValues._train_batch_size,
+    ("gradient_clipping",): _argument("max_grad_norm"),
+    ("optimizer", "params", "lr"): _argument("learning_rate"),
+    ("optimizer", "params", "betas"): AutoValues._betas,
+    ("optimizer", "params", "eps"): _argument("adam_epsilon"),
+    ("optimizer", "params", "weight_decay"): _argument("weight_decay"),
+    ("scheduler", "params", "warmup_min_lr"): lambda _: Field(0),
+    ("scheduler", "params", "warmup_max_lr"): _argument("learning_rate"),
+    ("scheduler", "params", "total_num_steps"): AutoValues._total_steps,
+    ("scheduler", "params", "warmup_num_steps"): AutoValues._warmup_steps,
+    ("checkpoint", "use_node_local_storage"): _argument("save_on_each_node"),
+    ("fp16", "enabled"): lambda values: values._either("fp16", "fp16_full_eval"),
+    ("bf16", "enabled"): lambda values: values._either("bf16", "bf16_full_eval"),
+    ("amp", "enabled"): AutoValues._amp,
+}
+
+# Hidden-size keys: what DeepSpeed takes where nobody fills them in (None: always filled in), and how they are filled.
+_HIDDEN_SIZE_KEYS: Mapping[Keys, tuple[int | None, Callable[[Any], int]]] = {
+    ("zero_optimization", "reduce_bucket_size"): (None, lambda size: int(size * size)),
+    ("zero_optimization", "stage3_prefetch_bucket_size"): (50_000_000, lambda size: int(0.9 * size * size)),
+    ("zero_optimization", "stage3_param_persistence_threshold"): (100_000, lambda size: int(10 * size)),
+}
+
+# accelerate's name, its default, and for a boolean the values that make it true.
+_ACCELERATE: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
+    ("gradient_accumulation_steps",): ("gradient_accumulation_steps", None, None),
+    ("gradient_clipping",): ("gradient_clipping", 1.0, None),
+    ("zero_optimization", "stage"): ("zero_stage", 2, None),
+    ("zero_optimization", "offload_optimizer", "device"): ("offload_optimizer_device", "none", None),
+    ("zero_optimization", "offload_param", "device"): ("offload_param_device", "none", None),
+    ("zero_optimization", "offload_optimizer", "nvme_path"): ("offload_optimizer_nvme_path", None, None),
+    ("zero_optimization", "offload_param", "nvme_path"): ("offload_param_nvme_path", None, None),
+    ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"): ("zero3_save_16bit_model", False, None),
+    ("fp16", "enabled"): ("mixed_precision", None, frozenset({"fp16"})),
+    ("bf16", "enabled"): ("mixed_precision", None, frozenset({"bf16", "fp8"})),
+}
+
+# In the order of transformers' own comparison: keys, the name in its message, the arguments behind it.
+_COMPARED: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
+    (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size", ("per_device_train_batch_size",)),
+    (("gradient_accumulation_steps",), "gradient_accumulation_steps", ("gradient_accumulation_steps",)),
+    (("train_batch_size",), "train_batch_size (calculated)",
+     ("per_device_train_batch_size", "gradient_accumulation_steps")),
+    (("gradient_clipping",), "max_grad_norm", ("max_grad_norm",)),
+    (("optimizer", "params", "lr"), "learning_rate", ("learning_rate",)),
+    (("optimizer", "params", "betas"), "adam_beta1+adam_beta2", ("adam_beta1", "adam_beta2")),
+    (("optimizer", "params", "eps"), "adam_epsilon", ("adam_epsilon",)),
+    (("optimizer", "params", "weight_decay"), "weight_decay", ("weight_decay",)),
+    (("scheduler", "params", "warmup_max_lr"), "learning_rate", ("learning_rate",)),
+    (("fp16", "enabled"), "fp16|fp16_full_eval", ("fp16", "fp16_full_eval")),
+    (("bf16", "enabled"), "bf16|bf16_full_eval", ("bf16", "bf16_full_eval")),
+    (("scheduler", "params", "total_num_steps"), "num_training_steps (calculated)", ("max_steps",)),
+    (("scheduler", "params", "warmup_num_steps"), "warmup_steps", ("warmup_steps", "warmup_ratio")),
+)  # fmt: skip
+
+
+def hf_correspondences(
+    arguments: Arguments,
+    *,
+    world_size: Field | None = None,
+    framework: str | None = None,
+) -> tuple[Correspondence, ...]:
+    """Each key that transformers compares with a training argument, in its order, with the value it expects."""
+    values = AutoValues(
+        arguments, world_size=world_size or Field.not_known(), hidden_size=Field.not_known(), framework=framework
+    )
+    searches_batch_size = arguments.get("auto_find_batch_size").truth is True
+    sizes = (("train_micro_batch_size_per_gpu",), ("train_batch_size",))
+    return tuple(
+        Correspondence(keys, name, names, _ARGUMENTS[keys](values))
+        for keys, name, names in _COMPARED
+        if not (searches_batch_size and keys in sizes)
+    )

@@ -1,0 +1,203 @@
+"""Every key that DeepSpeed's configs have had, and in which releases: the table in ``data/deepspeed_keys.json``.
+
+The table is read out of DeepSpeed's source by ``scripts/deepspeed_keys``, from a sample of releases; "since" and
+"until" name the first and the last of those that know a key. It is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.tables import TABLES
+
+_TABLE = TABLES / "deepspeed_keys.json"
+_CLOSE = 0.85
+_SIMILAR = 0.7
+# A name of fewer letters is part of many others.
+_TELLING = 8
+
+
+class KeyInfo(msgspec.Struct, frozen=True):
+    """What is known of a key."""
+
+    type: str = "any"
+    """``bool``, ``int``, ``float``, ``str``, ``list``, ``object``, or ``any`` where DeepSpeed takes what it gets."""
+    since: str = ""
+    """The first sampled release that knows it; empty where the oldest already does."""
+    until: str = ""
+    """The last sampled release that knows it; empty where the newest does."""
+    absent: tuple[str, ...] = ()
+    """Sampled releases between those that don't know it: it went, and came back."""
+    refused: str = ""
+    """The first sampled release that refuses to start with it; empty where none does."""
+    default: Any = None
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Where the default has changed: each with the first sampled release that has it, the oldest first."""
+    values: tuple[Any, ...] = ()
+    """The values that DeepSpeed allows, where it allows only some."""
+    bounds: Mapping[str, float] = {}
+    """``gt``, ``ge``, ``lt``, ``le``: what a number must be."""
+    limits_since: str = ""
+    """The first sampled release with these values and bounds; empty where they were never others."""
+    deprecated: bool = False
+    replacement: str = ""
+    """What to write instead of a deprecated key: a name at the same level, or a dotted path."""
+    same_as: str = ""
+    """The name that documents use, where this is another name for it."""
+    closed: str = ""
+    """The first sampled release that refuses a config with an unknown key in this object; empty: they are ignored."""
+    free: bool = False
+    """Whether what stands in this object isn't DeepSpeed's to know: nothing in it is called unknown."""
+    children: Mapping[str, KeyInfo] = {}
+
+    def default_in(self, release: str) -> Any:
+        """The default that a release has."""
+        if not self.defaults:
+            return self.default
+        from packaging.version import Version
+
+        wanted = Version(release)
+        found = self.defaults[0][1]
+        for first, value in self.defaults:
+            if Version(first) <= wanted:
+                found = value
+        return found
+
+
+class _Table(msgspec.Struct, frozen=True):
+    releases: tuple[str, ...]
+    keys: Mapping[str, KeyInfo]
+    optimizers: Mapping[str, KeyInfo]
+    schedulers: Mapping[str, KeyInfo]
+
+
+@cache
+def _table() -> _Table:
+    return msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
+
+
+_ANYTHING = KeyInfo(free=True)
+
+
+def known(keys: Sequence[str]) -> KeyInfo | None:
+    """What is known of the key under these keys; None where no sampled release knows it.
+
+    Within objects that aren't DeepSpeed's to judge (a custom optimizer's parameters) every key is known.
+    """
+    level: Mapping[str, KeyInfo] = _table().keys
+    info: KeyInfo | None = None
+    for name in keys:
+        if name not in level:
+            return _ANYTHING if info is not None and info.free else None
+        info = level[name]
+        level = info.children
+    return info
+
+
+def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
+    """The keys known within an object; those of the config itself without any."""
+    if not keys:
+        return _table().keys
+    info = known(keys)
+    return info.children if info is not None else {}
+
+
+@cache
+def other_names(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Names under which DeepSpeed takes the same value: without ``stage3_``, or from before it was renamed."""
+    info = known(keys)
+    if info is None or info.free:
+        return ()
+    return tuple(
+        name
+        for name, other in children(keys[:-1]).items()
+        if other.same_as == keys[-1] or (other.replacement == keys[-1] and other.type == info.type)
+    )
+
+
+def releases() -> tuple[str, ...]:
+    """The releases that the table was read from, the oldest first."""
+    return _table().releases
+
+
+def optimizer_parameters(name: str) -> KeyInfo | None:
+    """The parameters of an optimizer that DeepSpeed makes itself, in whatever case it is named; None for others."""
+    return _table().optimizers.get(name.lower())
+
+
+def optimizers() -> Mapping[str, KeyInfo]:
+    """The optimizers that DeepSpeed makes itself, by their lower-case names."""
+    return _table().optimizers
+
+
+def scheduler_parameters(name: str) -> KeyInfo | None:
+    """The parameters of one of DeepSpeed's learning-rate schedulers; None for others."""
+    return _table().schedulers.get(name)
+
+
+def schedulers() -> Mapping[str, KeyInfo]:
+    """DeepSpeed's learning-rate schedulers by name."""
+    return _table().schedulers
+
+
+def is_remark(name: str) -> bool:
+    """Whether a key is how people write comments into JSON: ``_comment``, ``//``, ``#``."""
+    return name.startswith(("_", "//", "#", "$")) or name.lower().strip() in ("comment", "comments", "note", "notes")
+
+
+def nearest(keys: Sequence[str]) -> str | None:
+    """The dotted path of the known key that was most likely meant, or None.
+
+    That is a similar name in the same object, or the same name elsewhere: ``stage`` alone belongs to
+    ``zero_optimization``.
+    """
+    if not keys or is_remark(keys[-1]):
+        return None
+    wanted, parent = _plain(keys[-1]), tuple(keys[:-1])
+    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _offered(info)}
+    if wanted in here:
+        return here[wanted]
+    if close := _most_similar(wanted, here, _CLOSE):
+        return here[close]
+    if len(wanted) >= _TELLING and len(holding := [name for name in here if f"_{wanted}_" in f"_{name}_"]) == 1:
+        return here[holding[0]]
+    elsewhere: dict[str, list[str]] = {}
+    for path, info in _paths():
+        if _offered(info) and path[:-1] != parent:
+            elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
+    if len(same := elsewhere.get(wanted, [])) == 1:
+        return same[0]
+    if similar := _most_similar(wanted, here, _SIMILAR):
+        return here[similar]
+    single = {name: paths[0] for name, paths in elsewhere.items() if len(paths) == 1}
+    close = _most_similar(wanted, single, _CLOSE)
+    return single[close] if close else None
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _offered(info: KeyInfo) -> bool:
+    """Whether one would tell a user to write it."""
+    return not (info.until or info.refused or info.deprecated or info.same_as)
+
+
+def _paths() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
+    pending: list[tuple[tuple[str, ...], KeyInfo]] = [((name,), info) for name, info in _table().keys.items()]
+    while pending:
+        path, info = pending.pop()
+        yield path, info
+        if not info.free:
+            pending.extend(((*path, name), child) for name, child in info.children.items())
+
+
+def _most_similar(wanted: str, names: Mapping[str, str], least: float) -> str | None:
+    from difflib import get_close_matches
+
+    found = get_close_matches(wanted[:100], names, n=1, cutoff=least)
+    return found[0] if found else None

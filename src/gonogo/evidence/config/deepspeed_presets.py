@@ -1,0 +1,93 @@
+"""DeepSpeed configs that a framework ships, which users name instead of a file: ``--deepspeed zero3``."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig, read_deepspeed_config
+from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, Arguments
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.tables import TABLES
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_FOLDER = TABLES / "presets"
+_FRAMEWORKS = {"ms-swift": "ms-swift", "llamafactory": "LLaMA-Factory"}
+# How ms-swift 2 named what later releases call zero2, zero3.
+_OLDER_NAMES = {
+    "default-zero2": "zero2",
+    "default-zero3": "zero3",
+    "zero2-offload": "zero2_offload",
+    "zero3-offload": "zero3_offload",
+}
+
+
+def preset_config(
+    framework: str,
+    name: str,
+    arguments: Arguments | None = None,
+    *,
+    version: Version | None = None,
+    world_size: Field | None = None,
+    hidden_size: Field | None = None,
+    accelerate: AccelerateSettings | None = None,
+) -> DeepSpeedConfig | None:
+    """The config that a framework (``"ms-swift"``, ``"llamafactory"``) means by a name; None where it ships none such.
+
+    ``version`` is the framework's; its newest release is meant where it isn't told. LLaMA-Factory's are named by their
+    path in its ``examples/deepspeed``. A preset stands in no file of the user's: its source can't be written.
+    """
+    path = _path(framework, name, version)
+    if path is None:
+        return None
+    title = f"{_FRAMEWORKS[framework]}'s {path.stem if framework == 'ms-swift' else path.name}"
+    source = SourceFile(title, path.read_bytes(), writable=False)
+    return read_deepspeed_config(
+        source,
+        arguments,
+        world_size=world_size,
+        hidden_size=hidden_size,
+        accelerate=accelerate,
+        framework=framework,
+        preset=path.stem,
+    )
+
+
+def preset_names(framework: str) -> tuple[str, ...]:
+    """The names of the configs that a framework's newest release ships."""
+    releases = _releases(framework)
+    return tuple(sorted(path.stem for path in releases[-1].glob("*.json"))) if releases else ()
+
+
+def _path(framework: str, name: str, version: Version | None) -> Path | None:
+    if framework == "llamafactory":
+        stem = name.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".json")
+    else:
+        stem = _OLDER_NAMES.get(name, name) if version is None or version.major < 3 else name
+    releases = _releases(framework)
+    if version is not None:
+        releases = tuple(folder for folder in releases if _version(folder.name) <= version)
+    elif name in _OLDER_NAMES:
+        releases = tuple(folder for folder in releases if _version(folder.name).major < 3)
+    if not releases or not stem.replace("_", "").isalnum():
+        return None
+    path = releases[-1] / f"{stem}.json"
+    return path if path.is_file() else None
+
+
+@cache
+def _releases(framework: str) -> tuple[Path, ...]:
+    """A framework's folders, the oldest first."""
+    if framework not in _FRAMEWORKS:
+        return ()
+    return tuple(sorted((_FOLDER / framework).iterdir(), key=lambda folder: _version(folder.name)))
+
+
+def _version(text: str) -> Version:
+    from packaging.version import Version
+
+    return Version(text)

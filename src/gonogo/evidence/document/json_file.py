@@ -1,0 +1,296 @@
+"""A JSON file with the place of every key and value, read as well as can be where it is no valid JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.document.json_problems import (
+    TEMPLATE_REASON,
+    UNREADABLE_REASON,
+    ConfigProblem,
+    problem_of,
+    shortened,
+)
+from gonogo.evidence.document.json_tokens import Token, scalar_of, tokens_of
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.field import Field
+from gonogo.finding import Edit
+
+DEEPEST = 100
+"""Objects within objects that are read; Python's own reader gives up on some hundreds."""
+
+_MOST_PROBLEMS = 100
+# No person wrote a config of more words; what lies behind them is left out, and said so.
+_MOST_TOKENS = 200_000
+_CLOSES = {b"}": True, b"]": False}
+
+
+class JsonFile(msgspec.Struct, frozen=True):
+    """What a file says: ``root`` is its object (None where it has none), ``problems`` what no JSON would have."""
+
+    source: SourceFile
+    root: Node | None
+    problems: tuple[ConfigProblem, ...]
+    tokens: tuple[Token, ...] = ()
+    """Without comments: an edit finds the commas by them."""
+
+
+def read_json(source: SourceFile) -> JsonFile:
+    """The object that a file holds. Never raises: what can't be read is among the problems."""
+    return _Reader(source).read()
+
+
+class _Open:
+    """An object or array whose end has not been met. ``state`` is what comes next: key, colon, value or comma."""
+
+    __slots__ = ("comma", "is_object", "items", "key", "key_place", "members", "plain", "start", "state")
+
+    def __init__(self, start: int, is_object: bool) -> None:
+        self.start = start
+        self.is_object = is_object
+        self.state = "key" if is_object else "value"
+        self.key: str | None = None
+        self.key_place: Place | None = None
+        self.comma: Token | None = None
+        self.members: dict[str, Member] = {}
+        self.plain: dict[str, Any] = {}
+        self.items: list[Any] = []
+
+
+class _Reader:
+    """Reads without recursion: a file may nest as deep as it is long."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.problems: list[ConfigProblem] = []
+        self.open: list[_Open] = []
+        self.levels_left_out = 0
+        self.root: Node | None = None
+        self.ended = False
+
+    def read(self) -> JsonFile:
+        data, start = self.source.data, self.source.start
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+            self.problem("encoding", 0, min(2, len(data)))
+            return JsonFile(self.source, None, tuple(self.problems))
+        if start:
+            self.problem("byte-order-mark", 0, start, repair="")
+        if not self.source.is_utf8:
+            self.tell_where_not_utf8()
+        tokens: list[Token] = []
+        for count, token in enumerate(tokens_of(data, start)):
+            if count == _MOST_TOKENS:
+                self.problem_at("too-long", token)
+                break
+            if token.kind == "comment":
+                self.problem("comment", token.start, token.end)
+            else:
+                tokens.append(token)
+        for index, token in enumerate(tokens):
+            self.take(token, tokens[index + 1] if index + 1 < len(tokens) else None)
+        if self.open:
+            self.problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
+            while self.open:
+                self.close(len(data))
+        elif not self.ended:
+            self.problem("empty", start, start)
+        return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
+
+    def problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            place = self.source.place(start, end)
+            edit = place.edit(repair) if repair is not None else None
+            self.problems.append(problem_of(kind, place, repair=edit, **said))
+
+    def problem_at(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
+        self.problem(kind, token.start, token.end, repair=repair, **said)
+
+    def begins_line(self, token: Token) -> bool:
+        """Whether nothing stands before it on its line: Hjson needs no comma there."""
+        start = self.source.data.rfind(b"\n", 0, token.start)
+        return start >= 0 and not self.source.data[start : token.start].strip()
+
+    def tell_where_not_utf8(self) -> None:
+        try:
+            self.source.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.problem("encoding", error.start, error.end)
+
+    # What a token means where it stands -------------------------------------------------------------------------
+
+    def take(self, token: Token, following: Token | None) -> None:
+        if self.levels_left_out:
+            self.levels_left_out += (token.data in (b"{", b"[")) - (token.data in (b"}", b"]"))
+            return
+        if not self.open:
+            self.take_outside(token)
+        elif token.kind != "mark":
+            self.take_word(token, following)
+        elif token.data in (b"{", b"["):
+            self.take_opening(token)
+        elif token.data in _CLOSES:
+            self.take_closing(token)
+        elif token.data == b",":
+            self.take_comma(token)
+        else:
+            self.take_colon(token)
+
+    def take_outside(self, token: Token) -> None:
+        if not self.ended and token.data in (b"{", b"["):
+            self.open.append(_Open(token.start, token.data == b"{"))
+        elif not self.ended:
+            self.ended = True
+            self.problem_at("not-an-object", token)
+        elif not self.problems or self.problems[-1].kind not in ("extra", "not-an-object"):
+            self.problem_at("extra", token)
+
+    def take_word(self, token: Token, following: Token | None) -> None:
+        top = self.open[-1]
+        if top.state == "comma":
+            is_entry = not top.is_object or (following is not None and following.data in (b":", b"="))
+            if not is_entry:
+                self.problem_at("syntax", token)
+                return
+            self.problem_at("missing-comma", token, hjson=self.begins_line(token))
+            top.state, top.comma = ("key" if top.is_object else "value"), None
+        if top.state == "key":
+            self.take_key(token)
+        elif top.state == "colon":
+            if token.data == b"=":
+                self.problem_at("syntax", token, repair=":")
+            else:
+                self.problem_at("missing-colon", token, text=top.key or "")
+            top.state = "value"
+            if token.data != b"=":
+                self.take_scalar(token)
+        else:
+            self.take_scalar(token)
+
+    def take_key(self, token: Token) -> None:
+        top = self.open[-1]
+        scalar = scalar_of(token)
+        text = token.data.decode("utf-8", "replace")
+        if token.kind in ("string", "open"):
+            text = scalar.value
+            if scalar.problem:
+                self.problem_at(scalar.problem, token, repair=scalar.correct)
+        else:
+            kind = scalar.problem if scalar.problem in ("template", "syntax") else "unquoted-key"
+            self.problem_at(kind, token, repair=f'"{text}"' if kind == "unquoted-key" else None)
+        top.key, top.key_place, top.comma = text, self.source.place(token.start, token.end), None
+        top.state = "colon"
+
+    def take_scalar(self, token: Token) -> None:
+        scalar = scalar_of(token)
+        place = self.source.place(token.start, token.end)
+        if scalar.problem:
+            self.problem_at(scalar.problem, token, repair=scalar.correct)
+        if scalar.known:
+            self.add(Node(Field(scalar.value, place=place)), scalar.value)
+            return
+        reason = TEMPLATE_REASON if scalar.problem == "template" else UNREADABLE_REASON
+        said = token.data.decode("utf-8", "replace")
+        self.add(Node(Field.not_known(place, reason.format(text=shortened(said)))), said)
+
+    def take_opening(self, token: Token) -> None:
+        top = self.open[-1]
+        if top.state in ("key", "comma"):
+            # A value without a key: its brackets are followed, so that what comes after it is read.
+            if top.is_object:
+                self.problem_at("syntax", token)
+                top.key = top.key_place = None
+            else:
+                self.problem_at("missing-comma", token, hjson=self.begins_line(token))
+        elif top.state == "colon":
+            self.problem_at("missing-colon", token, text=top.key or "")
+        if len(self.open) >= DEEPEST:
+            self.problem_at("nesting", token)
+            self.levels_left_out = 1
+            self.add(Node(Field.not_known(self.source.place(token.start, token.end))), None)
+            return
+        self.open.append(_Open(token.start, token.data == b"{"))
+
+    def take_closing(self, token: Token) -> None:
+        is_object = _CLOSES[token.data]
+        if not any(one.is_object is is_object for one in self.open):
+            self.problem_at("mismatched", token)
+            return
+        while self.open[-1].is_object is not is_object:
+            self.problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
+            self.close(token.start)
+        top = self.open[-1]
+        if top.comma is not None and top.state in ("key", "value"):
+            self.problem_at("trailing-comma", top.comma, repair="")
+        self.close(token.end)
+
+    def take_comma(self, token: Token) -> None:
+        top = self.open[-1]
+        if top.state == "comma":
+            top.state, top.comma = ("key" if top.is_object else "value"), token
+            return
+        if top.is_object and top.state in ("colon", "value"):
+            self.add_without_value()
+            top.state, top.comma = "key", token
+        else:
+            self.problem_at("syntax", token, repair="")
+
+    def take_colon(self, token: Token) -> None:
+        top = self.open[-1]
+        if top.state == "colon":
+            top.state = "value"
+        else:
+            self.problem_at("syntax", token)
+
+    # What has been read ---------------------------------------------------------------------------------------------
+
+    def add(self, node: Node, plain: Any) -> None:
+        """A value of the innermost object or array, or the whole file's."""
+        if not self.open:
+            self.ended = True
+            if node.members is None and node.field.place is not None:
+                self.problem("not-an-object", node.field.place.start, node.field.place.start + 1)
+            else:
+                self.root = node
+            return
+        top = self.open[-1]
+        top.state, top.comma = "comma", None
+        if not top.is_object:
+            top.items.append(plain)
+        elif top.key is not None:
+            earlier = top.members.get(top.key)
+            if earlier is not None and top.key_place is not None and earlier.key_place is not None:
+                place, line = top.key_place, earlier.key_place.line
+                self.problem("duplicate-key", place.start, place.end, text=top.key, line=line)
+            top.members[top.key] = Member(top.key_place, node)
+            top.plain[top.key] = plain
+
+    def add_without_value(self) -> None:
+        top = self.open[-1]
+        if top.key_place is not None:
+            reason = UNREADABLE_REASON.format(text="")
+            self.problem("missing-value", top.key_place.start, top.key_place.end)
+            self.add(Node(Field.not_known(top.key_place, reason)), None)
+
+    def close(self, end: int) -> None:
+        """The innermost object or array ends before ``end``."""
+        top = self.open[-1]
+        if top.is_object and top.state in ("colon", "value"):
+            self.add_without_value()
+        self.open.pop()
+        place = self.source.place(top.start, end)
+        value: Any = top.plain if top.is_object else top.items
+        self.add(Node(Field(value, place=place), top.members if top.is_object else None), value)
+
+
+def first_error(problems: Sequence[ConfigProblem]) -> ConfigProblem | None:
+    """The first problem at which Python's ``json`` gives up, or None."""
+    return next((problem for problem in problems if not problem.json_accepts), None)
+
+
+def repairs(problems: Sequence[ConfigProblem]) -> tuple[Edit, ...]:
+    """What can be made JSON by single changes."""
+    return tuple(problem.repair for problem in problems if problem.repair is not None)

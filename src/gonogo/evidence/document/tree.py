@@ -1,0 +1,70 @@
+"""What a configuration file says, whatever its format: values with their places, nested in objects.
+
+JSON, YAML and Python literals are all read into this, so that what a config means is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.field import Field
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One value. ``field.value`` is plain Python, also of an object; ``members`` is None unless it is an object."""
+
+    field: Field
+    members: Mapping[str, Member] | None = None
+
+    def find(self, keys: tuple[str, ...]) -> Node | None:
+        """The value under nested keys, or None where one is missing."""
+        node = self
+        for key in keys:
+            member = node.members.get(key) if node.members is not None else None
+            if member is None:
+                return None
+            node = member.node
+        return node
+
+    def member(self, keys: tuple[str, ...]) -> Member | None:
+        """The key and value under nested keys, or None where one is missing."""
+        parent = self.find(keys[:-1]) if keys else None
+        return parent.members.get(keys[-1]) if parent is not None and parent.members is not None else None
+
+    def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
+        """Every value below this one with the keys that lead to it, objects before what is in them."""
+        pending: list[tuple[tuple[str, ...], Node]] = [((), self)]
+        while pending:
+            keys, node = pending.pop()
+            if keys:
+                yield keys, node.field
+            inner = list((node.members or {}).items())
+            pending.extend(((*keys, name), member.node) for name, member in reversed(inner))
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A key of an object with its value."""
+
+    key_place: Place | None
+    node: Node
+
+
+def tree_of(value: Any) -> Node:
+    """A tree of plain Python values, which have no place; where a value is a Field, its place and status are kept."""
+    # Deeper than this no reader gets; what lies below is not known.
+    return _tree_of(value, 100)
+
+
+def _tree_of(value: Any, levels: int) -> Node:
+    field = value if isinstance(value, Field) else Field(value)
+    if not field.known or not isinstance(field.value, Mapping):
+        return Node(field)
+    if not levels:
+        return Node(Field.not_known(field.place))
+    members = {str(key): Member(None, _tree_of(one, levels - 1)) for key, one in field.value.items()}
+    plain = {key: member.node.field.value for key, member in members.items()}
+    return Node(Field(plain, place=field.place), members)

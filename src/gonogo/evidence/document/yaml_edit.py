@@ -1,0 +1,177 @@
+"""Changes of a YAML file that leave its other bytes as they are: comments, indentation, line ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.tree import Node
+from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.finding import Edit
+
+if TYPE_CHECKING:
+    from gonogo.evidence.document.yaml_file import Layout, YamlFile
+
+_INDENT = 2
+
+
+class YamlEditor:
+    """Edits of one file. Each raises KeyError for keys that have no place of their own in it."""
+
+    def __init__(self, file: YamlFile) -> None:
+        self._file = file
+        self._source: SourceFile = file.source
+
+    def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
+        """The value under the keys becomes another."""
+        layout, index = self._entry(keys)
+        _name, _key, start, end = layout.entries[index]
+        node = self._file.root.find(keys)
+        place = node.field.place if node is not None and node.field.value is None else None
+        if place is not None and place.start == place.end:  # `key:` without a value
+            at = self._after_colon(layout.entries[index][1])
+            return Place(self._source, at, at).edit(f" {written(value)}")
+        return Place(self._source, start, end).edit(written(value))
+
+    def removing(self, keys: tuple[str, ...]) -> Edit:
+        """The key and its value go, with their line where nothing else stands on it."""
+        layout, index = self._entry(keys)
+        data = self._source.data
+        _name, start, _value, end = layout.entries[index]
+        if layout.flow:
+            if index + 1 < len(layout.entries):
+                return Place(self._source, start, layout.entries[index + 1][1]).edit("")
+            if index > 0:
+                return Place(self._source, layout.entries[index - 1][3], end).edit("")
+            return Place(self._source, start, end).edit("")
+        first = self._line_start(start)
+        if len(layout.entries) == 1 and len(keys) > 1 and not data[first:start].strip():
+            # The last entry of a nested mapping: `key:` alone would be null, so it says that it is empty.
+            return Place(self._source, start, end).edit("{}")
+        if data[first:start].strip():  # behind the dash of a list's item
+            if index + 1 < len(layout.entries):
+                return Place(self._source, start, layout.entries[index + 1][1]).edit("")
+            return Place(self._source, start, end).edit("{}")
+        line_end = data.find(b"\n", max(end - 1, start))
+        rest = data[end:line_end] if line_end >= 0 else data[end:]
+        if rest.strip() and not rest.lstrip().startswith(b"#"):
+            return Place(self._source, start, end).edit("")
+        return Place(self._source, first, line_end + 1 if line_end >= 0 else len(data)).edit("")
+
+    def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
+        """The keys get a value: a new last entry of the nearest mapping that there is."""
+        if self._file.root.find(keys) is not None:
+            return self.replacing(keys, value)
+        depth = len(keys) - 1
+        while depth and self._layout(self._file.root.find(keys[:depth])) is None:
+            if self._file.root.find(keys[:depth]) is not None:
+                inner: Any = value
+                for key in reversed(keys[depth:]):
+                    inner = {key: inner}
+                return self.replacing(keys[:depth], inner)
+            depth -= 1
+        node = self._file.root.find(keys[:depth])
+        layout = self._layout(node)
+        rest = keys[depth:]
+        if layout is None or not layout.entries:
+            if layout is not None and layout.flow:
+                return Place(self._source, layout.end - 1, layout.end - 1).edit(_flow(rest, value))
+            return self._at_end(rest, value)
+        if layout.flow:
+            at = layout.entries[-1][3]
+            return Place(self._source, at, at).edit(f", {_flow(rest, value)}")
+        last = layout.entries[-1]
+        column = last[1] - self._line_start(last[1])
+        blanks = " " * len(self._source.data[last[1] - column : last[1]].decode("utf-8", "replace"))
+        ending = self._line_ending()
+        at = self._line_end(last[3])
+        block = ending.join(_block(rest, value, blanks))
+        return Place(self._source, at, at).edit(f"{ending}{block}")
+
+    def _entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
+        layout = self._layout(self._file.root.find(keys[:-1])) if keys else None
+        if layout is None:
+            raise KeyError(".".join(keys))
+        for index in range(len(layout.entries) - 1, -1, -1):
+            if layout.entries[index][0] == keys[-1]:
+                return layout, index
+        raise KeyError(".".join(keys))
+
+    def _layout(self, node: Node | None) -> Layout | None:
+        return self._file.layout(node) if node is not None else None
+
+    def _at_end(self, keys: tuple[str, ...], value: Any) -> Edit:
+        data = self._source.data
+        ending = self._line_ending()
+        before = "" if not data[self._source.start :] or data.endswith(b"\n") else ending
+        block = ending.join(_block(keys, value, ""))
+        return Place(self._source, len(data), len(data)).edit(f"{before}{block}{ending}")
+
+    def _after_colon(self, key_start: int) -> int:
+        colon = self._source.data.find(b":", key_start)
+        return colon + 1 if colon >= 0 else key_start
+
+    def _line_start(self, offset: int) -> int:
+        return self._source.line_start(self._source.line_of(offset))
+
+    def _line_end(self, offset: int) -> int:
+        """The end of a value's line, without the line end."""
+        data = self._source.data
+        if offset > 0 and data[offset - 1 : offset] == b"\n":
+            offset -= 1
+        end = data.find(b"\n", offset)
+        end = end if end >= 0 else len(data)
+        return end - 1 if end > 0 and data[end - 1 : end] == b"\r" else end
+
+    def _line_ending(self) -> str:
+        return "\r\n" if b"\r\n" in self._source.data else "\n"
+
+
+def _flow(keys: tuple[str, ...], value: Any) -> str:
+    inner = value
+    for key in reversed(keys[1:]):
+        inner = {key: inner}
+    return f"{written(keys[0])}: {written(inner)}"
+
+
+def _block(keys: tuple[str, ...], value: Any, blanks: str) -> list[str]:
+    lines = [f"{blanks}{' ' * (_INDENT * depth)}{written(key)}:" for depth, key in enumerate(keys)]
+    lines[-1] += f" {written(value)}"
+    return lines
+
+
+def written(value: Any) -> str:
+    """A value as YAML, on one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{written(str(key))}: {written(inner)}" for key, inner in value.items()) + "}"
+    return "[" + ", ".join(written(inner) for inner in value) + "]"
+
+
+def _number(value: float) -> str:
+    text = repr(value)
+    mantissa, e, exponent = text.partition("e")
+    if e:  # PyYAML reads 1e-05 as text
+        mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+        return f"{mantissa}e{exponent if exponent[0] in '+-' else '+' + exponent}"
+    return text
+
+
+def _text(value: str) -> str:
+    plain = value and all(character.isalnum() or character in "_-./@ " for character in value)
+    if (
+        plain
+        and value == value.strip()
+        and value[0] not in "-.@ "
+        and scalar_value(value, None, plain=True)[0] == value
+    ):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,323 @@
+"""YAML files with the place of every value: accelerate's, LLaMA-Factory's, axolotl's, ms-swift's configs.
+
+Read event by event, so that a broken file still shows what stands before the fault, and one that multiplies itself by
+aliases stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.document.json_problems import ConfigProblem
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.evidence.field import Field
+from gonogo.finding import Edit, Text
+
+_DEEPEST = 60
+_LARGEST = 100_000
+_MERGE = "<<"
+
+_SYNTAX = Text("it is not valid YAML: {why}", "不是合法的 YAML：{why}")
+_DUPLICATE = Text(
+    "`{key}` is given twice; the last one counts, and PyYAML says nothing",
+    "`{key}` 出现了两次；以最后一个为准，PyYAML 不会提示",
+)
+_NOT_AN_OBJECT = Text("the file holds no mapping of names to values", "文件内容不是“键: 值”的映射")
+_DOCUMENTS = Text("the file holds a second YAML document, which is not read", "文件中有第二个 YAML 文档，不会被读取")
+_ENCODING = Text("it is not UTF-8 text", "不是 UTF-8 文本")
+_TOO_LARGE = Text("it nests or repeats itself beyond what a config does", "嵌套或重复过多，不像是配置文件")
+_TOO_LARGE_VALUE = Text("its aliases make it too large to be read", "别名展开后过大，无法读取")
+_TAGGED = Text("its tag `{tag}` makes another value of it", "它的标签 `{tag}` 会改变取值")
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How a mapping is written: what edits need to know."""
+
+    flow: bool
+    start: int
+    end: int
+    """For a mapping in braces, the offset behind its closing brace; else behind its last value."""
+    entries: tuple[tuple[str, int, int, int], ...]
+    """Each key, with the offsets of the key's start, of the value's start and of the value's end."""
+
+
+class _Open:
+    """A mapping or a sequence while its events come."""
+
+    def __init__(self, start: int, *, mapping: bool, flow: bool, anchor: str | None) -> None:
+        self.start = start
+        self.mapping = mapping
+        self.flow = flow
+        self.anchor = anchor
+        self.value: Any = {} if mapping else []
+        self.members: dict[str, Member] = {}
+        self.merged: dict[str, Member] = {}
+        self.entries: list[tuple[str, int, int, int]] = []
+        self.key: tuple[str, Place] | None = None
+        self.size = 1
+        self.end = start
+
+
+class YamlFile:
+    """One file. What can't be read is in :attr:`problems`; nothing here raises for what the bytes are."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self._problems: list[ConfigProblem] = []
+        self._layouts: dict[int, Layout] = {}
+        self._kept: list[Node] = []
+        self.root = self._read()
+
+    @property
+    def problems(self) -> tuple[ConfigProblem, ...]:
+        """What is wrong with the text."""
+        return tuple(self._problems)
+
+    @property
+    def readable(self) -> bool:
+        """Whether PyYAML reads the file, and finds a mapping."""
+        return not any(problem.kind in ("syntax", "encoding", "not-an-object") for problem in self._problems)
+
+    def get(self, *keys: str) -> Field:
+        """The value under nested keys; absent where there is none, unknown where the file can't be read to its end."""
+        node = self.root.find(keys)
+        if node is not None:
+            return node.field
+        parent = self.root
+        for key in keys:
+            member = parent.members.get(key) if parent.members is not None else None
+            if member is None:
+                break
+            parent = member.node
+        if parent.field.unknown:
+            return Field.not_known(parent.field.place, parent.field.reason)
+        if not self.readable:
+            problem = self._problems[0]
+            return Field.not_known(problem.place, problem.message)
+        return Field.missing()
+
+    def key_place(self, *keys: str) -> Place | None:
+        """Where a key stands."""
+        member = self.root.member(keys)
+        return member.key_place if member is not None else None
+
+    def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
+        """Every value with the keys that lead to it, mappings before what is in them."""
+        return self.root.entries()
+
+    def names(self) -> tuple[str, ...]:
+        """The keys on top."""
+        return tuple(self.root.members or ())
+
+    def replacing(self, *keys: str, value: Any) -> Edit:
+        """An edit that gives a key another value. Raises KeyError where it has no place of its own."""
+        from gonogo.evidence.document.yaml_edit import YamlEditor
+
+        return YamlEditor(self).replacing(keys, value)
+
+    def removing(self, *keys: str) -> Edit:
+        """An edit that takes a key out with value and line. Raises KeyError where it has no place of its own."""
+        from gonogo.evidence.document.yaml_edit import YamlEditor
+
+        return YamlEditor(self).removing(keys)
+
+    def inserting(self, *keys: str, value: Any) -> Edit:
+        """An edit that adds a key behind its neighbours, or replaces the value that it has."""
+        from gonogo.evidence.document.yaml_edit import YamlEditor
+
+        return YamlEditor(self).inserting(keys, value)
+
+    def layout(self, node: Node) -> Layout | None:
+        """How a mapping is written; None for what is none, or came by an alias."""
+        return self._layouts.get(id(node))
+
+    @cached_property
+    def _text(self) -> str:
+        text = self.source.data[self.source.start :].decode("utf-8", "surrogateescape")
+        if self.source.is_utf8:
+            return text
+        return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
+
+    @cached_property
+    def _offsets(self) -> list[int] | None:
+        """The byte offset of each character; None where each is one byte."""
+        data = self.source.data
+        if data.isascii():
+            return None
+        text = data[self.source.start :].decode("utf-8", "surrogateescape")
+        sizes = (len(character.encode("utf-8", "surrogateescape")) for character in text)
+        return list(accumulate(sizes, initial=self.source.start))
+
+    def _offset(self, mark: Any) -> int:
+        if self._offsets is None:
+            return min(self.source.start + int(mark.index), len(self.source.data))
+        return self._offsets[min(int(mark.index), len(self._offsets) - 1)]
+
+    def _problem(self, kind: str, start: int, end: int, message: Text) -> None:
+        if len(self._problems) < 100:
+            self._problems.append(ConfigProblem(kind, self.source.place(start, end), message))
+
+    def _read(self) -> Node:
+        import yaml
+
+        if not self.source.is_utf8:
+            self._problem("encoding", self.source.start, self.source.start, _ENCODING)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        reading = _Reading(self)
+        try:
+            for event in yaml.parse(self._text, Loader=loader):
+                if not reading.take(event):
+                    break
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            start = self._offset(mark) if mark is not None else self.source.start
+            why = str(error.problem or error.context or "")
+            self._problem("syntax", start, start, _SYNTAX.format(why=why))
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self._problem("syntax", self.source.start, self.source.start, _SYNTAX.format(why=why))
+        root = reading.finished()
+        if root is None or root.members is None:
+            if self._text.strip() and not self._problems:
+                self._problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
+            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
+        return root
+
+
+class _Reading:
+    """The tree that the events make."""
+
+    def __init__(self, file: YamlFile) -> None:
+        self._file = file
+        self._open: list[_Open] = []
+        self._root: Node | None = None
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._size = 0
+        self._documents = 0
+
+    def take(self, event: Any) -> bool:
+        """Take an event; False where no more is wanted."""
+        import yaml
+
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                start = self._file._offset(event.start_mark)
+                self._file._problem("documents", start, start, _DOCUMENTS)
+                return False
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            if len(self._open) > _DEEPEST or self._size > _LARGEST:
+                start = self._file._offset(event.start_mark)
+                self._file._problem("syntax", start, start, _TOO_LARGE)
+                return False
+            mapping = isinstance(event, yaml.MappingStartEvent)
+            start = self._file._offset(event.start_mark)
+            opened = _Open(start, mapping=mapping, flow=bool(event.flow_style), anchor=event.anchor)
+            self._open.append(opened)
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            self._close(self._file._offset(event.end_mark))
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        return True
+
+    def finished(self) -> Node | None:
+        """The tree, also where the file breaks off inside it."""
+        while self._open:
+            self._close(self._open[-1].end)
+        return self._root
+
+    def _scalar(self, event: Any) -> None:
+        file = self._file
+        start, end = file._offset(event.start_mark), file._offset(event.end_mark)
+        place = file.source.place(start, end)
+        value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
+        unknown = _TAGGED.format(tag=str(event.tag)[:60])
+        field = Field.of(value, place) if known else Field.not_known(place, unknown)
+        node = Node(field)
+        if event.anchor:
+            self._anchors[event.anchor] = (node, 1)
+        if self._awaits_key():
+            self._open[-1].key = (str(event.value), place)
+            return
+        self._add(node, start, end, 1)
+
+    def _alias(self, event: Any) -> None:
+        file = self._file
+        start, end = file._offset(event.start_mark), file._offset(event.end_mark)
+        found = self._anchors.get(event.anchor)
+        place = file.source.place(start, end)
+        if self._awaits_key():
+            self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
+            return
+        if found is None or self._size + found[1] > _LARGEST:
+            self._add(Node(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
+            return
+        node, size = found
+        self._add(
+            msgspec.structs.replace(node, field=msgspec.structs.replace(node.field, place=place)), start, end, size
+        )
+
+    def _awaits_key(self) -> bool:
+        return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
+
+    def _close(self, end: int) -> None:
+        opened = self._open.pop()
+        end = end if opened.flow else opened.end
+        members: Mapping[str, Member] | None = None
+        if opened.mapping:
+            for name, member in opened.merged.items():
+                opened.members.setdefault(name, member)
+                opened.value.setdefault(name, member.node.field.value)
+            members = opened.members
+        node = Node(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
+        if opened.mapping:
+            self._file._kept.append(node)
+            self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
+        if opened.anchor:
+            self._anchors[opened.anchor] = (node, opened.size)
+        if self._awaits_key():
+            self._open[-1].key = ("", self._file.source.place(opened.start, end))
+            return
+        self._add(node, opened.start, end, opened.size)
+
+    def _add(self, node: Node, start: int, end: int, size: int) -> None:
+        self._size += size
+        if not self._open:
+            if self._root is None:
+                self._root = node
+            return
+        parent = self._open[-1]
+        parent.size += size
+        parent.end = max(parent.end, end)
+        if not parent.mapping:
+            parent.value.append(node.field.value)
+            if (self._open[-2].key or ("",))[0] == _MERGE if len(self._open) > 1 and self._open[-2].mapping else False:
+                parent.merged.update({n: m for n, m in (node.members or {}).items() if n not in parent.merged})
+            return
+        name, key_place = parent.key or ("", self._file.source.place(start, start))
+        parent.key = None
+        parent.end = max(parent.end, key_place.end)
+        if name == _MERGE:
+            members = node.members or {}
+            parent.merged.update({n: m for n, m in members.items() if n not in parent.merged})
+            return
+        if name in parent.members:
+            self._file._problem("duplicate-key", key_place.start, key_place.end, _DUPLICATE.format(key=name[:80]))
+        value_end = end if end > key_place.end else key_place.end + 1
+        parent.entries.append((name, key_place.start, start, min(value_end, len(self._file.source.data))))
+        parent.members[name] = Member(key_place, node)
+        parent.value[name] = node.field.value
+
+
+def read_yaml(source: SourceFile) -> YamlFile:
+    """A YAML file, whatever its bytes are."""
+    return YamlFile(source)

@@ -1,0 +1,287 @@
+"""What works with what: the tables of ``data/compatibility``, each row with its source, read when first asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.tables import TABLES
+from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+Capability = tuple[int, int]
+_Table = TypeVar("_Table")
+
+
+class TorchRelease(msgspec.Struct, frozen=True):
+    """One minor release of torch as PyPI has it for Linux: its CUDA and NCCL, its first and last Python."""
+
+    torch: str
+    cuda: str
+    nccl: str | None
+    python: tuple[str, str]
+    source: str
+
+
+class TorchBuild(msgspec.Struct, frozen=True):
+    """The compute capabilities that torch's wheels for a CUDA version have kernels for."""
+
+    cuda: str
+    torch: str
+    capabilities: tuple[str, ...]
+    source: str
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """The oldest driver on Linux for a CUDA version (``12``: for all 12.x)."""
+
+    cuda: str
+    driver: str
+    source: str
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """A compute capability: its name, the first toolkit that compiles for it, the last major version that does."""
+
+    capability: str
+    name: str
+    first: str
+    last: str | None
+    source: str
+
+
+class GpuNames(msgspec.Struct, frozen=True):
+    """Products of one compute capability, by words of their names."""
+
+    capability: str
+    names: tuple[str, ...]
+    source: str
+
+
+class ModelType(msgspec.Struct, frozen=True):
+    """The transformers releases that know a model type: from ``first`` up to, but not in, ``removed``."""
+
+    first: str
+    removed: str | None
+    oldest: bool
+    """True where ``first`` is the oldest release that was looked at, and older ones may know the type too."""
+    source: str
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """What releases of a package require of others. ``cuda`` and ``capability``: of the toolkit and the card."""
+
+    package: str
+    versions: str
+    requires: Mapping[str, str]
+    source: str
+    cuda: str | None = None
+    capability: str | None = None
+
+
+class KnownBad(msgspec.Struct, frozen=True):
+    """A release with a known fault: see ``about`` in ``known_bad.json``."""
+
+    package: str
+    versions: str
+    beside: Mapping[str, str]
+    when: str
+    effect: Mapping[str, str]
+    cure: Mapping[str, str]
+    sources: tuple[str, ...]
+    hazard: str = ""
+
+    @property
+    def text(self) -> Text:
+        """What happens, as a clause: "importing it fails: ..."."""
+        return Text(self.effect["en"], self.effect["zh"])
+
+
+class _TorchTable(msgspec.Struct, frozen=True):
+    releases: tuple[TorchRelease, ...]
+    builds: tuple[TorchBuild, ...]
+
+
+class _CudaTable(msgspec.Struct, frozen=True):
+    drivers: tuple[Driver, ...]
+    architectures: tuple[Architecture, ...]
+    gpus: tuple[GpuNames, ...]
+
+
+class _Bitsandbytes(msgspec.Struct, frozen=True):
+    bitsandbytes: str
+    cuda: tuple[str, ...]
+    source: str
+
+
+class _PackagesTable(msgspec.Struct, frozen=True):
+    requires: tuple[Requirement, ...]
+    bitsandbytes: tuple[_Bitsandbytes, ...]
+
+
+class _KnownBadTable(msgspec.Struct, frozen=True):
+    known_bad: tuple[KnownBad, ...]
+
+
+class _Required(msgspec.Struct, frozen=True):
+    since: str
+    requires: Mapping[str, str]
+
+
+class _TransformersTable(msgspec.Struct, frozen=True):
+    oldest: str
+    newest: str
+    added: Mapping[str, tuple[str, ...]]
+    removed: Mapping[str, tuple[str, ...]]
+    required: tuple[_Required, ...]
+    source: str
+
+
+@cache
+def _table(name: str, kind: type[_Table]) -> _Table:
+    path = TABLES / "compatibility" / f"{name}.json"
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def torch_release(version: str | Version) -> TorchRelease | None:
+    """What is known of a torch release (``2.1.0``, ``2.1.0+cu118``); None for one that the table doesn't have."""
+    told = parse_version(str(version))
+    if told is None or told.is_prerelease or len(told.release) < 2:
+        return None
+    minor = ".".join(map(str, told.release[:2]))
+    return next((row for row in _table("torch", _TorchTable).releases if row.torch == minor), None)
+
+
+def cuda_of_torch_on_pypi(version: str) -> str | None:
+    """The CUDA that PyPI's Linux wheel of a torch release is built for: ``12.1`` of 2.1.0; None where not known."""
+    release = torch_release(version)
+    return release.cuda if release is not None else None
+
+
+def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | None:
+    """The capabilities that torch's own wheels for a CUDA version are built for; None where not known for sure."""
+    minor = ".".join(cuda.split(".")[:2])
+    rows = [row for row in _table("torch", _TorchTable).builds if row.cuda == minor]
+    version = parse_version(str(torch)) if torch is not None else None
+    if version is not None:
+        fitting = (versions_in(row.torch) for row in rows)
+        rows = [row for row, versions in zip(rows, fitting, strict=True) if versions and versions.has(version)]
+    return rows[0] if len(rows) == 1 else None
+
+
+def runs_on(build: TorchBuild, capability: Capability) -> bool:
+    """Whether a build has kernels for a card: of its major capability, and a minor that is not above the card's."""
+    built = [_capability(one) for one in build.capabilities]
+    return any(major == capability[0] and minor <= capability[1] for major, minor in built)
+
+
+def minimum_driver(cuda: str) -> Driver | None:
+    """The oldest Linux driver that a program built for a CUDA version (``12.1``) runs on; None where not known."""
+    parts = cuda.split(".")
+    rows = _table("cuda", _CudaTable).drivers
+    return next((row for row in rows if row.cuda in (parts[0], ".".join(parts[:2]))), None)
+
+
+def architecture(capability: Capability) -> Architecture | None:
+    """The architecture of a compute capability: the row of the nearest that is not above it in the same major."""
+    best: Architecture | None = None
+    for row in _table("cuda", _CudaTable).architectures:
+        major, minor = _capability(row.capability)
+        nearer = best is None or _capability(best.capability) < (major, minor)
+        if major == capability[0] and minor <= capability[1] and nearer:
+            best = row
+    return best
+
+
+def capability_of_gpu(name: str) -> Capability | None:
+    """The compute capability of a product (``NVIDIA A100-SXM4-80GB``, ``A100``); None for one that isn't known."""
+    plain = f" {re.sub(r'[^A-Z0-9]+', ' ', name[:200].upper())} "
+    best: tuple[int, str] = (0, "")
+    for row in _table("cuda", _CudaTable).gpus:
+        for words in row.names:
+            # A product's name goes on after it (SXM4, Ti, Laptop GPU), or right on (A10G, A800-80GB has no row).
+            found = re.search(rf" {re.escape(words.upper())}(?:D|G)? ", plain)
+            if found is not None and len(words) > best[0]:
+                best = len(words), row.capability
+    if best[0]:
+        return _capability(best[1])
+    from gonogo.evidence.environment.hardware import all_accelerators
+
+    squeezed = plain.replace(" ", "")
+    for accelerator in all_accelerators():
+        names = (accelerator.product, accelerator.name)
+        if accelerator.device_type == "cuda" and squeezed in {re.sub(r"[^A-Z0-9]+", "", one.upper()) for one in names}:
+            return accelerator.compute_capability
+    return None
+
+
+def _capability(text: str) -> Capability:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)
+
+
+def first_release_with_model(model_type: str) -> ModelType | None:
+    """The transformers releases that know a model type; None for one that none knows (a remote model's own)."""
+    table = _table("transformers", _TransformersTable)
+    first = next((release for release, types in table.added.items() if model_type in types), None)
+    if first is None:
+        return None
+    removed = next((release for release, types in table.removed.items() if model_type in types), None)
+    return ModelType(first, removed, first == table.oldest, table.source)
+
+
+def newest_transformers_looked_at() -> str:
+    """The newest transformers release that the table of model types knows."""
+    newest: str = _table("transformers", _TransformersTable).newest
+    return newest
+
+
+def required_by(package: str, version: str | Version) -> tuple[Requirement, ...]:
+    """What a release of a package requires of others, as far as the tables know."""
+    told = parse_version(str(version))
+    if told is None:
+        return ()
+    if package == "transformers":
+        table = _table("transformers", _TransformersTable)
+        newest = parse_version(table.newest)
+        best = None
+        for row in table.required:
+            since = parse_version(row.since)
+            if since is not None and since <= told:
+                best = row
+        if best is None or newest is None or told > newest:
+            return ()
+        return (
+            Requirement(package, f"=={told}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
+        )
+    rows = [row for row in _table("packages", _PackagesTable).requires if row.package == package]
+    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(told))
+
+
+def cuda_of_bitsandbytes(version: str | Version) -> tuple[tuple[str, ...], str] | None:
+    """The CUDA versions that a bitsandbytes release has libraries for, and where that stands; None where not known."""
+    told = parse_version(str(version))
+    rows = _table("packages", _PackagesTable).bitsandbytes
+    for row in rows:
+        known = parse_version(row.bitsandbytes)
+        if told is not None and known is not None and told.release[:2] == known.release[:2]:
+            return row.cuda, row.source
+    return None
+
+
+def known_bad(package: str, version: str | Version | None = None) -> tuple[KnownBad, ...]:
+    """The known faults of a package's release, or of all its releases. Whether they show depends on ``beside``."""
+    rows = tuple(row for row in _table("known_bad", _KnownBadTable).known_bad if row.package == package)
+    if version is None:
+        return rows
+    told = parse_version(str(version))
+    if told is None:
+        return ()
+    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(told))

@@ -1,0 +1,184 @@
+"""Machines: which accelerators, how many, how much host memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+
+import msgspec
+
+from gonogo.evidence.tables import TABLES
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """What an accelerator does at best, as its maker states it; see ``data/accelerators.json``."""
+
+    matmul_flops: float
+    """Dense 16-bit matrix products, FLOP/s."""
+    memory_bytes: float
+    """Device memory, bytes/s."""
+    link_bytes: float
+    """To the other accelerators of the node, bytes/s in one direction."""
+    host_link_bytes: float
+    """To the host's memory, bytes/s in one direction."""
+    source: str = ""
+
+
+class Accelerator(msgspec.Struct, frozen=True):
+    """One type of accelerator, as its own software reports it."""
+
+    name: str
+    device_type: str
+    """``cuda`` or ``npu``: the prefix of its devices' names."""
+    product: str
+    """What ``torch.cuda.get_device_name`` says, e.g. ``NVIDIA H100 80GB HBM3``."""
+    total_bytes: int
+    """What ``get_device_properties().total_memory`` says."""
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    allowance_bytes: int
+    """What the context, cuBLAS/cuDNN workspaces and communicators take beside the caching allocator."""
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+    speed: Speed | None = None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine a program is to run on: ``count`` accelerators of one type on each node."""
+
+    accelerator: Accelerator
+    count: int
+    nodes: int = 1
+    host_bytes: int | None = None
+
+
+DEFAULT_ACCELERATOR = "H100-80G"
+"""What is rehearsed on where the user names none; the report always says which it was."""
+
+_UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@cache
+def all_accelerators() -> tuple[Accelerator, ...]:
+    """The table ``data/accelerators.json``, in its order."""
+    path = TABLES / "accelerators.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["accelerators"]
+    return tuple(
+        Accelerator(
+            name=row["name"],
+            device_type=row["device_type"],
+            product=row["product"],
+            total_bytes=row["total_mib"] << 20,
+            compute_capability=(row["compute_capability"][0], row["compute_capability"][1]),
+            multiprocessors=row["multiprocessors"],
+            allowance_bytes=(row["context_mib"] + row["communicators_mib"]) << 20,
+            aliases=tuple(row["aliases"]),
+            source=row["source"],
+            speed=Speed(
+                matmul_flops=row["matmul_tflops"] * 1e12,
+                memory_bytes=row["memory_gbs"] * 1e9,
+                link_bytes=row["link_gbs"] * 1e9,
+                host_link_bytes=row["host_link_gbs"] * 1e9,
+                source=row["speed_source"],
+            ),
+        )
+        for row in rows
+    )
+
+
+def find_accelerator(name: str) -> Accelerator:
+    """The accelerator of that name, alias or product name, whatever its case and punctuation.
+
+    Raises UserError for an unknown or ambiguous one (``A100``), naming the nearest.
+    """
+    wanted = _plain(name)
+    found = _by_plain_name().get(wanted)
+    if found is not None:
+        return found
+    names = [accelerator.name for accelerator in all_accelerators()]
+    versions = [n for n in names if wanted and wanted in _plain(n)]
+    if versions:
+        raise UserError(
+            Text(
+                en="the accelerator {name!r} is ambiguous: say which of {nearest}",
+                zh="加速器 {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
+            ).format(name=name, nearest=", ".join(versions))
+        )
+    near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
+    nearest = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3] or names
+    raise UserError(
+        Text(
+            en="unknown accelerator {name!r}: the nearest known are {nearest}",
+            zh="未知的加速器 {name!r}：最接近的有 {nearest}",
+        ).format(name=name, nearest=", ".join(nearest))
+    )
+
+
+def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, default_count: int) -> Machine:
+    """The machine that ``--gpus``, ``--nodes`` and ``--host-memory`` describe.
+
+    ``gpus``: ``8xH100-80G`` (a node's count and their type), ``H100-80G`` or ``8``; ``host_memory``: a node's, ``1T``,
+    ``512G`` or ``1.5TiB`` (units are binary, as memory is sold); ``default_count``: accelerators a node where ``gpus``
+    does not say. Raises UserError for what it cannot read.
+    """
+    count, name = _count_and_name(gpus)
+    if nodes is not None and nodes < 1:
+        raise UserError(
+            Text(en="--nodes must be at least 1, not {nodes}", zh="--nodes 至少为 1，而不是 {nodes}").format(
+                nodes=nodes
+            )
+        )
+    return Machine(
+        accelerator=find_accelerator(name or DEFAULT_ACCELERATOR),
+        count=default_count if count is None else count,
+        nodes=1 if nodes is None else nodes,
+        host_bytes=None if host_memory is None else memory_size(host_memory, "--host-memory"),
+    )
+
+
+def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
+    if gpus is None:
+        return None, ""
+    text = gpus.strip()
+    if _plain(text) in _by_plain_name():
+        return None, text
+    match = re.fullmatch(r"(\d+)(?:\s*[xX×*]\s*(\S.*))?", text)
+    if match is None:
+        return None, text
+    count = int(match[1])
+    if count < 1:
+        raise UserError(
+            Text(
+                en="--gpus {gpus}: a node needs at least one accelerator, as in 8xH100-80G",
+                zh="--gpus {gpus}：每个节点至少要有一个加速器，例如 8xH100-80G",
+            ).format(gpus=gpus)
+        )
+    return count, match[2] or ""
+
+
+def memory_size(text: str, option: str) -> int:
+    """Bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None or float(match[1]) == 0:
+        raise UserError(
+            Text(
+                en="{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
+                zh="{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
+            ).format(option=option, text=text)
+        )
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+@cache
+def _by_plain_name() -> dict[str, Accelerator]:
+    return {_plain(name): a for a in all_accelerators() for name in (a.name, a.product, *a.aliases)}
+
+
+def _plain(name: str) -> str:
+    """``NVIDIA A100-SXM4-80GB`` and ``a100_sxm4_80g`` are one."""
+    letters = re.sub(r"[^a-z0-9]", "", name.lower())
+    return re.sub(r"(\d)gi?b", r"\1g", letters.removeprefix("nvidia").removeprefix("geforce").removeprefix("tesla"))

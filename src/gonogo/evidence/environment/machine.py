@@ -1,0 +1,292 @@
+"""The machine itself: accelerators and drivers, compilers, memory, disks, limits. Nothing is imported or changed.
+
+Programs that are asked (``nvidia-smi``, ``nvcc``, ``gcc``) are given a few seconds; one that hangs is as unknown as one
+that says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gonogo.evidence.environment.environment import Gpu, Package
+from gonogo.evidence.field import Field
+from gonogo.evidence.private import recorded_variables, without_private
+from gonogo.finding import Text
+
+_PATIENCE = 8.0
+"""Seconds that a program has to answer; nvidia-smi takes some on machines with eight cards and no persistence mode."""
+_SLOW = Text("{program} did not answer within {seconds:.0f} s", "{program} 在 {seconds:.0f} 秒内没有响应")
+_MUTE = Text("{program} gave no version", "{program} 没有给出版本")
+
+
+def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
+    """What an :class:`Environment` holds beside its packages, by its names."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        accelerators = pool.submit(_accelerators)
+        toolkit = pool.submit(_toolkit)
+        gcc = pool.submit(_version_by, ("gcc", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
+        gxx = pool.submit(_version_by, ("g++", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
+        gpus, known, driver = accelerators.result()
+        facts: dict[str, Any] = {
+            "gpus": gpus,
+            "gpus_known": known,
+            "driver": driver,
+            "toolkit": toolkit.result(),
+            "gcc": gcc.result(),
+            "gxx": gxx.result(),
+        }
+    ninja = shutil.which("ninja")
+    facts["ninja"] = Field(without_private(ninja)) if ninja else Field.missing()
+    facts["python_headers"] = _first_of(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+    facts["libaio"] = _first_of(
+        "/usr/include/libaio.h",
+        "/usr/lib/x86_64-linux-gnu/libaio.so",
+        "/usr/lib64/libaio.so",
+        "/usr/lib/aarch64-linux-gnu/libaio.so",
+        *(f"{prefix}/include/libaio.h" for prefix in (os.environ.get("CONDA_PREFIX"),) if prefix),
+    )
+    facts["cpus"] = Field(len(os.sched_getaffinity(0)))
+    facts["platform"] = Field(_platform())
+    facts["cann"] = _cann()
+    facts.update(_memory())
+    facts.update(_disks())
+    facts.update(_limits())
+    facts["extension_lock"] = _extension_lock()
+    facts["variables"] = {name: Field(value) for name, value in recorded_variables(os.environ)}
+    facts["variables_known"] = True
+    return facts
+
+
+def _answer(words: Sequence[str]) -> tuple[str | None, Text | None]:
+    """What a program prints, or None where it isn't there (no reason) or fails (with the reason)."""
+    program = shutil.which(words[0])
+    if program is None:
+        return None, None
+    try:
+        done = subprocess.run(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_PATIENCE,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        return None, _SLOW.format(program=words[0], seconds=_PATIENCE)
+    except OSError as error:
+        return None, Text(f"{words[0]}: {error.strerror}", f"{words[0]}：{error.strerror}")
+    text = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        first = without_private(next((line.strip() for line in text.splitlines() if line.strip()), ""))[:200]
+        return None, Text(f"{words[0]} failed: {first}", f"{words[0]} 执行失败：{first}")
+    return text, None
+
+
+def _version_by(words: Sequence[str], pattern: str) -> Field:
+    text, reason = _answer(words)
+    if text is None:
+        return Field.not_known(reason=reason) if reason is not None else Field.missing()
+    match = re.search(pattern, text)
+    return Field(match[1]) if match else Field.not_known(reason=_MUTE.format(program=words[0]))
+
+
+def _toolkit() -> Field:
+    pattern = r"release (\d+\.\d+)"
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
+        if home and os.access(os.path.join(home, "bin", "nvcc"), os.X_OK):
+            return _version_by((os.path.join(home, "bin", "nvcc"), "--version"), pattern)
+    if shutil.which("nvcc"):
+        return _version_by(("nvcc", "--version"), pattern)
+    return _version_by(("/usr/local/cuda/bin/nvcc", "--version"), pattern)
+
+
+def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
+    """The accelerators, whether they are all, and the driver."""
+    text, reason = _answer(
+        ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
+    )
+    if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't know it
+        text, reason = _answer(
+            ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+        )
+    if text is not None:
+        gpus, driver = gpus_in_csv(text)
+        return gpus, True, Field(driver) if driver else _driver_of_kernel()
+    driver_field = _driver_of_kernel()
+    if driver_field.known or reason is not None:
+        return (), False, driver_field if driver_field.known else Field.not_known(reason=reason)
+    npus, npu_reason = _answer(("npu-smi", "info"))
+    if npus is not None:
+        return npus_in_table(npus), True, Field.missing()
+    return (), npu_reason is None, Field.missing()
+
+
+def gpus_in_csv(text: str) -> tuple[tuple[Gpu, ...], str | None]:
+    """The accelerators and the driver in what ``nvidia-smi --query-gpu=… --format=csv,noheader,nounits`` prints."""
+    gpus, driver = [], None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) < 3 or not cells[0]:
+            continue
+        memory = int(cells[1]) << 20 if cells[1].isdigit() else None
+        capability = re.fullmatch(r"(\d+)\.(\d+)", cells[2]) if len(cells) > 3 else None
+        gpus.append(Gpu(cells[0], memory, (int(capability[1]), int(capability[2])) if capability else None))
+        driver = driver or (cells[-1] if re.fullmatch(r"\d+\.\d+(?:\.\d+)?", cells[-1]) else None)
+    return tuple(gpus), driver
+
+
+def npus_in_table(text: str) -> tuple[Gpu, ...]:
+    """The accelerators in the table of ``npu-smi info``: a row with the name, below it one with the memory in MB."""
+    found = []
+    rows = text.splitlines()
+    for row, below in pairwise(rows):
+        name = re.match(r"\|\s*\d+\s+((?:Ascend)?\s?\d{3}\w*)\s*\|", row)
+        if name is None:
+            continue
+        largest = max((int(size) for size in re.findall(r"/\s*(\d+)", below)), default=0)
+        text_name = name[1].strip()
+        full = text_name if text_name.startswith("Ascend") else f"Ascend{text_name}"
+        found.append(Gpu(full, largest << 20 if largest else None))
+    return tuple(found)
+
+
+def _driver_of_kernel() -> Field:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return Field.missing()
+    match = re.search(r"Kernel Module\D*?\s(\d{3}\.\d+(?:\.\d+)?)\s", text)
+    return Field(match[1]) if match else Field.not_known()
+
+
+def _cann() -> Field:
+    for home in (
+        os.environ.get("ASCEND_HOME_PATH"),
+        os.environ.get("ASCEND_TOOLKIT_HOME"),
+        "/usr/local/Ascend/ascend-toolkit/latest",
+    ):
+        for name in ("version.cfg", "compiler/version.info", "toolkit/version.info", "runtime/version.info"):
+            try:
+                text = Path(home or "/nonexistent", name).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            match = re.search(r"(?:Version|version)\D{0,40}?(\d+\.\d+[\w.]*)", text)
+            if match is not None:
+                return Field(match[1])
+    return Field.missing()
+
+
+def _first_of(*paths: str) -> Field:
+    found = next((path for path in paths if os.path.exists(path)), None)
+    return Field(without_private(found)) if found else Field.missing()
+
+
+def _platform() -> str:
+    name = ""
+    try:
+        told = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(encoding="utf-8"), re.M))
+        name = told.get("PRETTY_NAME", "")
+    except (OSError, UnicodeDecodeError):
+        pass
+    libc = " ".join(part for part in platform.libc_ver() if part)
+    return ", ".join(part for part in (name, f"Linux {platform.release()}", platform.machine(), libc) if part)
+
+
+def _memory() -> dict[str, Field]:
+    found: dict[str, int] = {}
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
+        found = {name: int(size) << 10 for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    except OSError:
+        pass
+    total, available = found.get("MemTotal"), found.get("MemAvailable")
+    limit, used = _control_group()
+    if limit is not None and (total is None or limit < total):
+        total = limit
+        if used is not None:
+            available = min(limit - used, limit if available is None else available)
+    facts = {}
+    if total is not None:
+        facts["host_memory"] = Field(total)
+    if available is not None:
+        facts["host_memory_available"] = Field(max(available, 0))
+    return facts
+
+
+def _control_group() -> tuple[int | None, int | None]:
+    """The memory that the control group allows and what it has in use, in either version's files."""
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        values = []
+        for path in (limit, used):
+            try:
+                text = Path(path).read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError):
+                text = ""
+            values.append(int(text) if text.isdigit() and int(text) < 1 << 60 else None)
+        if values[0] is not None:
+            return values[0], values[1]
+    return None, None
+
+
+def _disks() -> dict[str, Field]:
+    facts = {}
+    try:
+        shm = os.statvfs("/dev/shm")
+        facts["dev_shm"] = Field(shm.f_blocks * shm.f_frsize)
+        facts["dev_shm_free"] = Field(shm.f_bavail * shm.f_frsize)
+    except OSError:
+        facts["dev_shm"] = facts["dev_shm_free"] = Field.missing()
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "huggingface"
+    )
+    for name, path in (("disk_free", "."), ("cache_disk_free", os.environ.get("HF_HUB_CACHE") or home)):
+        while path and path != "/" and not os.path.exists(path):
+            path = os.path.dirname(path)
+        try:
+            facts[name] = Field(shutil.disk_usage(path or ".").free)
+        except OSError:
+            facts[name] = Field.not_known()
+    return facts
+
+
+def _limits() -> dict[str, Field]:
+    import resource
+
+    facts = {}
+    for name, limit in (("memlock", resource.RLIMIT_MEMLOCK), ("open_files", resource.RLIMIT_NOFILE)):
+        soft = resource.getrlimit(limit)[0]
+        facts[name] = Field(-1 if soft == resource.RLIM_INFINITY else soft)
+    return facts
+
+
+_STALE = 3600.0
+"""Seconds after which no build of an operator is still under way."""
+
+
+def _extension_lock() -> Field:
+    """A lock that a build has left where torch compiles extensions: ``<root>/<python and CUDA>/<name>/lock``."""
+    import time
+
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"))
+    found = []
+    try:
+        for pattern in ("*/lock", "*/*/lock"):
+            found += [path for path in root.glob(pattern) if time.time() - path.stat().st_mtime > _STALE]
+    except OSError:
+        return Field.not_known()
+    return Field(without_private(str(min(found)))) if found else Field.missing()

@@ -1,0 +1,63 @@
+"""What the tag of a base image tells: the images whose tags name versions."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.environment.versions.listing import Listing, exact
+from gonogo.evidence.field import Field
+
+_NAMED = {
+    "torch": "torch",
+    "tf": "tensorflow",
+    "vllm": "vllm",
+    "modelscope": "modelscope",
+    "swift": "ms-swift",
+    "deepspeed": "deepspeed",
+    "transformers": "transformers",
+    "flash": "flash-attn",
+}
+
+
+def add_base_image(listing: Listing, image: str, place: Place) -> None:
+    """The versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to hold."""
+    name, _, tag = image.partition("@")[0].rpartition(":")
+    if not name or not tag or len(tag) > 200:
+        return
+    listing.pypi = False
+    if re.search(r"(?:^|/)pytorch/pytorch$", name) and (match := re.match(r"(\d+\.\d+(?:\.\d+)?)-cuda(\d+\.\d+)", tag)):
+        listing.add("torch", exact(match[1]), place)
+        listing.fact("cuda", match[2], place)
+        _toolkit(listing, match[2], tag, place)
+    elif re.search(r"(?:^|/)nvidia/cuda$", name) and (match := re.match(r"(\d+\.\d+)(?:\.\d+)?-", tag)):
+        listing.pypi = True  # it holds no torch: that comes from elsewhere
+        _toolkit(listing, match[1], tag, place)
+    elif re.search(r"(?:^|/)nvidia/pytorch$", name):
+        listing.add("torch", "", place)  # a build of NVIDIA's own, which the tag does not tell
+    elif "modelscope" in name or "axolotl" in name:
+        _by_words(listing, tag, place)
+
+
+def _toolkit(listing: Listing, cuda: str, tag: str, place: Place) -> None:
+    if "devel" in tag:
+        listing.fact("toolkit", cuda, place)
+    elif "runtime" in tag or "base" in tag:
+        listing.facts.setdefault("toolkit", Field.missing())
+
+
+def _by_words(listing: Listing, tag: str, place: Place) -> None:
+    """``ubuntu22.04-cuda12.4.0-py311-torch2.6.0-1.26.0`` and ``main-py3.11-cu124-2.5.1``."""
+    words = tag.split("-")
+    for word in words:
+        if match := re.fullmatch(r"cuda(\d+\.\d+)(?:\.\d+)?", word) or re.fullmatch(r"cu(\d\d)(\d)", word):
+            cuda = ".".join(match.groups())
+            listing.fact("cuda", cuda, place)
+        elif match := re.fullmatch(r"py(\d)\.?(\d+)", word):
+            listing.fact("python", f"{match[1]}.{match[2]}", place)
+        elif (match := re.fullmatch(r"([a-z]+)(\d+\.\d[\w.]*)", word)) and match[1] in _NAMED:
+            listing.add(_NAMED[match[1]], exact(match[2]), place)
+    if re.search(r"(?:^|-)py3\.\d+-cu\d{3}-\d+\.\d+\.\d+$", tag):
+        listing.add("torch", exact(words[-1]), place)
+    elif re.fullmatch(r"\d+\.\d+\.\d+", words[-1]) and "torch" in tag:
+        listing.add("modelscope", exact(words[-1]), place)

@@ -1,0 +1,129 @@
+"""Conda: environment files (YAML, with a pip section in them), and what ``conda list`` prints."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.environment.versions.listing import Listing, exact, valid
+from gonogo.evidence.environment.versions.requirements import read_index, read_requirement
+from gonogo.evidence.field import Field
+
+_LARGEST = 1 << 20
+"""Bytes; what is larger is no environment file."""
+_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
+"""Packages that conda names otherwise than PyPI does."""
+_SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
+
+
+def read_conda(listing: Listing) -> None:
+    """All dependencies of the listing's file."""
+    import yaml
+
+    if len(listing.source.data) > _LARGEST:
+        return
+    try:
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        root = yaml.compose(listing.source.text, Loader=loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return
+    listing.pypi = False
+    builds = 0
+    for entry in _items(root, "dependencies"):
+        if isinstance(entry, yaml.MappingNode):
+            for line in _items(entry, "pip"):
+                if isinstance(line, yaml.ScalarNode):
+                    _add_of_pip(listing, line)
+        elif isinstance(entry, yaml.ScalarNode):
+            builds += add_conda_dependency(listing, entry.value, _place(listing.source, entry))
+    listing.complete = builds >= 20  # `conda env export` tells the build of everything that is there
+
+
+def _items(node: Any, key: str) -> list[Any]:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if getattr(name, "value", None) == key and isinstance(value, yaml.SequenceNode):
+                return list(value.value)
+    return []
+
+
+def _place(source: SourceFile, node: Any) -> Place | None:
+    mark = node.start_mark
+    start = source.offset_of_character(mark.line + 1, mark.column) + (node.style in ('"', "'"))
+    written = node.value.encode()
+    place = source.place(start, start + len(written))
+    return place if source.data[place.start : place.end] == written else None
+
+
+def _add_of_pip(listing: Listing, node: Any) -> None:
+    place = _place(listing.source, node)
+    text = node.value.encode().decode("latin-1")
+    if re.match(r"--?(?:i|f|index-url|extra-index-url|find-links)\b", text):
+        read_index(listing, text)
+    elif place is not None:
+        listing.pypi = True
+        read_requirement(listing, listing.source, text, place.start)
+
+
+def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bool:
+    """One dependency; whether its build is told."""
+    match = re.match(_SPEC, text.strip())
+    if match is None:
+        return False
+    name, told = match[1].lower(), match[2].strip()
+    specifier, built = conda_specifier(told)
+    version = specifier.removeprefix("==").removesuffix(".*") if re.fullmatch(r"==[\w.]+(?:\.\*)?", specifier) else None
+    if fact := {"python": "python", "pytorch-cuda": "cuda", "cudatoolkit": "cuda", "cuda-version": "cuda"}.get(name):
+        if version is not None:
+            told_version = ".".join(version.split(".")[:2]) if fact == "cuda" else version
+            listing.facts[fact] = Field(told_version, place=place)  # over what an image had
+        return built
+    if name in ("cuda-nvcc", "cuda-toolkit", "cuda", "cudatoolkit-dev") and version is not None:
+        listing.fact("toolkit", version, place)
+    if re.fullmatch(r"(?:gcc|gxx)(?:_linux-64)?", name) and version is not None:
+        listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
+    at = None
+    if place is not None:
+        start = place.end - len(told.encode()) if told else place.end
+        at = place.source.place(start, place.end)
+    listing.add(_NAMES.get(name, name), specifier, place, written="requirement", specifier_place=at)
+    if name in ("pytorch-cpu", "cpuonly"):
+        listing.facts["cuda"] = Field.missing()
+    return built
+
+
+def conda_specifier(text: str) -> tuple[str, bool]:
+    """Conda's ``=2.1``, ``=2.1.0=py311_cuda``, ``>=2,<3`` or ``2.1.*`` as a specifier, and whether a build is told."""
+    text = text.strip()
+    match = re.fullmatch(r"(={0,2})\s*(\d[\w.]*?)(\.?\*)?(?:[=\s]+([\w.*]+))?", text)
+    if match is None:
+        return valid(text), False
+    operator, version, wild, build = match.groups()
+    # `=2.1.0` takes 2.1.0.*, which is 2.1.0 itself where a release has three numbers.
+    fuzzy = wild or (operator == "=" and build is None and version.count(".") < 2)
+    return (valid(f"=={version}.*") if fuzzy else exact(version)), build is not None
+
+
+def read_conda_list(listing: Listing, text: str) -> None:
+    """What ``conda list`` printed: ``name version build channel``."""
+    for match in re.finditer(
+        r"^([A-Za-z0-9_][\w.-]*)[ \t]+(\d[\w.!+-]*)(?:[ \t]+([\w.]+))?(?:[ \t]+\S+)?[ \t]*\r?$", text, re.M
+    ):
+        place = listing.source.place(match.start(1), match.end(2))
+        name = match[1].lower()
+        _add_listed(listing, name, match[2], match[3] or "", place)
+    listing.complete = bool(listing.packages)
+
+
+def _add_listed(listing: Listing, name: str, version: str, build: str, place: Place) -> None:
+    if name in ("python", "pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-nvcc", "cuda-toolkit"):
+        add_conda_dependency(listing, f"{name}=={version}", place)
+        return
+    listing.add(_NAMES.get(name, name), exact(version), place)
+    cuda = re.search(r"cuda(\d+\.\d+|\d{3})", build)
+    if name == "pytorch" and cuda is not None:
+        told = cuda[1] if "." in cuda[1] else f"{cuda[1][:2]}.{cuda[1][2]}"
+        listing.fact("cuda", told, place)

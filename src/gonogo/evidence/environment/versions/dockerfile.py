@@ -1,0 +1,172 @@
+"""Dockerfiles: the base image, and what ``pip``, ``uv`` and ``conda`` are told to install, in order."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.versions.base_images import add_base_image
+from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text, path_inside, really
+from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
+from gonogo.evidence.field import Field
+from gonogo.finding.errors import UserError
+
+_INSTALL = (
+    r"\b(?:pip[\d.]*|uv[ \t]+pip|python[\d.]*[ \t]+-m[ \t]+pip|(?:conda|mamba|micromamba))[ \t]+"
+    r"(?:-[\w-]+[ \t]+)*install\b([^&;|\n]*)"
+)
+_WORD = r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+"
+_TAKE_A_VALUE = frozenset(
+    (
+        *("-t", "--target", "--prefix", "--root", "--progress-bar", "--timeout", "--trusted-host", "--platform"),
+        *(
+            "--python-version",
+            "--python",
+            "--retries",
+            "--config-settings",
+            "--cache-dir",
+            "--src",
+            "-n",
+            "--name",
+            "-p",
+        ),
+        "--torch-backend",
+    )
+)
+_MOST_WORDS = 2000
+_INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
+
+
+def read_dockerfile(listing: Listing) -> None:
+    """What the last stage of the listing's file, and those that it builds on, come to."""
+    text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), bytes_as_text(listing.source))
+    text = re.sub(r"[\\`][ \t]*(\r?\n)(?:[ \t]*\r?\n)*", lambda match: " " * len(match[0]), text)
+    values: dict[str, str] = {}
+    stages: dict[str, Listing] = {}
+    for instruction in re.finditer(r"(?im)^[ \t]*(FROM|RUN|ENV|ARG)[ \t]+(.*)$", text):
+        kind, start = instruction[1].upper(), instruction.start(2)
+        if kind == "FROM":
+            _begin_stage(listing, instruction[2], start, values, stages)
+        elif kind == "ENV":
+            for name, value in re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", instruction[2]):
+                values[name] = value.strip("\"'")
+                listing.variables[name] = Field(really(values[name]))
+        elif kind == "RUN":
+            for command in re.finditer(_INSTALL, instruction[2]):
+                is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
+                _install(listing, command[1], start + command.start(1), values, conda=is_conda)
+
+
+def _begin_stage(listing: Listing, text: str, start: int, values: dict[str, str], stages: dict[str, Listing]) -> None:
+    match = re.match(r"(?:--platform=\S+[ \t]+)?(\S+)(?:[ \t]+[Aa][Ss][ \t]+(\S+))?", text)
+    if match is None:
+        return
+    image, name = match[1], (match[2] or "").lower()
+    parent = stages.get(image.lower())
+    fresh = Listing(listing.source)
+    if parent is not None:
+        fresh.packages, fresh.facts = dict(parent.packages), dict(parent.facts)
+    # The listing is the current stage; what was before is kept for stages that build on it.
+    listing.packages, listing.facts = fresh.packages, fresh.facts
+    listing.pypi = True
+    if name:
+        stages[name] = listing_view(listing)
+    if parent is None:
+        place = listing.source.place(start + match.start(1), start + match.end(1))
+        add_base_image(listing, substituted(image, values) or "", place)
+
+
+def listing_view(listing: Listing) -> Listing:
+    """A listing that shares the packages and facts of another as they are now."""
+    view = Listing(listing.source)
+    view.packages, view.facts = listing.packages, listing.facts
+    return view
+
+
+def substituted(word: str, values: dict[str, str]) -> str | None:
+    """The word with the variables in it replaced; None where one has no value that is certain."""
+    missing = False
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal missing
+        name = match[1] or match[2]
+        missing = missing or name not in values
+        return values.get(name, "")
+
+    found = re.sub(r"\$(?:\{(\w+)(?:[:?+-][^}]*)?\}|(\w+))", value, word)
+    return None if missing or "$" in found or "`" in found else found
+
+
+def _install(listing: Listing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
+    words = list(islice(re.finditer(_WORD, text), _MOST_WORDS))
+    torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
+    indexes: list[str] = []
+    index = 0
+    while index < len(words):
+        match = words[index]
+        index += 1
+        word = match[0].strip("\"'")
+        at = start + match.start() + (match[0][0] in "\"'")
+        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", "")
+        if word in _INDEX or option in _INDEX:
+            if not equals and index < len(words):
+                value = words[index][0].strip("\"'")
+                index += 1
+            if option == "-c" and not conda:
+                _include(listing, value, constraint=True)
+            else:
+                indexes.append(f"{option or word} {value}")
+        elif option in ("-r", "--requirement", "--constraint"):
+            if not equals and index < len(words):
+                value = words[index][0].strip("\"'")
+                index += 1
+            _include(listing, value, constraint=option == "--constraint")
+        elif word in _TAKE_A_VALUE:
+            index += 1
+        elif not word.startswith("-"):
+            _add_word(listing, word, at, values, conda=conda)
+
+    if listing.packages.get("torch") is not torch:
+        if listing.facts.get("cuda") is cuda:
+            listing.facts.pop("cuda", None)  # which was the former torch's
+        listing.pypi = not conda
+    for one in indexes:
+        read_index(listing, one)
+
+
+def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:
+    if conda:
+        from gonogo.evidence.environment.versions.conda import add_conda_dependency
+
+        add_conda_dependency(listing, word, listing.source.place(at, at + len(word)))
+        return
+    if "$" not in word:
+        read_requirement(listing, listing.source, word, at, written="shell", replace=True)
+        return
+    filled = substituted(word, values)
+    name = re.match(r"[A-Za-z0-9][\w.-]*", word)
+    if filled is not None:
+        told = Listing(listing.source)
+        read_requirement(told, listing.source, filled, at)
+        for package in told.packages.values():
+            listing.add(package.name, package.specifier, listing.source.place(at, at + len(word)), replace=True)
+    elif name is not None:
+        listing.packages.pop(name[0].lower(), None)
+        listing.add(name[0], "", listing.source.place(at, at + len(word)))
+
+
+def _include(listing: Listing, name: str, *, constraint: bool) -> None:
+    path = path_inside(listing.source, listing.source, really(name).removeprefix("/workspace/").lstrip("/"))
+    if path is None:
+        return
+    try:
+        included = Listing(SourceFile.read(path))
+    except UserError:
+        return
+    read_requirements(included)
+    if constraint:
+        listing.constraints += included.packages.values()
+    else:
+        listing.packages.update(included.packages)
+        listing.facts.update(included.facts)

@@ -1,0 +1,119 @@
+"""JSON that lists packages: an object of package to version, ``pip list``, ``pip inspect``, ``gonogo env`` …"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, valid
+from gonogo.finding import Text
+
+_NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
+_NO_VERSION = Text(
+    '{path}: {name}: {version} is no version: write {{"deepspeed": "0.14.2", …}}',
+    '{path}：{name}：{version} 不是有效的版本：请写成 {{"deepspeed": "0.14.2", …}}',
+)
+
+
+def read_json(listing: Listing) -> Environment:
+    """What the listing's file, which is JSON, tells."""
+    try:
+        content: Any = json.loads(listing.source.text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "too deep"
+        start = listing.source.line_start(line)
+        reason = _NOT_JSON.format(where=f"{listing.source.path}:{line}", why=why)
+        listing.skip(listing.source.place(start, start), reason)
+        return listing.environment()
+    if isinstance(content, Mapping) and isinstance(content.get("environment"), Mapping):
+        if isinstance(content["environment"].get("packages"), (dict, list)):  # `gonogo env --format json`
+            content = content["environment"]
+        elif isinstance(content.get("installed"), list):  # `pip inspect`, whose environment are its markers
+            markers = content["environment"]
+            if isinstance(markers.get("python_full_version"), str):
+                listing.fact("python", markers["python_full_version"])
+    if isinstance(content, Mapping) and isinstance(content.get("packages"), (dict, list)):
+        from gonogo.evidence.environment.versions.saved import read_saved
+
+        read_saved(listing, content)
+        content = content["packages"]
+    elif isinstance(content, Mapping) and isinstance(content.get("installed"), list):
+        listing.complete = True
+        content = [one.get("metadata") for one in content["installed"] if isinstance(one, Mapping)]
+    elif isinstance(content, Mapping) and isinstance(content.get("default"), Mapping) and "_meta" in content:
+        content = {**_mapping(content.get("develop")), **content["default"]}  # Pipfile.lock
+        listing.complete = True
+    elif isinstance(content, list):
+        listing.complete = True
+    text = bytes_as_text(listing.source)
+    if isinstance(content, list):
+        for entry in content:
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                _add(listing, text, entry["name"], entry.get("version"), in_list=True)
+            else:
+                _skip(listing, entry, None, None)
+    elif isinstance(content, Mapping):
+        for name, version in content.items():
+            told = version.get("version") if isinstance(version, Mapping) else version
+            if isinstance(version, (list, bool)) or (
+                isinstance(version, Mapping) and not isinstance(told, (str, type(None)))
+            ):
+                _skip(listing, name, version, None)
+            elif not isinstance(version, Mapping) or "version" in version or "git" in version:
+                _add(listing, text, name, told, in_list=False)
+    return listing.environment()
+
+
+def _skip(listing: Listing, name: Any, version: Any, place: Place | None) -> None:
+    reason = _NO_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
+    listing.skip(place or listing.source.place(0, 0), reason)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool) -> None:
+    if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
+        return
+    told = "" if version is None else str(version)
+    place, version_place = _places(listing, text, name, told, in_list=in_list)
+    operator = re.match(r"\s*(?:[~=!<>])", told)
+    specifier = valid(told) if operator else exact(told)
+    if not in_list and told and (not specifier or specifier.startswith("===")):
+        _skip(listing, name, version, version_place)
+    listing.add(
+        name,
+        specifier,
+        place,
+        written="" if in_list else ("requirement" if operator else "bare") if told else "",
+        specifier_place=version_place,
+        replace=canonical(name) in listing.packages,
+    )
+
+
+def _places(
+    listing: Listing, text: str, name: str, version: str, *, in_list: bool
+) -> tuple[Place | None, Place | None]:
+    """Where the package and its version stand: found by their words, which JSON writes as they are."""
+    if not (name.isascii() and version.isascii()):
+        return None, None
+    key = json.dumps(name)
+    quoted = json.dumps(version)[1:-1]
+    position = text.find(key)
+    while position >= 0:
+        after = position + len(key)
+        between = r'\s*,\s*"version"\s*:\s*"' if in_list else r'\s*:\s*(?:\{[^{}]{0,4000}?"version"\s*:\s*)?"?'
+        match = re.compile(between).match(text, after)
+        if match is not None and text.startswith(quoted, match.end()):
+            at = match.end()
+            source = listing.source
+            return source.place(position, at + len(quoted)), source.place(at, at + len(quoted))
+        position = text.find(key, after)
+    return None, None

@@ -1,0 +1,175 @@
+"""What a file is found to tell, while it is read; becomes an Environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.environment.environment import Environment, Gpu, Package, Unread
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.field import Field
+from gonogo.finding import Text
+
+NAME = r"[A-Za-z0-9](?:[\w.-]{0,100}[A-Za-z0-9])?"
+
+_PYPI_CUDA = Text(
+    "PyPI's wheel of torch {version} for Linux is built for CUDA {cuda}",
+    "PyPI 上 torch {version} 的 Linux wheel 是针对 CUDA {cuda} 构建的",
+)
+_LOCAL_CUDA = Text("torch's local version {local}", "torch 的本地版本号 {local}")
+
+
+class Listing:
+    """Packages and facts, as they are met in one file and those that it includes.
+
+    Offsets are bytes: readers search the file's :func:`bytes_as_text`.
+    """
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.packages: dict[str, Package] = {}
+        self.constraints: list[Package] = []
+        self.facts: dict[str, Field] = {}
+        self.gpus: list[Gpu] = []
+        self.gpus_known = False
+        self.torch: dict[str, Any] = {}
+        self.variables: dict[str, Field] = {}
+        self.variables_known = False
+        self.unread: list[Unread] = []
+        self.complete = False
+        self.sources: list[Text] = []
+        self.pypi = True
+        """Whether torch comes from PyPI, as far as the file tells."""
+
+    def add(
+        self,
+        name: str,
+        specifier: str,
+        place: Place | None = None,
+        *,
+        written: str = "",
+        specifier_place: Place | None = None,
+        replace: bool = False,
+    ) -> None:
+        """A package. Where it is there already both specifiers hold; with ``replace`` the later does."""
+        where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
+        found = Package(canonical(name), specifier.strip(), place, Text(where, where), written, specifier_place)
+        known = self.packages.get(found.name)
+        if known is not None and replace and not found.specifier:
+            return
+        if known is not None and not replace:
+            found = both(known, found)
+        self.packages[found.name] = found
+
+    def fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
+        """A fact of the machine; the first that is told stays."""
+        self.facts.setdefault(name, Field(value, place=place, reason=reason))
+
+    def environment(self) -> Environment:
+        """What was found."""
+        for constraint in self.constraints:
+            if constraint.name in self.packages:
+                self.packages[constraint.name] = both(self.packages[constraint.name], constraint)
+        torch = self.packages.get("torch")
+        version = torch.version if torch is not None else None
+        if version is not None and torch is not None and "cuda" not in self.facts:
+            self._cuda_of(version.local, version.public, torch.place)
+        nccl = next((p for n, p in self.packages.items() if re.fullmatch(r"nvidia-nccl-cu\d+", n)), None)
+        if nccl is not None and nccl.version_text and "nccl" not in self.facts:
+            self.fact("nccl", nccl.version_text, nccl.place)
+        sources = tuple(self.sources) or ((Text(self.source.path, self.source.path),) if self else ())
+        return Environment(
+            packages=self.packages,
+            sources=sources,
+            complete=self.complete,
+            gpus=tuple(self.gpus),
+            gpus_known=self.gpus_known or bool(self.gpus),
+            torch=self.torch,
+            variables=self.variables,
+            variables_known=self.variables_known,
+            unread=tuple(self.unread),
+            **self.facts,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.facts or self.gpus)
+
+    def _cuda_of(self, local: str | None, public: str, place: Place | None) -> None:
+        reason = _LOCAL_CUDA.format(local=f"+{local}")
+        if local is not None:
+            cuda = cuda_of_tag(local)
+            if cuda is not None:
+                self.fact("cuda", cuda, place, reason)
+            elif re.match(r"cpu|rocm|xpu", local):
+                self.facts["cuda"] = Field.missing()
+            return
+        for name, package in self.packages.items():
+            if re.fullmatch(r"nvidia-cuda-runtime-cu\d+|nvidia-cuda-runtime", name) and package.version is not None:
+                release = package.version.release
+                self.fact("cuda", f"{release[0]}.{release[1] if len(release) > 1 else 0}", package.place)
+                return
+        if self.pypi:
+            from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
+
+            cuda = cuda_of_torch_on_pypi(public)
+            if cuda is not None:
+                self.fact("cuda", cuda, place, _PYPI_CUDA.format(version=public, cuda=cuda))
+
+    def skip(self, place: Place, reason: Text) -> None:
+        """Something that can't be understood."""
+        self.unread.append(Unread(place, reason))
+
+
+def both(one: Package, other: Package) -> Package:
+    """A package that both specifiers hold for; its place is the one that tells its exact version."""
+    first, second = (one, other) if one.version_text or not other.specifier else (other, one)
+    if first.version_text or not second.specifier or second.specifier == first.specifier:
+        return first
+    joined = f"{first.specifier},{second.specifier}" if first.specifier else second.specifier
+    return Package(first.name, joined, first.place, first.source, first.written if not second.specifier else "", None)
+
+
+def cuda_of_tag(tag: str) -> str | None:
+    """``12.1`` of ``cu121`` or ``cuda12.1``; None where a tag names no CUDA."""
+    match = re.match(r"cu(?:da)?-?(\d{1,2})\.(\d)", tag) or re.match(r"cu(\d{1,2})(\d)(?!\d)", tag)
+    return f"{match[1]}.{match[2]}" if match else None
+
+
+def bytes_as_text(source: SourceFile) -> str:
+    """The file as text with one character a byte, so that positions in it are the file's."""
+    text = source.data.decode("latin-1")
+    return " " * source.start + text[source.start :] if source.start else text
+
+
+def really(text: str) -> str:
+    """A piece of :func:`bytes_as_text` as the text that it is."""
+    return text.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def exact(version: str) -> str:
+    """The specifier of a version as a listing tells it."""
+    version = version.strip()
+    if not version or not re.fullmatch(r"[\w.!+*-]{1,100}", version):
+        return ""
+    return f"=={version}" if parse_version(version) is not None or version.endswith(".*") else f"==={version}"
+
+
+def valid(specifier: str) -> str:
+    """The specifier without spaces, or nothing where it is none."""
+    text = re.sub(r"\s+", "", specifier)
+    return text if text and versions_in(text) is not None else ""
+
+
+def path_inside(base: SourceFile, top: SourceFile, name: str) -> str | None:
+    """The path of a file that ``base`` names, where it lies in the folder of ``top`` or in the current one."""
+    if not base.writable or "\0" in name:
+        return None
+    path = os.path.normpath(os.path.join(os.path.dirname(base.path), name))
+    real = os.path.realpath(path)
+    roots: Iterable[str] = (os.path.dirname(os.path.abspath(top.path)), os.getcwd())
+    inside = any(os.path.commonpath([os.path.realpath(root), real]) == os.path.realpath(root) for root in roots)
+    return path if inside and os.path.isfile(path) else None

@@ -1,0 +1,135 @@
+"""Reports that people paste: torch's ``collect_env``, ``ds_report``, ``transformers env``, ``pip list`` and their like.
+
+Their lines are told apart by their own words, so that several may stand in one file, between other text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.environment.environment import Gpu
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, really
+from gonogo.evidence.field import Field
+from gonogo.evidence.patterns import compiled_when_used
+
+MARKS = (
+    b"PyTorch version:",
+    b"CUDA used to build PyTorch",
+    b"Collecting environment information",
+    b"DeepSpeed general environment info",
+    b"DeepSpeed C++/CUDA extension op report",
+    b"deepspeed info ....",
+    b"- `transformers` version:",
+    b"- `Accelerate` version:",
+    b"- `llamafactory` version:",
+    b"# packages in environment at",
+    b"-- ---------",
+    b"-------- ----",
+)
+"""Words by which a file is known to be such a report."""
+
+_VERSION = r"(\d[\w.!+-]{0,80})"
+_BULLET = compiled_when_used(
+    rf"^[ \t>]*[-*][ \t]+`?({NAME})`?[ \t]+version(?:[ \t]*\([^)\n]*\))?[ \t]*:[ \t]*{_VERSION}", re.MULTILINE
+)
+_DOTTED = compiled_when_used(
+    rf"^[ \t>]*(torch|deepspeed)[ \t]+(?:version|info)[ \t]*\.{{3,}}[ \t]*{_VERSION}", re.MULTILINE
+)
+_LISTED = compiled_when_used(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
+_COLUMN = compiled_when_used(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
+_NAMES = {"pytorch": "torch", "huggingface-hub": "huggingface-hub", "bitsandbytes": "bitsandbytes", "python": "python"}
+_NOT_PACKAGES = frozenset({"cuda", "cmake", "clang", "gcc", "glibc", "libc", "cudnn", "os", "platform", "hip"})
+
+_FACTS: tuple[tuple[str, str], ...] = (
+    ("python", r"Python version[ \t]*:[ \t]*(\d+\.\d+\.\d+)"),
+    ("cuda", r"CUDA used to build PyTorch[ \t]*:[ \t]*(\d+\.\d+|None|Could not collect|N/A)"),
+    ("cuda", r"torch cuda version[ \t]*\.{3,}[ \t]*(\d+\.\d+|None)"),
+    ("toolkit", r"CUDA runtime version[ \t]*:[ \t]*(\d+\.\d+(?:\.\d+)?|No CUDA)"),
+    ("toolkit", r"nvcc version[ \t]*\.{3,}[ \t]*(\d+\.\d+)"),
+    ("toolkit", r"Cuda compilation tools, release (\d+\.\d+)"),
+    ("driver", r"Nvidia driver version[ \t]*:[ \t]*(\d+\.\d+(?:\.\d+)?)"),
+    ("driver", r"Driver Version:[ \t]*(\d+\.\d+(?:\.\d+)?)"),
+    ("gcc", r"GCC version[ \t]*:[ \t]*(?:\([^\n]{0,120}\)[ \t]*)?(\d+\.\d+(?:\.\d+)?|Could not collect)"),
+    ("nccl", r"NCCL version[ \t]*:?[ \t]*(\d+\.\d+(?:\.\d+)?)"),
+    ("dev_shm", r"shared memory \(/dev/shm\) size[ \t]*\.{3,}[ \t]*([\d.]+[ \t]*[KMGT]B)"),
+    ("platform", r"^[ \t>]*[-*]?[ \t]*(?:OS|Platform)[ \t]*:[ \t]*([^\n]{1,100}?)[ \t]*\r?$"),
+)
+_ABSENT = frozenset({"None", "No CUDA"})
+_UNKNOWN = frozenset({"Could not collect", "N/A"})
+
+
+def read_pasted(listing: Listing) -> None:
+    """All that the listing's file tells in the words of such reports."""
+    text = bytes_as_text(listing.source)
+    for match in _BULLET.finditer(text):
+        _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+    for pattern in (_DOTTED, _LISTED):
+        for match in pattern.finditer(text):
+            _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+    _add_torch(listing, text)
+    for name, pattern_text in _FACTS:
+        found = re.search(pattern_text, text, re.MULTILINE)
+        if found is None or found[1] in _UNKNOWN or name in listing.facts:
+            continue
+        if found[1] in _ABSENT:
+            listing.facts[name] = Field.missing()
+        else:
+            value: str | int = really(found[1])
+            listing.fact(name, _bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
+    _add_gpus(listing, text)
+    if "# packages in environment at" in text:
+        from gonogo.evidence.environment.versions.conda import read_conda_list
+
+        read_conda_list(listing, text)
+    elif columns := re.search(r"^Package[ \t]+Version[^\n]*\r?\n-+[ \t]+-+[^\n]*\r?\n", text, re.MULTILINE):
+        for match in _COLUMN.finditer(text, columns.end()):
+            _add(listing, match[1], match[2], _place(listing, match, 1, 2))
+        listing.complete = True
+
+
+def _place(listing: Listing, match: re.Match[str], first: int, last: int) -> Place:
+    return listing.source.place(match.start(first), match.end(last))
+
+
+def _add(listing: Listing, name: str, version: str, place: Place) -> None:
+    name = name.lower()
+    if name == "python":
+        listing.fact("python", version, place)
+    elif name not in _NOT_PACKAGES and _NAMES.get(name, name) not in listing.packages:
+        listing.add(_NAMES.get(name, name), exact(version.rstrip(".,")), place)
+
+
+def _add_torch(listing: Listing, text: str) -> None:
+    match = re.search(rf"^[ \t>]*PyTorch version[ \t]*:[ \t]*{_VERSION}", text, re.MULTILINE)
+    if match is not None:
+        listing.packages.pop("torch", None)  # what was imported counts, not what pip lists beside it
+        listing.add("torch", exact(match[1]), listing.source.place(match.start(), match.end(1)))
+
+
+def _add_gpus(listing: Listing, text: str) -> None:
+    for match in re.finditer(
+        r"^[ \t>]*(?:GPU models and configuration:[ \t]*)?GPU[ \t]+\d+:[ \t]*([^\n\r(]{2,80})", text, re.M
+    ):
+        listing.gpus.append(Gpu(really(match[1]).strip()))
+    if listing.gpus:
+        return
+    kind = re.search(r"^[ \t>]*[-*][ \t]+GPU type[ \t]*:[ \t]*([^\n\r]{2,80}?)[ \t]*\r?$", text, re.MULTILINE)
+    count = re.search(r"^[ \t>]*[-*][ \t]+GPU number[ \t]*:[ \t]*(\d{1,3})\b", text, re.MULTILINE)
+    memory = re.search(r"^[ \t>]*[-*][ \t]+GPU memory[ \t]*:[ \t]*([\d.]+)[ \t]*GB", text, re.MULTILINE)
+    if kind is not None:
+        size = _number(memory[1], lambda number: int(number * 1024**3)) if memory else None
+        listing.gpus += [Gpu(really(kind[1]), size)] * (int(count[1]) if count else 1)
+
+
+def _bytes(text: str) -> int:
+    power = "KMGT".index(text.strip()[-2]) + 1
+    return _number(text.strip()[:-2], lambda number: int(number * 1024**power)) or 0
+
+
+def _number(text: str, change: Callable[[float], int]) -> int | None:
+    try:
+        return change(float(text))
+    except (ValueError, OverflowError):
+        return None

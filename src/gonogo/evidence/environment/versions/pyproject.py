@@ -1,0 +1,115 @@
+"""pyproject.toml and Pipfile: dependencies as the standard, Poetry, PDM, uv and Pipenv write them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, valid
+from gonogo.evidence.environment.versions.requirements import read_requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_pyproject(listing: Listing) -> None:
+    """All dependencies of the listing's file, those of its extras and groups with them."""
+    try:
+        content = tomllib.loads(listing.source.text)
+    except (ValueError, RecursionError):
+        return
+    text = bytes_as_text(listing.source)
+    position = 0
+    for requirement in _standard(content):
+        quoted = re.compile(rf"[\"']{re.escape(requirement.encode().decode('latin-1'))}[\"']")
+        match = quoted.search(text, position) or quoted.search(text)
+        if match is not None:
+            position = match.end()
+            read_requirement(listing, listing.source, match[0][1:-1], match.start() + 1)
+    for header, table in _tables(content):
+        start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
+        for name, told in table.items():
+            _add_of_table(listing, text, start.end() if start else 0, name, told)
+
+
+def _standard(content: Mapping[str, Any]) -> Iterator[str]:
+    project = _mapping(content.get("project"))
+    lists = [project.get("dependencies")]
+    lists += _agreed(_mapping(project.get("optional-dependencies")))
+    lists += _agreed(_mapping(content.get("dependency-groups")))
+    tool = _mapping(content.get("tool"))
+    lists += _mapping(_mapping(tool.get("pdm")).get("dev-dependencies")).values()
+    lists += [_mapping(tool.get("uv")).get("dev-dependencies"), _mapping(tool.get("uv")).get("override-dependencies")]
+    for one in lists:
+        if isinstance(one, list):
+            yield from (entry for entry in one if isinstance(entry, str))
+
+
+def _agreed(extras: Mapping[str, Any]) -> list[list[str]]:
+    """What extras ask for, without what they ask for differently: which of them is installed is not told."""
+    lists = [[entry for entry in one if isinstance(entry, str)] for one in extras.values() if isinstance(one, list)]
+    asked: dict[str, set[str]] = {}
+    for one in lists:
+        for entry in one:
+            asked.setdefault(_name_of(entry), set()).add(entry)
+    return [[entry for entry in one if len(asked[_name_of(entry)]) == 1] for one in lists]
+
+
+def _name_of(requirement: str) -> str:
+    match = re.match(NAME, requirement.strip())
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
+
+
+def _tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name in ("packages", "dev-packages"):
+        yield name, _mapping(content.get(name))
+    poetry = _mapping(_mapping(content.get("tool")).get("poetry"))
+    for name in ("dependencies", "dev-dependencies"):
+        yield f"tool.poetry.{name}", _mapping(poetry.get(name))
+    for name, group in _mapping(poetry.get("group")).items():
+        yield f"tool.poetry.group.{name}.dependencies", _mapping(_mapping(group).get("dependencies"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _add_of_table(listing: Listing, text: str, start: int, name: str, told: Any) -> None:
+    version = told.get("version") if isinstance(told, Mapping) else told
+    if not re.fullmatch(NAME, name) or (version is not None and not isinstance(version, str)):
+        return
+    written = (version or "").encode().decode("latin-1")
+    line = re.compile(
+        rf"^[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*=[^\n]*?[\"']({re.escape(written)})[\"']", re.MULTILINE
+    )
+    match = line.search(text, start) if written else None
+    place = listing.source.place(match.start(1), match.end(1)) if match else None
+    if name == "python":
+        return
+    whole = listing.source.place(match.start() + len(match[0]) - len(match[0].lstrip()), match.end()) if match else None
+    listing.add(name, poetry_specifier(version or ""), whole, written="requirement", specifier_place=place)
+
+
+def poetry_specifier(text: str) -> str:
+    """Poetry's ``^0.14.2``, ``~1.2``, ``1.2.*`` and ``1.2`` as a specifier; empty where any version will do."""
+    if "|" in text:
+        return ""
+    clauses = []
+    for clause in re.split(r"\s*,\s*|(?<=[\w*])\s+(?=[<>=!~^])", text.strip()):
+        match = re.fullmatch(r"(\^|~(?!=))\s*v?(\d+(?:\.\d+){0,3})\S*", clause)
+        if match is None:
+            bare = re.fullmatch(r"=?\s*v?(\d[\w.+]*(?:\.\*)?)", clause)
+            clauses.append(f"=={bare[1]}" if bare else "" if clause == "*" else clause)
+            continue
+        numbers = [int(part) for part in match[2].split(".")]
+        if match[1] == "^":
+            kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+        else:
+            kept = min(1, len(numbers) - 1)
+        upper = [*numbers[:kept], numbers[kept] + 1]
+        clauses.append(f">={match[2]},<{'.'.join(map(str, upper))}")
+    return valid(",".join(clause for clause in clauses if clause))

@@ -1,0 +1,229 @@
+"""Requirements files and what ``pip freeze`` prints: one requirement a line, with what they include."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Package
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    Listing,
+    bytes_as_text,
+    cuda_of_tag,
+    exact,
+    path_inside,
+    really,
+    valid,
+)
+from gonogo.evidence.field import Field
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_DEEPEST = 10
+_LONGEST_LINE = 20_000
+_MOST_UNREAD = 100
+"""Lines that are told of; a file with more is no list of requirements."""
+_NO_REQUIREMENT = Text(
+    "{where}: {line!r} is no requirement: give a requirements file, a pip freeze, or JSON",
+    "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
+)
+_NOT_INCLUDED = Text(
+    "{where}: can't read {path}: it is not there, or outside of the folders below this file and the current one",
+    "{where}：无法读取 {path}：文件不存在，或不在该文件所在目录和当前目录之内",
+)
+_TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}：{line!r}（已嵌套 {depth} 层文件）")
+_REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
+_WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
+_ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
+_FROZEN_FROM = 20
+"""Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
+
+
+def read_requirements(listing: Listing) -> None:
+    """All requirements of the listing's file."""
+    _read_file(listing, listing.source, depth=0, constraint=False, seen={listing.source.path})
+    listing.complete = _looks_frozen(listing)
+
+
+def _looks_frozen(listing: Listing) -> bool:
+    """Whether the file lists everything that is installed: many exact versions, in pip's order, and nothing else."""
+    names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
+    exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
+    pinned = sum(1 for p in listing.packages.values() if p.version_text)
+    return pinned >= _FROZEN_FROM and len(exact_ones) == len(listing.packages) and names == sorted(names)
+
+
+def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
+    text = re.sub(r"\\(\r?\n)", lambda match: " " * len(match[0]), bytes_as_text(source))
+    position = 0
+    for raw in re.split(r"(?<=\n)", text):
+        start, position = position, position + len(raw)
+        if len(raw) > _LONGEST_LINE:
+            continue
+        line = re.sub(r"(^|\s)#.*", "", raw.rstrip("\r\n"))
+        start += len(line) - len(line.lstrip())
+        line = line.strip()
+        if not line:
+            continue
+        include = re.match(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)$", line)
+        if include:
+            _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
+        elif re.match(r"(-i|-f|--index-url|--extra-index-url|--find-links)\b", line):
+            read_index(listing, line)
+        elif (
+            not read_requirement(listing, source, line, start, constraint=constraint)
+            and not line.startswith("--")
+            and len(listing.unread) < _MOST_UNREAD
+        ):
+            place = source.place(start, start + len(line))
+            where = f"{source.path}:{place.line}"
+            listing.skip(place, _NO_REQUIREMENT.format(where=where, line=really(line)[:120].replace("\n", " ")))
+
+
+def _include(
+    listing: Listing,
+    source: SourceFile,
+    line: str,
+    start: int,
+    include: re.Match[str],
+    *,
+    depth: int,
+    constraint: bool,
+    seen: set[str],
+) -> None:
+    place = source.place(start, start + len(line))
+    where = f"{source.path}:{place.line}"
+    name = really(include[2].strip("\"' "))
+    path = path_inside(source, listing.source, name)
+    if path is None:
+        listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
+        return
+    if depth >= _DEEPEST:
+        listing.skip(place, _TOO_DEEP.format(where=where, line=really(line)[:120], depth=_DEEPEST))
+        return
+    if path in seen:
+        return
+    seen.add(path)
+    try:
+        included = SourceFile.read(path)
+    except UserError as error:
+        listing.skip(place, error.text)
+        return
+    constraint = constraint or include[1] in ("-c", "--constraint")
+    _read_file(listing, included, depth=depth + 1, constraint=constraint, seen=seen)
+
+
+def read_index(listing: Listing, words: str) -> None:
+    """Where packages come from: PyTorch's own index tells the CUDA that its torch is built for."""
+    index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
+    if index is not None:
+        listing.pypi = False
+        cuda = cuda_of_tag(index[1])
+        if cuda is not None:
+            listing.facts["cuda"] = Field(cuda, reason=Text(index[0], index[0]))
+    elif re.search(r"(-i|--index-url)\b", words):
+        listing.pypi = "pypi" in words
+
+
+def read_requirement(
+    listing: Listing,
+    source: SourceFile,
+    text: str,
+    start: int,
+    *,
+    written: str = "requirement",
+    constraint: bool = False,
+    replace: bool = False,
+) -> bool:
+    """One requirement whose text begins at the byte ``start``; False where it is none."""
+    editable = re.match(r"(?:-e|--editable)(?:\s+|=)", text)
+    if editable:
+        start, text = start + editable.end(), text[editable.end() :]
+    option = re.search(r"\s--?[a-z]", text)
+    hashed = option is not None and "--hash" in text
+    if option is not None:
+        text = text[: option.start()].rstrip()
+    place = source.place(start, start + len(text))
+    url = re.match(rf"({NAME})\s*(?:\[[^\]]{{0,200}}\])?\s*@\s*(\S+)", text)
+    if url is not None:
+        listing.add(url[1], _version_of_url(url[2], url[1]), place, replace=replace)
+        return True
+    if editable or re.match(r"(?:git|hg|svn|bzr)\+|[a-z]+://|\.{0,2}/|[\w./-]+\.(?:whl|tar\.gz|zip)$", text):
+        named = _name_of_url(text)
+        if named is not None:
+            listing.add(named[0], named[1], place, replace=replace)
+        return True
+    match = re.match(_REQUIREMENT, text)
+    if match is None:
+        return False
+    rest = text[match.end() :].strip()
+    if rest and not rest.startswith(";"):
+        return False
+    if rest and not _holds(rest[1:].strip()):
+        return True
+    specifier = (match[3] or "").strip()
+    end = match.start(3) + len(match[3].rstrip()) if match[3] else (match.end(2) if match[2] else match.end(1))
+    begin = match.start(3) if match[3] else end
+    bare = valid(specifier.strip("() "))
+    if specifier and not bare:
+        return False
+    at = source.place(start + begin, start + end)
+    how = "" if hashed else written
+    if constraint:
+        where = f"{source.path}:{place.line}"
+        listing.constraints.append(Package(canonical(match[1]), bare, place, Text(where, where), how, at))
+    else:
+        shown = source.place(start, start + max(end, match.end(1)))
+        listing.add(match[1], bare, shown, written=how, specifier_place=at, replace=replace)
+    return True
+
+
+def _version_of_url(url: str, name: str) -> str:
+    found = _name_of_url(url)
+    return found[1] if found is not None and canonical(found[0]) == canonical(name) else ""
+
+
+def _name_of_url(url: str) -> tuple[str, str] | None:
+    """Name and specifier that a path or URL tells: a wheel's by its name, a repository's by its last folder."""
+    url = url[:2000]
+    wheel = re.search(_WHEEL, url) or re.search(_ARCHIVE, url)
+    if wheel is not None:
+        return wheel[1], exact(wheel[2].replace("%2B", "+").replace("%2b", "+"))
+    egg = re.search(rf"[#&]egg=({NAME})", url)
+    if egg is not None:
+        return egg[1], ""
+    repository = re.search(rf"(?:://|git@)[^\s#?]*[/:]({NAME})(?:\.git)?(?:@([\w./-]+))?(?:[#?].*)?$", url)
+    if repository is None:
+        return None
+    # A tag like v0.14.2 names the release; a branch or a commit does not.
+    name = re.sub(r"\.git$", "", repository[1])
+    tag = re.fullmatch(r"v?(\d+(?:\.\d+){1,3}(?:\.post\d+)?)", repository[2] or "")
+    return name, exact(tag[1]) if tag else ""
+
+
+@lru_cache(maxsize=1024)
+def _holds(marker: str) -> bool:
+    """Whether an environment marker holds on Linux with Python 3.11; one that can't be read does."""
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+
+    surroundings = {
+        "implementation_name": "cpython",
+        "implementation_version": "3.11.9",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "5.15.0",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": "3.11.9",
+        "python_version": "3.11",
+        "sys_platform": "linux",
+        "extra": "",
+    }
+    try:
+        return Marker(marker).evaluate(surroundings)
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, RecursionError, ValueError):
+        return True

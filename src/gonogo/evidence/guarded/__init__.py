@@ -1,0 +1,1 @@
+"""A guarded training as evidence: its ranks' records, and what follows from them."""

@@ -1,0 +1,70 @@
+"""A guarded run's failures in the shape of a rehearsal's, so that one hazard judges both by the same facts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from gonogo.evidence.guarded.divergence import divergence
+from gonogo.evidence.guarded.ends import deepspeed_config, exception_of, once_a_run, roots, unlike
+from gonogo.evidence.guarded.records import Raised
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
+
+
+@once_a_run
+def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
+    """The exceptions that are nobody's consequence, and where the ranks' calls part; memory and the like are left out.
+
+    What a rehearsal knows and a guarded run does not is empty, and so no hazard speaks of it.
+    """
+    failed = {death.rank for death in roots(run) if death.how == "exception"}
+    parted = divergence(run) if not unlike(run) else None  # what differs is the cause, and is told
+    waiting = {rank for side in parted.sides for rank in side.ranks} if parted is not None else set()
+    hosts = {rank.start.host for rank in run.ranks if rank.start is not None}
+    start = next((rank.start for rank in run.ranks if rank.start is not None), None)
+    gpu = start.gpu if start is not None else None
+    nodes = max(len(hosts), 1)
+    return RehearsalRecord(
+        command=list(run.command),
+        cwd=run.launches[0].cwd if run.launches else "",
+        world_size=run.world_size,
+        nodes=nodes,
+        ranks_per_node=max(run.world_size // nodes, 1),
+        accelerator=AcceleratorFacts(gpu.name if gpu else "CPU", "cuda" if gpu else "cpu", gpu.bytes if gpu else 0, 0),
+        steps=max((rank.last_step for rank in run.ranks), default=0),
+        host_memory_bytes=None,
+        ranks=[_rank(run, rank, rank.rank in failed, rank.rank in waiting) for rank in run.ranks],
+        launcher="",
+        divergence=parted,
+    )
+
+
+def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, parted: bool) -> RankRecord:
+    raised = exception_of(rank) if failed and not parted else None
+    outcome: Outcome = "diverged" if parted else "raised" if raised is not None else "completed"
+    start = rank.start
+    return RankRecord(
+        rank=rank.rank,
+        local_rank=start.local_rank if start is not None else rank.rank,
+        device=(start.gpu.device if start is not None and start.gpu is not None else "") or "cpu",
+        outcome=outcome,
+        steps=rank.last_step,
+        failure=failure_of(raised) if raised is not None else None,
+        deepspeed_config=deepspeed_config(run),
+        versions=dict(start.versions) if start is not None else {},
+    )
+
+
+def failure_of(raised: Raised) -> Failure:
+    """An exception that the guard saw, as a rehearsal has it."""
+    return Failure(
+        type=raised.type,
+        message=raised.message,
+        frames=raised.frames,
+        phase=cast(Phase, raised.phase),  # one more than a rehearsal's: between steps
+        step=raised.step,
+        operands=raised.operands,
+        module=raised.module,
+        module_class=raised.module_class,
+        traceback=raised.traceback,
+    )

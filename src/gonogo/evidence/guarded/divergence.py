@@ -1,0 +1,146 @@
+"""Where the collective calls of a guarded run's ranks part: the first that they do not all make alike."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+
+from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, once_a_run
+from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, unnamed
+from gonogo.evidence.guarded.records import Collective
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.divergence import Call, Divergence, Side
+
+_UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
+"""Their sizes may differ from rank to rank."""
+
+
+@once_a_run
+def divergence(run: GuardedRun) -> Divergence | None:
+    """Where the ranks' calls part: the first that are not alike, or each waits in another; None where none is seen."""
+    seen = all_seen(run)
+    still = standstill(run)
+    failed = [rank for rank in run.ranks if exception_of(rank) is not None]
+    if still is None and not failed:
+        return None
+    unlike = _first_unlike(seen)
+    if unlike is not None:
+        return unlike
+    if still is None:
+        return _left_alone(failed, seen) or _aborted_inside(run, seen)
+    if still.call is None or still.silent:
+        return None
+    late = [seen[rank] for rank in still.late if rank in seen]
+    if late and all(one.pending is not None for one in late):
+        heads = {rank: seen[rank].pending for rank in (*still.waiting, *still.late) if rank in seen}
+        return Divergence("deadlock", _sides(seen, heads))
+    if late and all(one.ended for one in late):
+        heads = {rank: seen[rank].pending for rank in still.waiting}
+        return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(still.late)}))
+    return None
+
+
+def _left_alone(failed: list[GuardedRank], seen: dict[int, Seen]) -> Divergence | None:
+    """Ranks whose exceptions only say that another is gone, where the other had come to its end well."""
+    ended = [rank for rank, one in seen.items() if one.ended]
+    lost = [rank.rank for rank in failed if (raised := exception_of(rank)) is not None and is_consequence(raised)]
+    if not ended or not lost or len(lost) < len(failed):
+        return None
+    heads: dict[int, Collective | None] = {rank: seen[rank].pending or unnamed(seen[rank], seen) for rank in lost}
+    return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(ended)}))
+
+
+def _aborted_inside(run: GuardedRun, seen: dict[int, Seen]) -> Divergence | None:
+    """A rank that native code aborted in a collective, while the others stood in other ones: gloo does so."""
+    aborted = [death for death in deaths(run) if death.signal == signal.SIGABRT and death.rank in seen]
+    lost = [death.rank for death in deaths(run) if death.raised is not None and death.consequence]
+    heads = {rank: called_by(seen[rank], seen) for rank in (*(death.rank for death in aborted), *lost) if rank in seen}
+    calls = [call for call in heads.values() if call is not None]
+    places = {(frame.path, frame.line) for call in calls for frame in call.frames[-1:]}
+    if not aborted or len(calls) < len(heads) or len(places) < 2:
+        return None
+    return Divergence("other-call", _sides(seen, {rank: call for rank, call in heads.items() if call is not None}))
+
+
+def _first_unlike(seen: dict[int, Seen]) -> Divergence | None:
+    """The first calls of one group and number that are not alike."""
+    calls: dict[tuple[str, int], dict[int, Collective]] = defaultdict(dict)
+    between = {
+        call.group for one in seen.values() for call in one.collectives if call.operator in BETWEEN_TWO
+    }  # their numbers need not agree
+    for rank, one in seen.items():
+        for call in one.collectives:
+            if call.group not in between:
+                calls[call.group, call.index][rank] = call
+    for (_, index), heads in sorted(calls.items(), key=lambda item: item[0][1]):
+        if len({_signature(call) for call in heads.values()}) < 2:
+            continue
+        others = len({(call.operator, call.peer) for call in heads.values()}) > 1
+        group = next(iter(heads.values())).group
+        before = next(
+            (one.call(group, index - 1) for one in seen.values() if one.call(group, index - 1) is not None), None
+        )
+        return Divergence(
+            "other-call" if others else "other-size",
+            _sides(seen, dict(heads)),
+            _call(before, None) if before is not None else None,
+        )
+    return None
+
+
+def _signature(call: Collective) -> tuple[object, ...]:
+    sizes = () if call.operator in _UNEVEN or "object" in call.operator else _elements(call)
+    return call.operator, call.peer, sizes, call.dtype if sizes else ""
+
+
+def _place(call: Collective) -> tuple[str, int] | None:
+    """Where it was called, which tells apart what has no number."""
+    return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
+
+
+def _elements(call: Collective) -> tuple[int, ...]:
+    found = []
+    for shape in call.shapes:
+        count = 1
+        for length in shape:
+            count *= length
+        found.append(count)
+    return tuple(found)
+
+
+def _sides(seen: dict[int, Seen], heads: dict[int, Collective | None]) -> tuple[Side, ...]:
+    alike: dict[object, list[int]] = defaultdict(list)
+    for rank, call in heads.items():
+        alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
+    made = [_side(seen, ranks, heads[ranks[0]]) for ranks in alike.values()]
+    return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
+
+
+def _side(seen: dict[int, Seen], ranks: list[int], head: Collective | None) -> Side:
+    first = seen[min(ranks)]
+    call = _call(head, first.module if head is not None and not head.returned else None) if head is not None else None
+    frames = call.frames if call is not None else ()
+    return Side(
+        ranks=tuple(sorted(ranks)),
+        call=call,
+        guards=tuple(guards_of(frames)),
+        steps=first.step,
+        functions=tuple(frame.function for frame in frames),
+    )
+
+
+def _call(call: Collective, module: str | None) -> Call:
+    return Call(
+        operator=call.operator,
+        group=call.ranks,
+        index=call.index,
+        sizes=_elements(call),
+        dtype=call.dtype or None,
+        root=call.peer,
+        module=module,
+        phase=call.phase,
+        step=call.step,
+        frames=call.frames,
+    )

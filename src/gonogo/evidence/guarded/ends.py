@@ -1,0 +1,256 @@
+"""How the ranks of a guarded run ended, and which of them was the first: what several hazards ask of its records."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import msgspec
+
+from gonogo.evidence.guarded.records import Raised
+from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.role import Role, role_of
+from gonogo.evidence.log.traceback import Raised as LoggedException
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Span
+
+ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AT_ONCE = 0.3
+"""Seconds within which a launcher notices processes that died at the same time."""
+_SWALLOWED = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
+
+_Answer = TypeVar("_Answer")
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How a rank ended that did not end well."""
+
+    rank: int
+    how: Literal["exception", "signal", "status", "vanished"]
+    time: float
+    consequence: bool
+    """Whether it is what another rank's end brings about: a lost connection, a launcher's SIGTERM."""
+    raised: Raised | None = None
+    signal: int | None = None
+    status: int | None = None
+
+
+def once_a_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
+    """Keep the answer on the last run that was asked about: several hazards ask the same."""
+    kept: list[tuple[GuardedRun, _Answer]] = []
+
+    def asked(run: GuardedRun) -> _Answer:
+        if not kept or kept[0][0] is not run:
+            kept[:] = [(run, answer(run))]
+        return kept[0][1]
+
+    asked.__doc__ = answer.__doc__
+    return asked
+
+
+@once_a_run
+def deaths(run: GuardedRun) -> list[Death]:
+    """The ranks that did not end well: causes before consequences, in the order of time."""
+    first = _noticed_first(run)
+    found = [death for rank in run.ranks if (death := _death(run, rank, first)) is not None]
+    return sorted(found, key=lambda death: (death.consequence, death.time, death.rank))
+
+
+def roots(run: GuardedRun) -> list[Death]:
+    """The ends that no other rank's end explains, the earliest first; empty where there is none."""
+    return [death for death in deaths(run) if not death.consequence]
+
+
+def went_well(run: GuardedRun) -> bool:
+    """Whether the command ended with 0, and no rank ended otherwise."""
+    return run.exit_status == 0 and not roots(run)
+
+
+def interrupted(run: GuardedRun) -> bool:
+    """Whether the command was asked to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
+    return any(launch.interrupted for launch in run.launches)
+
+
+def exception_of(rank: GuardedRank) -> Raised | None:
+    """The exception that ended the rank, as the record has it that tells most of it; None where none did."""
+    told = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _SWALLOWED]
+    main = [one for one in told if not one.thread]
+    last = next((one for one in reversed(main) if one.fatal), None)
+    if last is None and main and not _ended_well(rank):
+        last = main[-1]
+    if last is None:
+        return None
+    same = [one for one in main if (one.type, _first_line(one.message)) == (last.type, _first_line(last.message))]
+    return max(same, key=lambda one: (bool(one.operands), one.module is not None, len(one.frames), -one.time))
+
+
+BREAKING = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
+"""Facts in which ranks can't differ and train together."""
+
+
+def unlike(run: GuardedRun) -> bool:
+    """Whether ranks were found to have another model or config than others, so that their calls do not match."""
+    compared = [rank.compared for rank in run.ranks if rank.compared is not None]
+    return any(difference.fact in BREAKING for one in compared for difference in one.differences)
+
+
+def all_joined(run: GuardedRun) -> bool:
+    """Whether every rank of the world was there before the first step, also those that write to another folder."""
+    return any(rank.compared is not None and not rank.compared.missing for rank in run.ranks)
+
+
+def unseen(run: GuardedRun) -> list[int]:
+    """The ranks of the world that wrote nothing into the folder."""
+    return [number for number in range(run.world_size) if run.rank(number) is None] if run.ranks else []
+
+
+def stands(rank: GuardedRank) -> bool:
+    """Whether the rank had noticed that it stood still, and was not heard of going on."""
+    if not rank.stalls:
+        return False
+    went_on = max([one.time for one in (*rank.resumed, *rank.steps)], default=0.0)
+    return rank.stalls[-1].time > went_on
+
+
+def is_consequence(raised: Raised) -> bool:
+    """Whether an exception only says that another rank is gone: a closed connection, a time-out."""
+    head = LogLine("", 1, f"{raised.type}: {_first_line(raised.message)}")
+    return role_of(LoggedException(raised.type, raised.message, (), head)) is not Role.ROOT
+
+
+def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None) -> FailureLog:
+    """The exceptions of the ranks as a log, so that hazards that read logs read them."""
+    lines: list[LogLine] = []
+    for rank in ranks:
+        raised = exception_of(rank)
+        if raised is None:
+            continue
+        text = raised.traceback or f"{raised.type}: {raised.message}"
+        lines += [
+            LogLine(rank.path or f"rank-{rank.rank}", number, line, rank.rank, time=raised.time)
+            for number, line in enumerate(text.splitlines(), 1)
+        ]
+    return FailureLog(lines, setup or setup_of(run))
+
+
+def setup_of(run: GuardedRun) -> Setup:
+    """What is known of the run beside its exceptions: versions, the DeepSpeed config, the command."""
+    import shlex
+
+    start = next((rank.start for rank in run.ranks if rank.start is not None), None)
+    return Setup(
+        version_texts=dict(start.versions) if start is not None else {},
+        deepspeed_config=deepspeed_config(run),
+        launch=shlex.join(run.command),
+    )
+
+
+@once_a_run
+def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
+    """The DeepSpeed config of the first rank that stated one, nested as DeepSpeed has it; None without any."""
+    for rank in run.ranks:
+        settings = rank.joined.details.get("deepspeed config") if rank.joined is not None else None
+        if settings:
+            return _nested(settings)
+    for rank in run.ranks:
+        for census in rank.censuses:
+            if census.zero_stage:
+                return {"zero_optimization": {"stage": census.zero_stage}}
+    return None
+
+
+def span_of_rank(rank: GuardedRank) -> Span | None:
+    """The file of a rank's records, as evidence."""
+    return Span(rank.path, 1) if rank.path else None
+
+
+def name_of_signal(number: int) -> str:
+    """``SIGKILL`` for 9; ``signal 99`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ended_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float] | None:
+    """(exit status, when the launcher learnt of it); the status is minus the signal for a signal; None if unknown."""
+    start = rank.start
+    if start is None:
+        return None
+    for child in run.children:
+        if child.pid == start.pid and child.host in ("", start.host):
+            return child.status, child.time
+    for launch in run.launches:
+        own = launch.child == start.pid and launch.host == start.host
+        if (own or (len(run.ranks) == 1 and not run.children)) and launch.exit_status is not None and launch.ended:
+            status = launch.exit_status
+            return (128 - status if status > 128 else status), launch.ended
+    return None
+
+
+def _noticed_first(run: GuardedRun) -> set[int]:
+    """The ranks whose end with an error was the first that a launcher noticed."""
+    noticed = {}
+    for rank in run.ranks:
+        ended = ended_status(run, rank)
+        if ended is not None and ended[0] != 0:
+            noticed[rank.rank] = ended[1]
+    earliest = min(noticed.values(), default=0.0)
+    return {rank for rank, time in noticed.items() if time - earliest <= _AT_ONCE}
+
+
+def _death(run: GuardedRun, rank: GuardedRank, first: set[int]) -> Death | None:
+    raised = exception_of(rank)
+    if raised is not None:
+        return Death(rank.rank, "exception", raised.time, is_consequence(raised), raised)
+    ended = ended_status(run, rank)
+    if ended is not None and ended[0] == 0:
+        return None
+    number = rank.end.signal if rank.end is not None else None
+    if ended is not None and ended[0] < 0:
+        number = -ended[0]
+    if number is not None:
+        # The launcher kills those that are left: theirs is the time at which it learnt of it.
+        time = rank.last_time if rank.rank in first or ended is None else ended[1]
+        later = (bool(first) and rank.rank not in first) or stands(rank)  # NCCL's watchdog aborts those that wait
+        return Death(rank.rank, "signal", time, number in ASKED_TO_END or later, signal=number)
+    status = ended[0] if ended is not None else rank.end.status if rank.end is not None else None
+    if status:
+        return Death(rank.rank, "status", rank.last_time, bool(first) and rank.rank not in first, status=status)
+    if status is None and rank.end is None and run.exit_status is not None:
+        known = bool(first) or run.exit_status == 0
+        return Death(rank.rank, "vanished", rank.last_time, known) if run.exit_status != 0 else None
+    return None
+
+
+def _ended_well(rank: GuardedRank) -> bool:
+    return rank.end is not None and rank.end.reason == "exit" and not rank.end.status
+
+
+def _first_line(message: str) -> str:
+    return message.partition("\n")[0]
+
+
+def _nested(settings: dict[str, str]) -> dict[str, object]:
+    config: dict[str, object] = {}
+    for path, text in settings.items():
+        at = config
+        *parents, name = path.split(".")
+        for parent in parents:
+            below = at.setdefault(parent, {})
+            if not isinstance(below, dict):
+                below = at[parent] = {}
+            at = below
+        at[name] = _value(text)
+    return config
+
+
+def _value(text: str) -> object:
+    try:
+        value: object = msgspec.json.decode(text.encode())
+    except msgspec.MsgspecError:
+        return {"True": True, "False": False, "None": None}.get(text, text)
+    return value

@@ -1,0 +1,208 @@
+"""The files that the guard of a live training leaves: written as things happen, read however far they came."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import struct
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.guarded.launch import Launched, read_children, read_launches
+from gonogo.evidence.guarded.records import (
+    Census,
+    Compared,
+    End,
+    Fault,
+    Joined,
+    NonFinite,
+    Phase,
+    Raised,
+    Record,
+    Resumed,
+    Stalled,
+    Start,
+    Step,
+    Thread,
+    Warned,
+)
+from gonogo.evidence.guarded.run import Beat, Dump, GuardedRank, GuardedRun
+from gonogo.evidence.rehearsal.frame import Frame, Owner
+
+PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
+
+BEAT = struct.Struct("<8sdQBBxxIQ")
+"""The file ``rank-<RANK>.beat``: mark, time, step, phase (index in PHASES), inside a collective, pid, collectives."""
+BEAT_MARK = b"gonogo1\0"
+
+_FILE = re.compile(r"rank-(\d{1,7})\.jsonl")
+_LONGEST_LINE = 16 << 20
+_CLOCKS = 5.0
+"""Seconds by which the clocks of two machines may differ."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+
+
+def encode(record: Record) -> bytes:
+    """A record as one line, its end included."""
+    return _encoder.encode(record) + b"\n"
+
+
+def records_path(folder: str, rank: int) -> str:
+    """Where a rank's records stand."""
+    return f"{folder}/rank-{rank}.jsonl"
+
+
+def beat_path(folder: str, rank: int) -> str:
+    """Where a rank's last sign of life stands."""
+    return f"{folder}/rank-{rank}.beat"
+
+
+def dump_path(folder: str, rank: int) -> str:
+    """Where the stacks stand of a rank that a signal ended."""
+    return f"{folder}/rank-{rank}.dump"
+
+
+def read_run(folder: str | Path) -> GuardedRun:
+    """What all ranks have left in a folder, in the order of their numbers; no rank at all where none wrote anything.
+
+    A line that was cut off, or that can't be read, is counted and left out. Raises OSError for a folder that can't be
+    read.
+    """
+    files = [path for path in Path(folder).iterdir() if path.is_file()]
+    found = [(int(name[1]), path) for path in files if (name := _FILE.fullmatch(path.name))]
+    launches = _of_the_last_run(read_launches(folder))
+    since = launches[0].started - _CLOCKS if launches else 0.0
+    ranks = [one for rank, path in sorted(found) if (one := read_rank(path, rank, since)) is not None]
+    first = launches[0] if launches else None
+    failed = next((one.exit_status for one in launches if one.exit_status), None)
+    return GuardedRun(
+        folder=str(folder),
+        ranks=ranks,
+        command=list(first.command) if first else [],
+        exit_status=first.exit_status if first is not None and failed is None else failed,
+        started=first.started if first else 0.0,
+        ended=max((one.ended for one in launches), default=0.0),
+        launches=launches,
+        children=[child for child in read_children(folder) if child.time >= since],
+    )
+
+
+def _of_the_last_run(launches: list[Launched]) -> list[Launched]:
+    """Those that ran together with the one that was started last: a folder may have been given to a run before."""
+    latest = max((launch.started for launch in launches), default=0.0)
+    return [one for one in launches if one.started == latest or not one.ended or one.ended >= latest]
+
+
+def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
+    """One rank's records of a run that began at ``since``; None where all are older.
+
+    Raises OSError where the file can't be read.
+    """
+    lives = [GuardedRank(rank, path=str(path))]
+    with path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            try:
+                record = _decoder.decode(line)
+            except msgspec.MsgspecError:
+                lives[-1].unreadable += 1
+                continue
+            if isinstance(record, Start) and lives[-1].start is not None:
+                lives.append(GuardedRank(rank, path=str(path)))
+            _keep(lives[-1], record)
+    lives = [life for life in lives if life.start is None or life.start.time >= since]
+    if not lives:
+        return None
+    # A script may run other Python programs as well, before and after the one that trains.
+    trained = [life for life in lives if _has_trained(life)]
+    last = (trained or lives)[-1]
+    last.earlier = [life for life in trained if life is not last]
+    last.beat = read_beat(Path(beat_path(str(path.parent), rank)))
+    last.dump = read_dump(Path(dump_path(str(path.parent), rank)))
+    return last
+
+
+def _has_trained(rank: GuardedRank) -> bool:
+    """Whether there is more to a process than that it began and ended well."""
+    if rank.end is None or rank.end.reason != "exit":
+        return True
+    return rank.joined is not None or bool(rank.steps or rank.exceptions or rank.stalls or rank.faults or rank.end.step)
+
+
+_DUMPED_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_DUMPED_THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(.*)\])?.*\(most recent call first\)")
+_LONGEST_DUMP = 1 << 20
+
+
+def read_dump(path: Path) -> Dump | None:
+    """The stacks that Python's fault handler left, or None where it left none. The last dump counts."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LONGEST_DUMP).decode(errors="replace")
+            when = path.stat().st_mtime
+    except OSError:
+        return None
+    error = ""
+    threads: list[tuple[str, list[Frame]]] = []
+    for line in text.splitlines():
+        if line.startswith("Fatal Python error: "):
+            error, threads = line.removeprefix("Fatal Python error: "), []
+        elif thread := _DUMPED_THREAD.match(line):
+            threads.append((thread[3] or thread[2], []))
+        elif (frame := _DUMPED_FRAME.match(line)) and threads and "/gonogo/guard/" not in frame[1]:
+            source = linecache.getline(frame[1], int(frame[2])).strip()[:200]
+            threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _owner(frame[1])))
+    if not threads:
+        return None
+    # The fault handler puts the main thread, which is the oldest, last.
+    return Dump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
+
+
+def _owner(path: str) -> Owner:
+    if "/torch/" in path and "-packages/" in path:
+        return "torch"
+    return "library" if "-packages/" in path or re.search(r"/lib/python3\.\d+/", path) else "user"
+
+
+def _keep(rank: GuardedRank, record: Record) -> None:
+    match record:
+        case Start():
+            rank.start = record
+        case Joined():
+            rank.joined = record
+        case Compared():
+            rank.compared = record
+        case Census():
+            rank.censuses.append(record)
+        case Step():
+            rank.steps.append(record)
+        case Warned():
+            rank.warnings.append(record)
+        case Stalled():
+            rank.stalls.append(record)
+        case Resumed():
+            rank.resumed.append(record)
+        case NonFinite():
+            rank.nonfinite.append(record)
+        case Raised():
+            rank.exceptions.append(record)
+        case Fault():
+            rank.faults.append(record)
+        case End():
+            rank.end = record
+
+
+def read_beat(path: Path) -> Beat | None:
+    """A rank's last sign of life, or None where there is none (or a torn one)."""
+    try:
+        data = path.read_bytes()[: BEAT.size]
+    except OSError:
+        return None
+    if len(data) < BEAT.size:
+        return None
+    mark, time, step, phase, inside, pid, collectives = BEAT.unpack(data)
+    if mark != BEAT_MARK or phase >= len(PHASES):
+        return None
+    return Beat(time, step, PHASES[phase], collectives, bool(inside), pid)

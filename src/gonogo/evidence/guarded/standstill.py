@@ -1,0 +1,156 @@
+"""Who waits for whom where a guarded run stands still: from each rank's last collectives and where its threads were.
+
+The n-th call of a rank in a group is matched with the n-th of the others. A rank that has made fewer calls in a group
+than the others is the one that they wait for; where it is by then tells why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+
+from gonogo.evidence.guarded.ends import all_joined, deaths, exception_of, once_a_run, stands
+from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, members_of, unnamed
+from gonogo.evidence.guarded.records import Collective, Stalled
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.patterns import Pattern
+
+_TIME_OUT = Pattern(r"(?i)timed out|time-?out")
+_FROZEN_AFTER = 5.0
+"""Seconds without a sign of life after which a rank's Python is taken not to answer; it gives several a second."""
+
+
+class Standstill(msgspec.Struct, frozen=True):
+    """A run that stands still. ``late`` are the ranks that have not come to the collective that the others wait in."""
+
+    stalls: dict[int, Stalled]
+    """The last record of each rank that noticed."""
+    seen: dict[int, Seen]
+    call: Collective | None
+    """The collective that is waited in; None where no rank waits in one."""
+    waiting: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Ranks of the world that do not answer: their Python does not run, or they never started."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it had lasted when last seen."""
+        waited = self.call.ago if self.call is not None else 0.0
+        return max((stall.seconds for stall in self.stalls.values()), default=waited)
+
+    @property
+    def median(self) -> float:
+        """The length of a step before; 0 where there was none."""
+        return max((stall.median for stall in self.stalls.values()), default=0.0)
+
+
+@once_a_run
+def standstill(run: GuardedRun) -> Standstill | None:
+    """The standstill that a run ended in, or is in; None where it never stood, went on, or a rank had failed before."""
+    stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
+    if not stalls:
+        return _timed_out(run)
+    first = [rank.stalls[-1 - stalls[rank.rank].again :][0] for rank in run.ranks if rank.rank in stalls]
+    noticed = min(stall.time for stall in first)
+    if any(not death.consequence and death.time < noticed for death in deaths(run) if death.rank not in stalls):
+        return None
+    seen = all_seen(run)
+    silent = _silent(run, stalls)
+    call, waiting, late = _waited_for(seen, silent)
+    return Standstill(stalls, seen, call, waiting, late, silent)
+
+
+def _timed_out(run: GuardedRun) -> Standstill | None:
+    """Ranks whose time for a collective was over before they were taken to stall, and those that had not come to it.
+
+    Where these were is what Python's fault handler left as the launcher ended them.
+    """
+    over = [rank for rank in run.ranks if (raised := exception_of(rank)) and _TIME_OUT.search(raised.message)]
+    left = [rank for rank in run.ranks if exception_of(rank) is None and rank.dump is not None]
+    if not over or len(over) + len(left) < len(run.ranks) or any(not death.consequence for death in deaths(run)):
+        return None
+    seen = all_seen(run)
+    first = seen[over[0].rank]
+    if any(called_by(seen[rank.rank], seen) is not None for rank in left):
+        return None
+    call = first.pending or unnamed(first, seen)
+    waiting, late = (tuple(sorted(rank.rank for rank in some)) for some in (over, left))
+    return Standstill({}, seen, call, waiting, late) if late else None
+
+
+def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
+    """Ranks that have written nothing of the stall, though they are in the world and have not ended."""
+    latest = max(stall.time for stall in stalls.values())
+    longest = max(stall.seconds for stall in stalls.values())
+    found = []
+    for number in range(run.world_size):
+        rank = run.rank(number)
+        if rank is None:
+            if not all_joined(run):
+                found.append(number)
+        elif number not in stalls and rank.end is None and exception_of(rank) is None:
+            alive = rank.beat.time if rank.beat is not None else rank.last_time
+            if latest - alive > max(_FROZEN_AFTER, longest / 2):
+                found.append(number)
+    return tuple(found)
+
+
+def _waited_for(
+    seen: dict[int, Seen], silent: tuple[int, ...]
+) -> tuple[Collective | None, tuple[int, ...], tuple[int, ...]]:
+    """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
+    waits = {rank: one.pending for rank, one in seen.items() if one.pending is not None}
+    best = _behind_in_a_queue(seen, silent)
+    for group in {call.group for call in waits.values()} | _ahead(seen):
+        members = members_of(seen, group)
+        made = {rank: seen[rank].made(group) for rank in members if rank in seen}
+        if not made:
+            continue
+        fewest, most = min(made.values()), max(made.values())
+        absent = tuple(sorted(rank for rank in members if rank in silent))
+        late = absent or (tuple(sorted(r for r in made if made[r] == fewest)) if fewest < most else ())
+        index = fewest if late and not absent else most - 1
+        waiting = tuple(sorted(rank for rank, count in made.items() if count > index and rank not in late))
+        calls = [call for rank in waiting if (call := seen[rank].call(group, index)) is not None]
+        calls += [call for rank in waiting if (call := seen[rank].pending) is not None and call.group == group]
+        if calls and len(waiting) > len(best[1]):
+            best = (calls[0], waiting, late)
+    if best[0] is None and silent:
+        inside = {rank: call for rank, one in seen.items() if (call := called_by(one, seen)) is not None}
+        if inside:
+            return inside[min(inside)], tuple(sorted(inside)), silent
+    return best
+
+
+def _behind_in_a_queue(
+    seen: dict[int, Seen], silent: tuple[int, ...]
+) -> tuple[Collective | None, tuple[int, ...], tuple[int, ...]]:
+    """The same by what the process groups have counted, for collectives that no Python function was called for."""
+    for group in sorted({group for one in seen.values() for group in one.queued}):
+        between_two = any(f"{group} between two" in one.counts for one in seen.values())
+        counted = {rank: one.queued[group] for rank, one in seen.items() if group in one.queued}
+        members = members_of(seen, group)
+        if between_two or len(counted) < 2 or not set(members) <= {*counted, *silent}:
+            continue
+        fewest, most = min(counted.values()), max(counted.values())
+        if fewest == most:
+            continue
+        late = tuple(sorted(rank for rank, count in counted.items() if count == fewest))
+        waiting = tuple(sorted(rank for rank in counted if rank not in late))
+        first = seen[waiting[0]]
+        if first.pending is not None and first.pending.group == group:
+            continue
+        return unnamed(first, seen, group, fewest), waiting, late
+    return None, (), ()
+
+
+def _ahead(seen: dict[int, Seen]) -> set[str]:
+    """Groups in which some ranks have made more calls than others: on a GPU a call returns before it is done."""
+    made: dict[str, set[int]] = defaultdict(set)
+    for one in seen.values():
+        for group in {call.group for call in one.collectives}:
+            if all(call.operator not in BETWEEN_TWO for call in one.collectives if call.group == group):
+                made[group].add(one.made(group))
+    return {group for group, counts in made.items() if len(counts) > 1}

@@ -1,0 +1,288 @@
+"""The options of a command line: each with its place, and the edits that change it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.shell.text import ShellWord
+from gonogo.finding import Edit, Text
+
+Word = ShellWord
+"""One word of a command: ``value`` (None where it can't be told), ``place``, ``reason``."""
+
+SEVERAL = Text("it is given several values", "它有多个取值")
+_NOT_READ = Text("a word that can't be told may be an option", "有无法确定的单词，可能是一个选项")
+
+
+class OptionTable(msgspec.Struct, frozen=True):
+    """The options of a program that is known: which take a value, which are flags."""
+
+    with_value: frozenset[str]
+    flags: frozenset[str]
+    short: dict[str, str] = {}
+    """Short options, to their long names."""
+    stops_at_program: bool = True
+    """The first word that is no option is the program, and what follows is the program's."""
+    abbreviations: bool = True
+
+    def name_of(self, written: str) -> str | None:
+        """The option that a word means (without dashes, ``_`` for ``-``); None where there is none such."""
+        name = normal(written)
+        if name in self.with_value or name in self.flags:
+            return name
+        if not written.startswith("--"):
+            return self.short.get(name)
+        if self.abbreviations:
+            found = {known for known in (*self.with_value, *self.flags) if known.startswith(name)}
+            if len(found) == 1:
+                return found.pop()
+        return None
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, parted by blanks."""
+    return frozenset(text.split())
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option as written: its word, and the words of its value."""
+
+    name: str
+    word: ShellWord
+    values: tuple[ShellWord, ...] = ()
+    attached: bool = False
+    """The value stands in the option's own word, after ``=``."""
+
+    @property
+    def place(self) -> Place:
+        """From the option's word to the end of its value."""
+        return _joined(self.word.place, self.values[-1].place) if self.values else self.word.place
+
+    @property
+    def field(self) -> Field:
+        """The value; True for an option without one, a tuple of texts where it has several."""
+        if self.attached:
+            value = self.word.value
+            if value is None:
+                return Field.not_known(self.word.place, self.word.reason)
+            return Field.of(value.partition("=")[2], _after_equals(self.word), self.word.reason)
+        if not self.values:
+            return Field.of(True, self.word.place)
+        unknown = next((word for word in self.values if word.value is None), None)
+        if unknown is not None:
+            return Field.not_known(unknown.place, unknown.reason)
+        place = _joined(self.values[0].place, self.values[-1].place)
+        if len(self.values) == 1:
+            return Field.of(self.values[0].value, place, self.values[0].reason)
+        return Field.of(tuple(word.value for word in self.values), place, SEVERAL)
+
+
+def normal(word: str) -> str:
+    """An option's name: without its dashes, with ``_`` for ``-``."""
+    return word.lstrip("-").replace("-", "_")
+
+
+def _joined(first: Place, last: Place) -> Place:
+    if first.source is last.source and first.start <= last.end:
+        return Place(first.source, first.start, last.end)
+    return first
+
+
+def _after_equals(word: ShellWord) -> Place:
+    place = word.place
+    data = place.source.data[place.start : place.end]
+    at = data.find(b"=")
+    return Place(place.source, place.start + at + 1, place.end) if at >= 0 else place
+
+
+class Options:
+    """The options that a part of a command gives, in order."""
+
+    def __init__(
+        self,
+        options: Sequence[Option] = (),
+        positional: Sequence[ShellWord] = (),
+        *,
+        complete: bool = True,
+        end: Place | None = None,
+        words: Sequence[ShellWord] = (),
+    ) -> None:
+        self.options = tuple(options)
+        self.positional = tuple(positional)
+        self.complete = complete
+        """False where a word such as ``"$@"`` may hide more."""
+        self.end = end
+        """Where an option would be added: an empty place behind the last word."""
+        self.words = tuple(words)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Option]]:
+        found: dict[str, list[Option]] = {}
+        for option in self.options:
+            found.setdefault(option.name, []).append(option)
+        return found
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(self.options)
+
+    def __contains__(self, name: str) -> bool:
+        return normal(name) in self._by_name
+
+    def get(self, *names: str) -> Field:
+        """The value of an option under any of its names, the last one that is given.
+
+        Absent where it is not given; unknown where a word that can't be told may give it.
+        """
+        wanted = {normal(name) for name in names}
+        for option in reversed(self.options):
+            if option.name in wanted:
+                return option.field
+        if self.complete:
+            return Field.missing()
+        hiding = next((word for word in self.words if word.value is None), None)
+        reason = (hiding.reason if hiding is not None else None) or _NOT_READ
+        return Field.not_known(hiding.place if hiding is not None else None, reason)
+
+    def all(self, name: str) -> tuple[Field, ...]:
+        """Every value that is given to an option, in order."""
+        return tuple(option.field for option in self._by_name.get(normal(name), ()))
+
+    def place_of(self, name: str) -> Place | None:
+        """From the option's word to the end of its value; the last one where it is given more than once."""
+        found = self._by_name.get(normal(name))
+        return found[-1].place if found else None
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all options that are given, with ``_`` for ``-``."""
+        return tuple(self._by_name)
+
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        """The names of options that are given more than once."""
+        return tuple(name for name, options in self._by_name.items() if len(options) > 1)
+
+    def removing(self, name: str) -> Edit:
+        """An edit that takes the option out, with its value and the blanks or the continued line before it.
+
+        It changes nothing where the option is not written out in a file (:meth:`can_edit`).
+        """
+        found = self._by_name.get(normal(name))
+        if not found or not self.can_edit(name):
+            return self._nothing()
+        place = found[-1].place
+        source = place.source
+        start, end = place.start, place.end
+        first = source.line_start(source.line_of(start))
+        alone = not source.data[first:start].strip()
+        if alone:
+            ending = _end_of_line(source, end)
+            if ending is not None:
+                return Place(source, first, ending).edit("")
+        while start > 0 and source.data[start - 1 : start] in (b" ", b"\t"):
+            start -= 1
+        if alone:
+            # The command's last line: the backslash before it goes too.
+            before = source.data[:start].rstrip(b" \t\r\n")
+            if before.endswith(b"\\"):
+                start = len(before[:-1].rstrip(b" \t"))
+        return Place(source, start, end).edit("")
+
+    def replacing(self, name: str, value: str) -> Edit:
+        """An edit that gives the option another value; adds it where the option is not given."""
+        found = self._by_name.get(normal(name))
+        if not found:
+            return self.adding(name, value)
+        if not self.can_edit(name):
+            return self._nothing()
+        option = found[-1]
+        place = option.field.place
+        if option.attached and place is not None:
+            return place.edit(quoted(value))
+        if not option.values:
+            end = option.word.place.end
+            return Place(option.word.place.source, end, end).edit(f" {quoted(value)}")
+        return _joined(option.values[0].place, option.values[-1].place).edit(quoted(value))
+
+    def adding(self, name: str, value: str | None = None) -> Edit:
+        """An edit that adds an option behind the others, on a line of its own where the others have theirs."""
+        if self.end is None or not self.end.source.writable:
+            return self._nothing()
+        written = name if name.startswith("-") else f"--{name}"
+        text = written if value is None else f"{written} {quoted(value)}"
+        return self.end.edit(f"{self._separator()}{text}")
+
+    def can_edit(self, name: str) -> bool:
+        """Whether the option is written out in a file that can be changed, and so can be edited."""
+        found = self._by_name.get(normal(name))
+        if not found:
+            return self.end is not None and self.end.source.writable
+        option = found[-1]
+        place = option.place
+        if not place.source.writable:
+            return False
+        parts = (option.word, *option.values)
+        starts = [part.place.start for part in parts]
+        same = all(part.place.source is place.source for part in parts)
+        return same and starts == sorted(set(starts)) and self._written_out(option)
+
+    def _written_out(self, option: Option) -> bool:
+        """Whether the option's own word stands there as it is, and no other word shares its place."""
+        value = option.word.value or ""
+        if option.name not in normal(option.word.place.text) and value not in option.word.place.text:
+            return False
+        key = (option.word.place.start, option.word.place.end)
+        sharing = sum(1 for word in self.words if (word.place.start, word.place.end) == key)
+        return sharing <= 1
+
+    def _nothing(self) -> Edit:
+        place = self.end or (self.words[0].place if self.words else None)
+        if place is None:
+            return Edit("", 0, 0, b"", b"")
+        return Edit(place.source.path, place.start, place.start, b"", b"")
+
+    def _separator(self) -> str:
+        """What parts the last options: a blank, or a continued line with its indentation."""
+        if self.end is None:
+            return " "
+        source = self.end.source
+        for option in reversed(self.options):
+            place = option.place
+            if place.source is not source or place.end > self.end.start:
+                continue
+            first = source.line_start(source.line_of(place.start))
+            indent = source.data[first : place.start]
+            if indent.strip() or first == 0:
+                return " "
+            line_end = "\r\n" if source.data[:first].endswith(b"\r\n") else "\n"
+            before = source.data[:first].rstrip(b"\r\n")
+            shown = indent.decode("utf-8", "surrogateescape")
+            if before.endswith(b"\\"):
+                blanks = before[:-1][len(before[:-1].rstrip(b" \t")) :].decode()
+                return f"{blanks or ' '}\\{line_end}{shown}"
+            return f"{line_end}{shown}"  # an array's lines
+        return " "
+
+
+def _end_of_line(source: SourceFile, end: int) -> int | None:
+    """Where the line ends that holds nothing more than a continuation; None where it holds more."""
+    line_end = source.data.find(b"\n", end)
+    rest = source.data[end : line_end if line_end >= 0 else len(source.data)]
+    if line_end >= 0 and rest.strip() in (b"", b"\\"):
+        # Without a continuation the command ends here, unless it is an array's line.
+        if rest.strip() == b"" and source.data[: source.line_start(source.line_of(end))].rstrip(b"\r\n").endswith(
+            b"\\"
+        ):
+            return None
+        return line_end + 1
+    return None
+
+
+def quoted(value: str) -> str:
+    """A value as a shell takes it."""
+    return value if value and all(c.isalnum() or c in "_-./:,=+@%" for c in value) else shlex.quote(value)

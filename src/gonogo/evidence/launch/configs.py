@@ -1,0 +1,146 @@
+"""The config files that a launch names: the framework's YAML, accelerate's, DeepSpeed's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_config_of
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.launch import WrittenFile
+from gonogo.evidence.launch.launchers.recognise import Called
+from gonogo.evidence.shell.run import ShellCommand
+from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_FRAMEWORK_MODULES = {
+    "swift.cli.sft": "swift",
+    "swift.cli.pt": "swift",
+    "swift.cli.rlhf": "swift",
+    "axolotl.cli.train": "axolotl",
+    "llamafactory.launcher": "llamafactory",
+    "llamafactory.cli": "llamafactory",
+}
+
+
+def written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
+    """A file that a script writes, from the pieces of its heredoc."""
+    return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
+
+
+def shown_path(cwd: Path, path: str) -> str:
+    """A script's path as users know it: relative where it lies below the folder that gonogo runs in."""
+    whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+    try:
+        relative = os.path.relpath(whole)
+    except ValueError:
+        return whole
+    return whole if relative.startswith("..") else relative
+
+
+def framework_of(call: Called) -> str | None:
+    """The training framework whose command, module or script the program is."""
+    names = {"swift": "ms-swift", "llamafactory": "llamafactory", "axolotl": "axolotl", "trl": "trl"}
+    if call.launcher in names:
+        return names[call.launcher]
+    if call.program_kind == "module":
+        found = _FRAMEWORK_MODULES.get(call.program.string or "")
+        return names[found] if found else None
+    path = (call.program.string or "").replace(os.sep, "/")
+    if path.endswith(("swift/cli/sft.py", "swift/cli/pt.py", "swift/cli/rlhf.py")):
+        return "ms-swift"
+    if path.endswith(("llamafactory/launcher.py", "src/train_bash.py")):
+        return "llamafactory"
+    return None
+
+
+def framework_config_of(
+    call: Called, framework: str | None, cwd: Path, command: ShellCommand
+) -> tuple[Field, YamlFile | None]:
+    """The YAML that the program is given: its first argument, or ``--config``."""
+    word = next((word for word in call.options.positional), None)
+    named = Field.missing()
+    if word is not None and (word.value is None or word.value.endswith((".yaml", ".yml", ".json"))):
+        given = (
+            Field.of(word.value, word.place, word.reason) if word.value else Field.not_known(word.place, word.reason)
+        )
+        if framework is not None or given.known:
+            named = given
+    if named.absent and call.options.get("config").string:
+        config = call.options.get("config")
+        if framework in ("trl", "ms-swift") or str(config.value).endswith((".yaml", ".yml")):
+            named = config
+    path = named.string
+    return named, read_yaml_at(cwd, path, command.written) if path else None
+
+
+def is_of_llamafactory(config: YamlFile) -> bool:
+    """Whether a YAML has the arguments that only LLaMA-Factory takes: it starts ``src/train.py`` with it."""
+    return all(not config.get(name).absent for name in ("stage", "finetuning_type", "model_name_or_path"))
+
+
+def read_yaml_at(
+    cwd: Path, path: str, written: Mapping[str, tuple[tuple[Piece, ...], Place]] | None = None
+) -> YamlFile | None:
+    """A YAML file by its path from a folder; None where it can't be read."""
+    whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+    if written and whole in written:
+        source = written_file(path, *written[whole]).source
+        return read_yaml(source) if source is not None else None
+    try:
+        return read_yaml(SourceFile.read(shown_path(cwd, path)))
+    except UserError:
+        return None
+
+
+def accelerate_of(
+    call: Called, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
+) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
+    """The config of accelerate's that a launch reads, and what is worth telling about how it was found."""
+    if call.launcher not in ("accelerate", "trl", "axolotl"):
+        return Field.missing(), None, ()
+    name = "config_file" if call.launcher == "accelerate" else "accelerate_config"
+    field = call.launcher_options.get(name)
+    written = {path: written_file(path, *found).source for path, found in command.written.items()}
+    return accelerate_config_of(field, cwd, written, launcher=call.launcher)
+
+
+def deepspeed_config_of(
+    call: Called, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
+) -> Field:
+    """The DeepSpeed config that the files name: a path, or a framework's name for one of its own."""
+    for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):
+        field = call.options.get(name)
+        if isinstance(field.value, tuple):
+            field = msgspec.structs.replace(field, value=field.value[0])
+        if isinstance(field.value, str) and field.value.lower() not in ("true", "false", "none", ""):
+            return field
+        if field.unknown and name in call.options:
+            return field
+    for word in call.options.positional:
+        key, equals, value = (word.value or "").partition("=")
+        if equals and key.lstrip("+") == "deepspeed" and value:
+            return Field.of(value, word.place, word.reason)
+    if framework_file is not None:
+        field = framework_file.get("deepspeed")
+        if field.known and field.value:
+            return field
+        if field.unknown:
+            return field
+    own = call.launcher_options.get("deepspeed_config_file") if call.launcher == "accelerate" else Field.missing()
+    if not own.absent and "deepspeed_config_file" in call.launcher_options:
+        return own
+    if accelerate is not None:
+        field = accelerate.get("deepspeed_config", "deepspeed_config_file")
+        if field.known and field.value in ("none", "None", None):
+            return Field.missing()
+        return field
+    if not call.options.complete:
+        return call.options.get("deepspeed")
+    return Field.missing()

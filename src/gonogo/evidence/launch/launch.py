@@ -1,0 +1,158 @@
+"""What is launched: the launcher, its program, their options and variables, the number of processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.command_line import Options, Word, quoted
+from gonogo.finding import Edit, Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.document.yaml_file import YamlFile
+
+ProgramKind = Literal["script", "module", "framework"]
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A file that the script itself writes, by heredoc. ``text`` is None where it can't be told."""
+
+    path: str
+    text: str | None
+    place: Place
+    literal: bool
+    """The text stands in the script byte for byte."""
+
+    @property
+    def source(self) -> SourceFile | None:
+        """The file to read it from; None where its text can't be told.
+
+        Where the text stands in the script as it is, this is the script with all else blanked out: places in it, and
+        edits of them, are places in the script.
+        """
+        if self.text is None:
+            return None
+        if not self.literal:
+            return SourceFile.of_text(self.path, self.text)
+        script, start, end = self.place.source, self.place.start, self.place.end
+        blank = b"\n".join(b" " * len(line) for line in script.data[:start].split(b"\n"))
+        return SourceFile(script.path, blank + script.data[start:end], writable=script.writable)
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """One command that starts a training."""
+
+    launcher: str
+    source: SourceFile
+    place: Place
+    variables: Mapping[str, Field]
+    """The environment that the command gets, as far as the files set it."""
+    launcher_options: Options
+    options: Options
+    nodes: Field
+    processes_per_node: Field
+    world_size: Field
+    program: Field
+    program_kind: ProgramKind
+    slurm: Mapping[str, Field]
+    visible_devices: Field
+    deepspeed_config: Field
+    accelerate_config: Field
+    framework_config: Field
+    hostfile: Field
+    cwd: Path
+    cwd_known: bool = False
+    notes: tuple[Text, ...] = ()
+    framework: str | None = None
+    """The training framework whose command or module the program is."""
+    words: tuple[Word, ...] = ()
+    statement: Place | None = None
+    shell_variables: Mapping[str, Field] = {}
+    """All variables of the shell at that point."""
+    prefixed: frozenset[str] = frozenset()
+    written_files: Mapping[str, WrittenFile] = {}
+    """By their whole path."""
+    in_container: bool = False
+    heredoc: WrittenFile | None = None
+    """The program's code, for ``python - <<EOF``."""
+
+    @property
+    def line(self) -> int:
+        """The line that the command begins on."""
+        return self.place.line
+
+    def variable(self, name: str) -> Field:
+        """A variable of the command's environment; absent where nothing in the files sets it."""
+        return self.variables.get(name, Field.missing())
+
+    def path_of(self, field: Field) -> Path | None:
+        """The file that a field names, from the folder that the command runs in; None where it is not known."""
+        value = field.string
+        return self.cwd / os.path.expanduser(value) if value else None
+
+    def setting_variable(self, name: str, value: str) -> Edit:
+        """An edit that gives the command this variable.
+
+        It changes the value where the files set it, else adds ``export NAME=VALUE`` on a line before the command, or
+        ``NAME=VALUE`` before a command that does not begin its line. It changes nothing where the command stands in
+        no file.
+        """
+        field = self.variables.get(name)
+        place = field.place if field is not None else None
+        if place is not None and place.source.writable and place.text.startswith(f"{name}="):
+            return place.edit(f"{name}={quoted(value)}")
+        if not self.source.writable:
+            return Place(self.source, self.place.start, self.place.start).edit("")
+        statement = self.statement or self.place
+        source = statement.source
+        first = source.line_start(source.line_of(statement.start))
+        indent = source.data[first : statement.start]
+        follows = source.data[:first].rstrip(b"\r\n").endswith(b"\\")
+        if indent.strip(b" \t") or follows or statement.start != self.place.start:
+            start = self.place.start
+            return Place(source, start, start).edit(f"{name}={quoted(value)} ")
+        ending = "\r\n" if source.line_bytes(source.line_of(first)).endswith(b"\r\n") else "\n"
+        blanks = indent.decode("utf-8", "surrogateescape")
+        return Place(source, first, first).edit(f"{blanks}export {name}={quoted(value)}{ending}")
+
+
+def read_launches(source: SourceFile) -> tuple[Launch, ...]:
+    """The launches of a shell script or a job script, in order; none where it launches nothing."""
+    from gonogo.evidence.launch.reading import launches_in
+
+    return launches_in(source)
+
+
+def launch_of_command(words: Sequence[str], cwd: Path | str) -> Launch | None:
+    """The launch that a command line is, or the last that the script launches which it runs; None where it is none.
+
+    A launch of several processes goes before the plain Python programs that prepare it.
+    """
+    found = launches_of_command(words, cwd)
+    distributed = [launch for launch in found if launch.launcher != "python"]
+    candidates = distributed or list(found)
+    return candidates[-1] if candidates else None
+
+
+def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
+    """The launch that a command line is, or all that the script launches which it runs."""
+    from gonogo.evidence.launch.reading import launches_of_words
+
+    return launches_of_words(words, Path(os.path.abspath(cwd)))
+
+
+def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
+    """A YAML or JSON file that a launch names, also one that its script writes; None where it can't be read."""
+    from gonogo.evidence.document.yaml_file import read_yaml
+    from gonogo.evidence.launch.configs import read_yaml_at
+
+    written = launch.written_files.get(os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path))))
+    if written is not None:
+        return read_yaml(written.source) if written.source is not None else None
+    return read_yaml_at(launch.cwd, path)

@@ -1,0 +1,120 @@
+"""From words to options, for programs whose parser is known and for those whose is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.launch.command_line import Option, Options, OptionTable, normal
+from gonogo.evidence.shell.text import ShellWord
+
+
+def is_option(value: str | None) -> bool:
+    """Whether a word is an option rather than a value: ``-1`` and ``-1e-5`` are values."""
+    if value is None or len(value) < 2 or not value.startswith("-"):
+        return False
+    if value[1] in "0123456789.":
+        try:
+            float(value)
+        except ValueError:
+            return True
+        return False
+    return True
+
+
+def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Options:
+    """The options of a program whose parser is not known: a word behind an option that is none itself is its value."""
+    options: list[Option] = []
+    positional: list[ShellWord] = []
+    complete = True
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        written = _written_name(word)
+        if written is None:
+            if word.many or (word.value is None and not word.quoted and not positional_value(word)):
+                complete = complete and not (word.many or word.place.text.startswith("$"))
+            positional.append(word)
+            continue
+        name, attached = written
+        if attached:
+            options.append(Option(normal(name), word, attached=True))
+            continue
+        values: list[ShellWord] = []
+        while index < len(words) and not is_option(words[index].value) and _written_name(words[index]) is None:
+            if words[index].many and (values or not words[index].place.text.lstrip('"').startswith("$")):
+                break
+            values.append(words[index])
+            index += 1
+            if values[-1].many and not values[-1].place.text.startswith(("$(", "`")):
+                complete = False
+                break
+        options.append(Option(normal(name), word, tuple(values)))
+    return Options(options, positional, complete=complete, end=end or _end_of(words), words=words)
+
+
+def positional_value(word: ShellWord) -> bool:
+    """Whether a word that can't be told starts with text that is no option's: ``data/$X``."""
+    first = word.pieces[0].text if word.pieces else None
+    return bool(first) and not str(first).startswith("-")
+
+
+def _written_name(word: ShellWord) -> tuple[str, bool] | None:
+    """The option that a word starts with and whether its value is attached; None where the word is no option."""
+    value = word.value
+    if value is None:
+        first = word.pieces[0].text if word.pieces else None
+        if first and first.startswith("--") and "=" in first:
+            return first.partition("=")[0], True
+        return None
+    if not is_option(value):
+        return None
+    if value.startswith("--") and "=" in value:
+        return value.partition("=")[0], True
+    return value, False
+
+
+def _end_of(words: Sequence[ShellWord]) -> Place | None:
+    if not words:
+        return None
+    last = words[-1].place
+    return Place(last.source, last.end, last.end)
+
+
+def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[Options, tuple[ShellWord, ...]]:
+    """The options of a program whose parser is known, and the words from the first that is not its own."""
+    options: list[Option] = []
+    complete = True
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word.value is None and word.many:
+            complete = False
+            index += 1
+            continue
+        written = _written_name(word)
+        if written is None:
+            break
+        index += 1
+        name, attached = written
+        if name == "--":
+            break
+        known = table.name_of(name)
+        short = not name.startswith("--") and known is None and len(name) > 2 and table.short.get(name[1])
+        if short and word.value is not None:
+            # -n8: the value stands in the word.
+            place = Place(word.place.source, word.place.start + 2, word.place.end)
+            piece = msgspec.structs.replace(word.pieces[0], text=word.value[2:], literal=False)
+            options.append(Option(short, word, (ShellWord((piece,), place),)))
+            continue
+        takes = known in table.with_value if known is not None else False
+        if attached or not takes or index >= len(words):
+            options.append(Option(known or normal(name), word, attached=attached))
+            continue
+        options.append(Option(known or normal(name), word, (words[index],)))
+        index += 1
+    used = words[:index]
+    return Options(options, (), complete=complete, end=_end_of(used), words=used), tuple(words[index:])

@@ -1,0 +1,290 @@
+"""How launches are found: the commands of a script, and of the scripts that it runs, told apart and put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.command_line import quoted
+from gonogo.evidence.launch.configs import (
+    accelerate_of,
+    deepspeed_config_of,
+    framework_config_of,
+    framework_of,
+    is_of_llamafactory,
+    shown_path,
+    written_file,
+)
+from gonogo.evidence.launch.launch import Launch, WrittenFile
+from gonogo.evidence.launch.launchers.recognise import Called, called, script_call
+from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
+from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
+from gonogo.evidence.launch.launchers.world import World, world_of
+from gonogo.evidence.shell.run import Shell, ShellCommand, read_shell
+from gonogo.evidence.shell.state import Variable
+from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_UNKNOWN_CWD = Text(
+    "the folder that {path} is started from is taken to be {folder}, where its files are found",
+    "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
+)
+_DEEPEST = 4
+_NOT_SET = Text("its value can't be told", "无法确定它的值")
+
+
+def launches_in(source: SourceFile) -> tuple[Launch, ...]:
+    """The launches of a shell script, a job script or a Dockerfile, in order."""
+    folder = Path(os.path.abspath(source.path)).parent if source.writable else Path.cwd()
+    if _is_dockerfile(source):
+        from gonogo.evidence.launch.dockerfile import dockerfile_commands
+
+        return _launches(dockerfile_commands(source, folder), source, {}, 0)
+    slurm = directives(source)
+    commands = read_shell(source, folder, given=slurm_variables(slurm))
+    return _launches(commands, source, slurm, 0)
+
+
+def launches_of_words(words: Sequence[str], cwd: Path) -> tuple[Launch, ...]:
+    """The launches of a typed command."""
+    word_list, source = _typed(words)
+    place = Place(source, 0, len(source.data))
+    command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, cwd, True, {})
+    return _launches([command], source, {}, 0)
+
+
+def _typed(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
+    """A typed command as a source, with a place for each word."""
+    shown = [quoted(word) for word in words]
+    text = " ".join(shown)
+    source = SourceFile.of_text("<command>", text)
+    found = []
+    position = 0
+    for word, written in zip(words, shown, strict=True):
+        end = position + len(written.encode("utf-8", "surrogateescape"))
+        piece = Piece(word, source, position, end, literal=word == written)
+        found.append(ShellWord((piece,), piece.place, quoted=True))
+        position = end + 1
+    return found, source
+
+
+def _is_dockerfile(source: SourceFile) -> bool:
+    name = os.path.basename(source.path)
+    return name == "Dockerfile" or name.endswith(".Dockerfile") or name.startswith("Dockerfile.")
+
+
+def _launches(
+    commands: Sequence[ShellCommand], source: SourceFile, slurm: Mapping[str, Field], depth: int
+) -> tuple[Launch, ...]:
+    found: list[Launch] = []
+    seen: set[tuple[object, ...]] = set()
+    for command in commands:
+        call = called(command.words)
+        if call is None:
+            call = _by_first_line(command)
+        if call is None:
+            continue
+        if call.launcher == "shell":
+            found += _followed(call, command, source, slurm, depth)
+            continue
+        key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
+        if key not in seen:
+            seen.add(key)
+            found.append(_launch(call, command, slurm))
+    return tuple(found)
+
+
+def _followed(
+    call: Called, command: ShellCommand, source: SourceFile, slurm: Mapping[str, Field], depth: int
+) -> tuple[Launch, ...]:
+    """The launches of a script that the command runs."""
+    if depth >= _DEEPEST:
+        return ()
+    environment = _environment(call, command)
+    asked = {**slurm, **as_mapping(call.slurm)} if call.slurm is not None else dict(slurm)
+    if call.code is not None:
+        given = slurm_variables(with_gpus_per_node(dict(asked)))
+        inside = _inside(call.code, command, environment, given)
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
+    if call.from_input:
+        inside = _on_input(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
+    path = call.script.value if call.script is not None else None
+    if path is None:
+        return ()
+    try:
+        script = SourceFile.read(shown_path(command.cwd, path))
+    except UserError:
+        return ()
+    own = {**directives(script), **asked}
+    commands = read_shell(
+        script,
+        command.cwd,
+        cwd_known=command.cwd_known,
+        arguments=call.script_arguments,
+        environment=environment,
+        given=slurm_variables(own),
+    )
+    return _launches(commands, script, own, depth + 1)
+
+
+def _inside(
+    code: ShellWord, command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
+) -> list[ShellCommand]:
+    """The commands of ``bash -c CODE``."""
+    from gonogo.evidence.shell.nested import run_text
+    from gonogo.evidence.shell.state import State
+
+    place = code.place
+    if place.source.path == "<command>" and code.value is not None:
+        source = SourceFile.of_text("<command>", code.value)
+        return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
+    shell = Shell(place.source, given)
+    state = State(command.cwd)
+    state.cwd_known = command.cwd_known
+    # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
+    state.variables = {**command.shell, **environment}
+    state.written = dict(command.written)
+    try:
+        run_text(shell, [code], state, command.place)
+    except RecursionError:
+        return []
+    return shell.commands
+
+
+def _on_input(command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]) -> list[ShellCommand]:
+    """The commands of ``bash <<EOF``."""
+    if command.standard_input is None or command.input_place is None:
+        return []
+    source = written_file("<stdin>", command.standard_input, command.input_place).source
+    if source is None:
+        return []
+    return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
+
+
+def _by_first_line(command: ShellCommand) -> Called | None:
+    """``./launch``: a shell script by its first line."""
+    path = command.words[0].value if command.words else None
+    if not path or os.sep not in path:
+        return None
+    whole = os.path.join(command.cwd, path)
+    try:
+        with open(whole, "rb") as file:
+            first = file.readline(100)
+    except (OSError, ValueError):
+        return None
+    if not first.startswith(b"#!") or b"sh" not in first:
+        return None
+    return script_call(command.words)
+
+
+def _environment(call: Called, command: ShellCommand) -> dict[str, Variable]:
+    environment = {} if call.cleared else dict(command.environment)
+    for name in call.removed:
+        environment.pop(name, None)
+    for name, (value, word) in call.environment.items():
+        place = word.place
+        piece = Piece(value, place.source, place.start, place.end, reason=word.reason)
+        environment[name] = Variable((piece,), place)
+    return {name: msgspec.structs.replace(variable, exported=True) for name, variable in environment.items()}
+
+
+def _field(variable: Variable) -> Field:
+    if variable.unset:
+        return Field.missing()
+    value = variable.value
+    if value is None:
+        return Field.not_known(variable.place, variable.reason or _NOT_SET)
+    return Field.of(value, variable.place, variable.reason)
+
+
+def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
+    environment = {name: _field(variable) for name, variable in _environment(call, command).items()}
+    slurm = with_gpus_per_node({**directive, **(as_mapping(call.slurm) if call.slurm is not None else {})})
+    cwd, notes = _cwd(call, command)
+    framework = framework_of(call)
+    framework_field, framework_file = framework_config_of(call, framework, cwd, command)
+    if framework is None and framework_file is not None and is_of_llamafactory(framework_file):
+        framework = "llamafactory"
+    accelerate_field, accelerate, accelerate_notes = accelerate_of(call, cwd, environment, command)
+    world: World = world_of(call, environment, slurm, cwd, accelerate)
+    deepspeed = deepspeed_config_of(call, framework, framework_file, accelerate)
+    launcher = call.launcher
+    if launcher == "python" and call.slurm is not None:
+        launcher = "srun"
+    elif launcher == "python" and call.mpirun is not None:
+        launcher = "mpirun"
+    return Launch(
+        launcher=launcher,
+        source=command.place.source,
+        place=command.place,
+        variables=environment,
+        launcher_options=call.launcher_options,
+        options=call.options,
+        nodes=world.nodes,
+        processes_per_node=world.processes_per_node,
+        world_size=world.world_size,
+        program=call.program,
+        program_kind=call.program_kind,
+        slurm=slurm,
+        visible_devices=environment.get("CUDA_VISIBLE_DEVICES", Field.missing()),
+        deepspeed_config=deepspeed,
+        accelerate_config=accelerate_field,
+        framework_config=framework_field,
+        hostfile=world.hostfile,
+        cwd=cwd,
+        cwd_known=command.cwd_known,
+        notes=(*notes, *accelerate_notes),
+        framework=framework,
+        words=command.words,
+        statement=command.statement,
+        shell_variables={name: _field(variable) for name, variable in command.shell.items()},
+        prefixed=command.prefixed,
+        written_files={path: written_file(path, *written) for path, written in command.written.items()},
+        in_container=call.in_container,
+        heredoc=_heredoc(call, command),
+    )
+
+
+def _heredoc(call: Called, command: ShellCommand) -> WrittenFile | None:
+    if not call.from_input or command.standard_input is None or command.input_place is None:
+        return None
+    return written_file("<stdin>", command.standard_input, command.input_place)
+
+
+def _cwd(call: Called, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
+    """The folder that the command runs in.
+
+    Where the script does not say, it is the script's own, or the first folder above it in which the program is found.
+    """
+    cwd = command.cwd
+    if call.chdir is not None:
+        return Path(os.path.normpath(os.path.join(cwd, call.chdir))), ()
+    if command.cwd_known:
+        return cwd, ()
+    wanted = call.program.string if call.program_kind == "script" else None
+    if wanted is None:
+        wanted = next(
+            (word.value for word in call.options.positional if word.value and word.value.endswith((".yaml", ".yml"))),
+            None,
+        )
+    if not wanted or os.path.isabs(wanted) or os.path.exists(os.path.join(cwd, wanted)):
+        return cwd, ()
+    above = [cwd, *cwd.parents][:5]
+    root = next((index for index, folder in enumerate(above) if _is_project(folder)), None)
+    if root is None and os.sep not in os.path.normpath(wanted):
+        return cwd, ()  # outside a project, a file of that name is found anywhere
+    for folder in above[1 : root + 1 if root is not None else None]:
+        if (folder / wanted).exists():
+            return folder, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(folder)),)
+    return cwd, ()
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py"))

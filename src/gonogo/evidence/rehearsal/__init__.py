@@ -1,0 +1,1 @@
+"""A rehearsal's record as evidence, and what follows from it."""

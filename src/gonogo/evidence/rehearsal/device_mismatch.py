@@ -1,0 +1,134 @@
+"""Recognise that an operator met tensors on different devices, in whichever words PyTorch says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal.record import Failure, Operand
+
+_DEVICE = r"(?:[a-z]{2,12}:\d{1,4}|[a-z]{2,12})"
+_WORDINGS = (
+    # at::TensorIterator and the device checks generated for most operators
+    Pattern(rf"found at least two devices, ({_DEVICE}) and ({_DEVICE})"),
+    # torch 2.8 and later name the tensor that differs
+    Pattern(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
+    # torch._subclasses.fake_tensor.FakeTensor
+    Pattern(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
+    # torch.cat, binary operators and single kernels, in older releases each in words of their own
+    Pattern(rf"tensors must be on the same device\. Received ({_DEVICE}) and ({_DEVICE})"),
+    Pattern(
+        rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
+    ),
+    Pattern(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
+    # meta kernels, which a tensor left on "meta" meets as well
+    Pattern(rf"Tensor on device ({_DEVICE}) is not on the expected device ({_DEVICE})"),
+    # torch.Tensor's setters of .grad and .data
+    Pattern(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
+    Pattern(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),
+)
+_OLDER_ARGUMENT = (
+    # torch 1.5 to 1.8
+    Pattern(r"Tensor for (?:argument #\d+ )?'(\w{1,64})' is on (?:(CPU)|\w{1,8}), but expected"),
+    Pattern(
+        r"Expected object of (?:device type|backend) \w{1,12} but got (?:device type|backend) (?i:(cpu)|\w{1,12})"
+        r" for argument #\d+ '(?P<argument>\w{1,64})'"
+    ),
+)
+_INDEXED = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
+_CONVOLUTION = Pattern(
+    r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
+)
+_ARGUMENT = Pattern(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
+_METHOD = Pattern(
+    r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
+)
+_WRAPPER = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
+_TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
+
+
+class DeviceMismatch(msgspec.Struct, frozen=True):
+    """The devices that met (``cpu``, ``cuda:0`` …; the index is left out where the words do not give it)."""
+
+    devices: tuple[str, ...]
+    argument: str | None = None
+    """The operator's argument that was found on the other device, where it is named."""
+    argument_device: str | None = None
+    """Where that argument is; None where no argument is named."""
+    operator: str | None = None
+    """The operator, where the message names it: ``index_select``, ``addmm``, ``nll_loss_forward``."""
+
+    @property
+    def with_host(self) -> bool:
+        """True where one side is the CPU."""
+        return "cpu" in self.devices
+
+    @property
+    def between_accelerators(self) -> bool:
+        """True where two different accelerators met."""
+        return len({device for device in self.devices if device != "cpu"}) > 1
+
+
+def mismatch_in_message(message: str) -> DeviceMismatch | None:
+    """The device mismatch that an exception's message tells of, or None. Linear in the message's length."""
+    argument = _ARGUMENT.search(message)
+    named = (argument.group(1) or argument.group(2)) if argument else None
+    operator = _operator_in(message)
+    for wording in _WORDINGS:
+        if found := wording.search(message):
+            devices = (found.group(1), found.group(2))
+            # Arguments are checked in their order, and the last of the two devices is that of the one named last;
+            # the newer words put the odd one first.
+            odd = devices[0] if argument and argument.group(1) else devices[1]
+            return DeviceMismatch(devices, named, odd if named else None, operator)
+    if found := _INDEXED.search(message):
+        # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
+        indexed = found.group(1)
+        other = "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"
+        return DeviceMismatch((indexed, other), "indices", other, "index")
+    for older in _OLDER_ARGUMENT:
+        if found := older.search(message):
+            groups = found.groupdict()
+            here = "cpu" if "cpu" in {str(group).lower() for group in found.groups()} else "cuda"
+            name = groups.get("argument") or found.group(1)
+            return DeviceMismatch((here, "cuda" if here == "cpu" else "cpu"), name, here, operator)
+    if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
+        name = "weight" if found.group(1) else "input"
+        return DeviceMismatch(("cuda", "cpu"), name, "cpu", operator or "convolution")
+    if _TENSORS_OF_NPU in message:
+        return DeviceMismatch(("npu", "cpu"))
+    return None
+
+
+def _operator_in(message: str) -> str | None:
+    if "assign a gradient with device type" in message:
+        return "grad"
+    found = _METHOD.search(message)
+    name = next((group for group in found.groups() if group), "") if found else ""
+    return _WRAPPER.sub("", name) or None
+
+
+def device_mismatch(failure: Failure) -> DeviceMismatch | None:
+    """The device mismatch that ended a rank, or None. The operands' devices, where recorded, go before the words."""
+    mismatch = mismatch_in_message(failure.message)
+    if mismatch is None:
+        return None
+    devices = _distinct(operand.device for operand in failure.operands if not _is_exempt(operand))
+    return replace(mismatch, devices=devices) if len(devices) > 1 else mismatch
+
+
+def operands_on(failure: Failure, device: str) -> tuple[Operand, ...]:
+    """The operands of the failing operator that stand on a device, those that PyTorch lets pass left out."""
+    return tuple(o for o in failure.operands if o.device == device and not _is_exempt(o))
+
+
+def _is_exempt(operand: Operand) -> bool:
+    """PyTorch takes a tensor without dimensions on the CPU as a plain number: it mismatches nothing."""
+    return operand.device == "cpu" and operand.shape == ()
+
+
+def _distinct(devices: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(devices))

@@ -1,0 +1,210 @@
+"""What several hazards need to read a rehearsal's record: failures merged over ranks, places, sizes, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import (
+    GUESSED_BATCH,
+    Assumption,
+    Failure,
+    Frame,
+    Operand,
+    RankRecord,
+    RehearsalRecord,
+)
+from gonogo.finding import Span, Text
+
+GIB = 1024**3
+_LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
+MIB = 1024**2
+
+PHASES = {
+    "load": Text("loading", "加载"),
+    "init": Text("initialization", "初始化"),
+    "forward": Text("the forward pass", "前向传播"),
+    "backward": Text("the backward pass", "反向传播"),
+    "step": Text("the optimizer step", "优化器更新"),
+    "evaluate": Text("evaluation", "评估"),
+    "save": Text("saving", "保存"),
+    "exit": Text("exit", "退出"),
+    "between": Text("the program's own code between steps", "两步之间程序自身的代码"),
+}
+"""What a rank was doing; ``between`` is of guarded runs only."""
+
+
+CATEGORIES = {
+    "parameters": Text("parameters", "参数"),
+    "gradients": Text("gradients", "梯度"),
+    "optimizer": Text("optimizer", "优化器"),
+    "activations": Text("activations", "激活"),
+    "communication": Text("communication", "通信"),
+    "temporary": Text("temporary", "临时"),
+}
+
+
+class FailedRanks(msgspec.Struct, frozen=True):
+    """Ranks that one exception, raised at one place, ended."""
+
+    failure: Failure
+    ranks: tuple[int, ...]
+    first: RankRecord
+    """The record of the first of them."""
+
+    @property
+    def zero_stage(self) -> int | None:
+        """ZeRO's stage: the engine's where one was made, 3 where ``zero.Init`` was at work, else None."""
+        stage = setting(self.first.deepspeed_config, "zero_optimization", "stage")
+        if isinstance(stage, int):
+            return stage
+        return 3 if self.under_zero_init else None
+
+    @property
+    def under_zero_init(self) -> bool:
+        """True where a module was being built inside ``deepspeed.zero.Init``."""
+        return any(path_ends(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames)
+
+
+def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
+    """The exceptions of a rehearsal; ranks that fell at the same place are one."""
+    groups: dict[tuple[object, ...], list[RankRecord]] = {}
+    for rank in record.ranks:
+        if rank.failure is not None and rank.outcome != "unsupported":  # what can't be rehearsed may work for real
+            frames = tuple((frame.path, frame.line) for frame in rank.failure.frames)
+            # Messages differ by rank where they name its device; the place does not.
+            groups.setdefault((rank.failure.type, frames or rank.failure.message), []).append(rank)
+    return [
+        FailedRanks(group[0].failure, tuple(rank.rank for rank in group), group[0])
+        for group in groups.values()
+        if group[0].failure is not None
+    ]
+
+
+def path_ends(frame: Frame, ending: str) -> bool:
+    """True where the frame's file is that one, whatever the folder and the separator."""
+    return f"/{frame.path}".replace("\\", "/").endswith(f"/{ending}")
+
+
+def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
+    """The innermost frame of that owner in a stack given from the outermost call, or None."""
+    return next((frame for frame in reversed(tuple(frames)) if frame.owner == owner), None)
+
+
+def last_outside_torch(failure: Failure) -> Frame | None:
+    """The innermost frame that is neither torch's nor Python's own: the code that called the operator."""
+    return next((f for f in reversed(failure.frames) if f.owner != "torch" and not of_python_itself(f)), None)
+
+
+def of_python_itself(frame: Frame) -> bool:
+    """True for a file of Python's standard library (``importlib``, ``contextlib``), which explains nothing."""
+    path = frame.path.replace("\\", "/")
+    return path.startswith("<frozen") or ("/lib/python3" in path and "-packages/" not in path)
+
+
+def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
+    """Spans of the frames that are there, each place once, in the order given."""
+    spans: dict[tuple[str, int], Span] = {}
+    for frame, label in marked:
+        if frame is not None:
+            spans.setdefault((frame.path, frame.line), Span(frame.path, frame.line, text=frame.text, label=label))
+    return tuple(spans.values())
+
+
+def library_frame(failure: Failure) -> Frame | None:
+    """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
+    telling = [f for f in failure.frames if not of_python_itself(f) and not path_ends(f, "deepspeed/utils/nvtx.py")]
+    return innermost(telling, "library") or innermost(telling, "torch")
+
+
+def failure_places(failure: Failure) -> tuple[Span, ...]:
+    """The user's innermost frame first, then the innermost frame of a library."""
+    raised = Text("raised from here", "异常由此抛出")
+    return places((failure.innermost("user"), None), (library_frame(failure), raised))
+
+
+def size(count: float) -> str:
+    """Bytes for a sentence: GiB with one decimal, MiB below 0.1 GiB."""
+    return f"{count / GIB:,.1f} GiB" if count >= 0.1 * GIB else f"{count / MIB:,.1f} MiB"
+
+
+def sizes(by_category: dict[str, int]) -> Text:
+    """``parameters 18.2 GiB, optimizer 101.5 GiB``, what is nothing left out; ``?`` for no category at all."""
+    held = [(CATEGORIES.get(name, Text(name, name)), size(count)) for name, count in by_category.items() if count]
+    return Text(
+        en=", ".join(f"{name.en} {count}" for name, count in held) or "?",
+        zh="、".join(f"{name.zh} {count}" for name, count in held) or "?",
+    )
+
+
+def setting(config: object, *path: str) -> object:
+    """A value of a nested configuration, or None where a step of the path is missing."""
+    for key in path:
+        if not isinstance(config, dict):
+            return None
+        config = config.get(key)
+    return config
+
+
+def offload_device(config: object, what: str) -> str | None:
+    """``cpu`` or ``nvme`` where ``what`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
+    device = setting(config, "zero_optimization", what, "device")
+    name = str(getattr(device, "value", device)).lower()
+    return name if name in ("cpu", "nvme") else None
+
+
+def describe(operands: Iterable[Operand]) -> Text:
+    """Operands as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight); other …``; empty without any."""
+    en, zh = [], []
+    for operand in operands:
+        tensor = f"{operand.name} {list(operand.shape)} {operand.dtype.removeprefix('torch.')}"
+        owner = operand.parameter or (operand.kind if operand.kind != "unknown" else "")
+        en.append(f"{tensor} on {operand.device}" + (f" ({owner})" if owner else ""))
+        zh.append(f"{operand.device} 上的 {tensor}" + (f"（{owner}）" if owner else ""))
+    return Text("; ".join(en), "；".join(zh))
+
+
+def shorten(message: str, limit: int = 600) -> str:
+    """A message cut to a length that fits one screen."""
+    message = message.strip()
+    return message if len(message) <= limit else f"{message[:limit]} …"
+
+
+def few(names: Iterable[str], limit: int = 5) -> str:
+    """The first names, and how many more there are."""
+    listed = list(names)
+    more = len(listed) - limit
+    return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")
+
+
+def is_shortage(rank: RankRecord, failure: Failure) -> bool:
+    """True for the out-of-memory error of a rank whose record has the shortage."""
+    short = any(memory.shortage is not None for memory in rank.devices)
+    return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
+
+
+def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """An assumption made on, or just above, the line that raised: it may have chosen the branch.
+
+    Where torch raised, also one made on the line that called it: it may have chosen a shape.
+    """
+    raising = failure.frames[-1] if failure.frames else None
+    called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
+    for assumption in rank.assumptions:
+        path, _, number = assumption.where.rpartition(":")
+        if not number.isdigit():
+            continue
+        line = int(number)
+        if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
+            return assumption
+        if called and (path, line) == (called.path, called.line):
+            return assumption
+    return None
+
+
+def guess_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """The guess of a batch that a first forward may have failed of: the model may take another."""
+    if failure.phase != "forward" or failure.step > 1:
+        return None
+    return next((assumption for assumption in rank.assumptions if assumption.what == GUESSED_BATCH), None)

@@ -1,0 +1,280 @@
+"""The record of a rehearsal: what each virtual rank did, as facts, with no judgement.
+
+A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; the parent reads them into a
+:class:`RehearsalRecord`, which hazards look at and from which the report is made. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gonogo.evidence.rehearsal.divergence import Divergence
+from gonogo.evidence.rehearsal.frame import Frame as Frame
+from gonogo.evidence.rehearsal.frame import Owner as Owner
+
+Outcome = Literal[
+    "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
+]
+Phase = Literal["load", "init", "forward", "backward", "step", "evaluate", "save", "exit"]
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """A tensor argument of an operator. ``name`` is the argument's name in the operator's schema."""
+
+    name: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    parameter: str | None = None
+    """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
+    kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An exception that ended the program. ``frames`` go from the outermost call to the innermost."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+    phase: Phase
+    step: int
+    operator: str | None = None
+    """The ATen operator being run, e.g. ``aten.mul_.Tensor``."""
+    operands: tuple[Operand, ...] = ()
+    module: str | None = None
+    """Path of the innermost module whose forward (or backward) was running, e.g. ``model.layers.3.self_attn``."""
+    module_class: str | None = None
+    reading: str | None = None
+    """The JSON or YAML file that was being read, where its syntax is at fault."""
+    cause: str = ""
+    """``TYPE: MESSAGE`` of the first exception of the chain that it was raised from (``raise … from``); else empty."""
+    traceback: str = ""
+    """The traceback as Python prints it, for the reader and for hazards that read logs."""
+    origin: tuple[Frame, ...] = ()
+    """Where the forward made the autograd node that failed in backward, outermost call first; else empty."""
+
+    def innermost(self, owner: Owner) -> Frame | None:
+        """The innermost frame of that owner, or None."""
+        return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
+
+
+class ModuleBytes(msgspec.Struct, frozen=True):
+    """Bytes live at the peak that were allocated while this module ran (or that are its parameters)."""
+
+    module: str
+    bytes: int
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """The first allocation that the device could not have served."""
+
+    device: str
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    capacity_bytes: int
+    """What the caching allocator may reserve: the device's memory less the stated allowance."""
+    phase: Phase
+    step: int
+    operator: str | None = None
+    module: str | None = None
+    frames: tuple[Frame, ...] = ()
+    by_category: dict[str, int] = {}
+
+
+class DeviceMemory(msgspec.Struct, frozen=True):
+    """One device's memory over the whole program."""
+
+    device: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    allowance_bytes: int
+    """What context, libraries and communicators take beside the caching allocator."""
+    total_bytes: int
+    peak_phase: Phase
+    peak_step: int
+    by_category: dict[str, int]
+    """Bytes by category at the moment of the peak; keys are :data:`CATEGORIES`."""
+    top_modules: tuple[ModuleBytes, ...] = ()
+    shortage: Shortage | None = None
+
+
+class HostMemory(msgspec.Struct, frozen=True):
+    """Host memory of one rank: what its CPU tensors would have taken."""
+
+    peak_bytes: int
+    peak_pinned_bytes: int
+    peak_phase: Phase
+    peak_step: int
+    by_category: dict[str, int]
+    steady_peak_bytes: int = 0
+    """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
+
+
+class CollectiveTotal(msgspec.Struct, frozen=True):
+    """How often a collective ran, and how many bytes this rank put in."""
+
+    operator: str
+    count: int
+    bytes: int
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """Something that could not be known without real values, and what was taken instead."""
+
+    what: str
+    where: str
+    """``file:line`` of the innermost frame of the program."""
+    count: int = 1
+
+
+GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
+"""What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
+
+
+class TensorPlace(msgspec.Struct, frozen=True):
+    """Where a parameter or buffer was when training began."""
+
+    name: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_buffer: bool = False
+
+
+class LoadedWeights(msgspec.Struct, frozen=True):
+    """A model that ``from_pretrained`` made with values that its checkpoint did not give: drawn at random."""
+
+    model: str
+    """Its class."""
+    source: str
+    """The name or folder that was loaded."""
+    parameters: int
+    missing_parameters: int
+    """How many of :attr:`parameters` are in the weights that were drawn."""
+    missing: tuple[str, ...]
+    """The names of these weights, as transformers says them."""
+    held: tuple[str, ...] = ()
+    """Those of :attr:`missing` that stand in the files that were read, under that very name."""
+    named_instead: str | None = None
+    """A longer name in the files that ends in that of a missing weight: a wrapper's prefix was left on."""
+    under_zero3: bool = False
+    """Whether its parameters were divided over the ranks as they were made."""
+    frames: tuple[Frame, ...] = ()
+    """The stack of the call, outermost call first."""
+
+    @property
+    def share(self) -> float:
+        """The share of the model's parameters that were drawn, 0 to 1."""
+        return self.missing_parameters / max(self.parameters, 1)
+
+
+class Unsupported(msgspec.Struct, frozen=True):
+    """Something that can't be rehearsed (a compiled extension, a Triton kernel): its name and place."""
+
+    what: str
+    where: str
+    why: str
+
+
+class RankRecord(msgspec.Struct):
+    """All that one rank's worker saw."""
+
+    rank: int
+    local_rank: int
+    device: str
+    outcome: Outcome
+    seconds: float = 0.0
+    steps: int = 0
+    """Optimizer steps completed."""
+    operators: int = 0
+    phases: list[Phase] = []
+    """Phases reached, in order of first entry."""
+    expected_phases: list[Phase] = []
+    """Phases that the program's settings say a real run would reach (``evaluate`` where one is configured ...)."""
+    last_activity: str = ""
+    """What it was doing last (phase, step, module), for a worker that timed out or was killed."""
+    failure: Failure | None = None
+    devices: list[DeviceMemory] = []
+    host: HostMemory | None = None
+    collectives: list[CollectiveTotal] = []
+    assumptions: list[Assumption] = []
+    unsupported: list[Unsupported] = []
+    unused_parameters: list[str] = []
+    """Trainable parameters that took part in no forward."""
+    parameters_without_gradient: list[str] = []
+    """Trainable parameters that took part in a forward, and got no gradient in any step."""
+    left_on_cpu: list[TensorPlace] = []
+    """Parameters and buffers of the trained model that were on the CPU though the others were on the device."""
+    parameter_count: int = 0
+    deepspeed_config: dict[str, object] | None = None
+    """The config as the engine resolved it, or None where no engine was made."""
+    device_map: dict[str, object] | None = None
+    """What ``from_pretrained`` spread the model by, or None."""
+    device_map_frames: list[Frame] = []
+    """The stack of the call that set :attr:`device_map`, outermost call first."""
+    drawn_weights: list[LoadedWeights] = []
+    """The models that were loaded without all of their weights."""
+    versions: dict[str, str] = {}
+    """Versions of the stack as imported in the worker."""
+    saved_bytes: int = 0
+    """What a real run would have written in checkpoints and saved models."""
+    events: list[str] = []
+    """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
+    starts_processes: int | None = None
+    """How many processes the program was about to start itself, to train in them."""
+    user_error: tuple[str, str] | None = None
+    """A sentence, in English and Chinese, for what the user has to provide (a model's config that is nowhere)."""
+    stack: list[Frame] = []
+    """Where the program was, for one that was ended from outside."""
+    rss_bytes: int = 0
+    """Peak resident memory of the worker itself: what the rehearsal cost."""
+    batch: list[tuple[str, str]] = []
+    """The last batch that was read: (name, type and shape)."""
+    batches: int = 0
+    """How many batches were read."""
+    batches_left: int | None = None
+    """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    data_shapes: list[str] = []
+    """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
+    parameter_names: dict[int, str] = {}
+    """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
+    stopped_by: tuple[int, str] | None = None
+    """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
+
+
+class AcceleratorFacts(msgspec.Struct, frozen=True):
+    """The accelerator that was rehearsed on."""
+
+    name: str
+    device_type: str
+    total_bytes: int
+    allowance_bytes: int
+
+
+class RehearsalRecord(msgspec.Struct):
+    """A rehearsal: the world, and the ranks that were run in it."""
+
+    command: list[str]
+    cwd: str
+    world_size: int
+    nodes: int
+    ranks_per_node: int
+    accelerator: AcceleratorFacts
+    steps: int
+    host_memory_bytes: int | None
+    """A node's host memory, or None where it was not stated."""
+    seconds: float = 0.0
+    ranks: list[RankRecord] = []
+    launcher: str = "python"
+    skipped: list[tuple[str, str]] = []
+    """(what, why) that the parent left out, e.g. a version that could not be laid over."""
+    skipped_zh: list[tuple[str, str]] = []
+    """:attr:`skipped` in Chinese, entry by entry; empty where it was written by an older gonogo."""
+    notes: list[tuple[str, str]] = []
+    """Facts about how the command was understood, in English and Chinese."""
+    divergence: Divergence | None = None
+    """Where the rehearsed ranks parted; None where they did not, or where one rank alone was rehearsed."""

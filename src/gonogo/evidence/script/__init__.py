@@ -1,0 +1,1 @@
+"""Python scripts as evidence: calls, values, flow of names, and edits; nothing is run."""

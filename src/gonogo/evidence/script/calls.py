@@ -1,0 +1,238 @@
+"""A call in a script: what is called, and the arguments it gets, also through ``**kwargs``."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.field import Field
+from gonogo.evidence.script.flow import reaching, scope_binding, surely_ran
+from gonogo.evidence.script.index import position
+from gonogo.finding import Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script.script import Script
+
+_STAR = Text("**{name} may hold it", "它可能在 **{name} 之中")
+_POSITIONAL = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
+_CONDITION = Text("it is set only under a condition", "仅在某个条件下设置")
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """One keyword that reaches a call: its value, and the node that sets it.
+
+    ``source`` is the :class:`ast.keyword` of the call itself; the key of a dictionary; or the statement
+    ``kwargs["name"] = value``. ``certain`` is False where it stands under a condition.
+    """
+
+    value: ast.expr
+    source: ast.AST
+    certain: bool = True
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """One call. ``name`` is the qualified name of what is called, ``names`` with those that it derives from.
+
+    A method of an object whose maker isn't known is named ``?.`` and what is written: ``?.model.generate``.
+    """
+
+    node: ast.Call
+    name: str
+    names: tuple[str, ...]
+    script: Script
+
+    @property
+    def place(self) -> Place:
+        """The whole call."""
+        return self.script.place(self.node)
+
+    @property
+    def line(self) -> int:
+        """The line it begins on."""
+        return self.node.lineno
+
+    @property
+    def method(self) -> str:
+        """The last part of what is called: ``generate`` of ``model.generate``."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def receiver(self) -> ast.expr | None:
+        """``model`` of ``model.generate(...)``."""
+        return self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def receiver_kind(self) -> str | None:
+        """The qualified name of what made the receiver; None where that can't be told."""
+        return self.script.kind_of(self.receiver) if self.receiver is not None else None
+
+    def keyword(self, name: str) -> Field:
+        """The argument of that name: absent where the call surely doesn't get it.
+
+        For a dataclass of the project's own, as a subclass of TrainingArguments, its default counts as given.
+        """
+        passed = self._passed().get(name)
+        if passed is not None:
+            place = self.script.place(passed.value)
+            return self.script.field(passed.value) if passed.certain else Field.not_known(place, _CONDITION)
+        default = self.script.class_default(self.node.func, name)
+        star = self._unknown_star()
+        if star is not None:
+            return Field.not_known(self.place, _STAR.format(name=star))
+        return default if default is not None else Field.missing()
+
+    def keyword_node(self, name: str) -> ast.expr | None:
+        """The expression given for a keyword, wherever it is set; None where none is."""
+        passed = self._passed().get(name)
+        return passed.value if passed is not None else None
+
+    def argument(self, index: int) -> Field:
+        """The positional argument at that place."""
+        for argument in self.node.args[: index + 1]:
+            if isinstance(argument, ast.Starred):
+                return Field.not_known(self.script.place(argument), _POSITIONAL)
+        return self.script.field(self.node.args[index]) if index < len(self.node.args) else Field.missing()
+
+    def has(self, name: str) -> bool:
+        """Whether the call surely gets a keyword of that name."""
+        passed = self._passed().get(name)
+        return passed is not None and passed.certain
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The names of the keywords that reach the call, as far as is known (see :attr:`has_star`)."""
+        return tuple(self._passed())
+
+    @property
+    def has_star(self) -> bool:
+        """Whether ``**kwargs`` may hold keywords that aren't known."""
+        return self._unknown_star() is not None
+
+    def keyword_place(self, name: str) -> Place | None:
+        """Where the keyword is set, from its name to the end of its value."""
+        passed = self._passed().get(name)
+        if passed is None:
+            return None
+        start, end = self.script.place(passed.source), self.script.place(passed.value)
+        return start.source.place(start.start, max(end.end, start.end))
+
+    def passed(self, name: str) -> Passed | None:
+        """How the keyword of that name reaches the call."""
+        return self._passed().get(name)
+
+    def _passed(self) -> dict[str, Passed]:
+        cache = self.script.passed_cache
+        found = cache.get(self.node)
+        if found is None:
+            found = cache[self.node] = self._gathered()
+        return found[0]
+
+    def _unknown_star(self) -> str | None:
+        self._passed()
+        return self.script.passed_cache[self.node][1]
+
+    def _gathered(self) -> tuple[dict[str, Passed], str | None]:
+        passed: dict[str, Passed] = {}
+        unknown: str | None = None
+        for keyword in self.node.keywords:
+            if keyword.arg is not None:
+                passed[keyword.arg] = Passed(keyword.value, keyword)
+            else:
+                rest = self._unpacked(keyword.value, passed, 0)
+                unknown = unknown or rest
+        return passed, unknown
+
+    def _unpacked(self, node: ast.expr, passed: dict[str, Passed], depth: int, certain: bool = True) -> str | None:
+        """Add what ``**node`` holds; answers what can't be seen into, by name."""
+        if depth > 5:
+            return "..."
+        if isinstance(node, ast.Dict):
+            unknown = None
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    unknown = self._unpacked(value, passed, depth + 1, certain) or unknown
+                elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    passed[key.value] = Passed(value, key, certain)
+                else:
+                    unknown = "{...}"
+            return unknown
+        if isinstance(node, ast.Call) and not node.args and self.script.qualified(node.func) == "dict":
+            unknown = None
+            for keyword in node.keywords:
+                if keyword.arg is None:
+                    unknown = self._unpacked(keyword.value, passed, depth + 1, certain) or unknown
+                else:
+                    passed[keyword.arg] = Passed(keyword.value, keyword, certain)
+            return unknown
+        if isinstance(node, ast.IfExp):
+            left = self._unpacked(node.body, passed, depth + 1, False)
+            return self._unpacked(node.orelse, passed, depth + 1, False) or left
+        return self._unpacked_name(node, passed, depth, certain) if isinstance(node, ast.Name) else "..."
+
+    def _unpacked_name(self, node: ast.Name, passed: dict[str, Passed], depth: int, certain: bool) -> str | None:
+        index = self.script.index
+        scope = scope_binding(index, node.id, node) if index is not None else None
+        if index is None or scope is None:
+            return node.id
+        found = reaching(index, scope.names[node.id], scope, node)
+        if len(found) != 1 or found[0].kind != "assign" or found[0].path:
+            return node.id
+        made: Any = found[0]
+        unknown = self._unpacked(made.value, passed, depth + 1, certain)
+        if unknown is not None:
+            unknown = node.id
+        same_code = index.scope_at(self.node) is scope
+        for statement in scope.items.get(node.id, ()):
+            target = statement.targets[0]
+            if not isinstance(target, ast.Subscript):
+                continue
+            if same_code and not position(made.node) < position(statement) < position(self.node):
+                continue
+            key = self.script.field(target.slice).string
+            if key is None:
+                unknown = node.id
+            else:
+                surely = certain and same_code and surely_ran(index, statement, self.node)
+                if surely or key not in passed:
+                    passed[key] = Passed(statement.value, statement, surely)
+                else:
+                    passed[key] = Passed(passed[key].value, passed[key].source, False)
+        for call in index.calls:
+            func = call.func
+            if (
+                isinstance(func, ast.Attribute)
+                and isinstance(func.value, ast.Name)
+                and func.value.id == node.id
+                and func.attr in ("update", "pop", "setdefault", "clear")
+                and position(call) < position(self.node)
+            ):
+                unknown = (
+                    self._mutated(call, func.attr, passed, depth, certain and surely_ran(index, call, self.node))
+                    or unknown
+                )
+        return unknown
+
+    def _mutated(self, call: ast.Call, method: str, passed: dict[str, Passed], depth: int, surely: bool) -> str | None:
+        """Follow one change of the dictionary that ``**`` unpacks."""
+        first = self.script.field(call.args[0]).string if call.args else None
+        if method == "update":
+            unknown = None
+            for keyword in call.keywords:
+                if keyword.arg is not None:
+                    passed[keyword.arg] = Passed(keyword.value, keyword, surely)
+                else:
+                    unknown = "..."
+            return (self._unpacked(call.args[0], passed, depth + 1, surely) if call.args else None) or unknown
+        if method == "pop" and first is not None:
+            if surely:
+                passed.pop(first, None)
+            elif first in passed:
+                passed[first] = Passed(passed[first].value, passed[first].source, False)
+            return None
+        if method == "setdefault" and first is not None and len(call.args) > 1:
+            passed.setdefault(first, Passed(call.args[1], call, surely))
+            return None
+        return "..."

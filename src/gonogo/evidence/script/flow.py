@@ -1,0 +1,117 @@
+"""Which bindings of a name may reach a use of it: the last one that surely ran, and what may have run since."""
+
+from __future__ import annotations
+
+import ast
+
+from gonogo.evidence.script.index import COMPREHENSIONS, FUNCTIONS, LOOPS, Binding, Index, Scope, end_position, position
+
+_FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
+
+
+def scope_binding(index: Index, name: str, node: ast.AST) -> Scope | None:
+    """The scope whose ``name`` is meant at ``node``; None where no scope of the script binds it."""
+    scope: Scope | None = index.scope_at(node)
+    first = True
+    while scope is not None:
+        if name in scope.declared_global and scope.declared_global[name] is ast.Global:
+            return index.module if name in index.module.names else None
+        if name in scope.names and (first or not isinstance(scope.node, ast.ClassDef)):
+            return scope
+        first = first and isinstance(scope.node, COMPREHENSIONS)
+        scope = scope.parent
+    return None
+
+
+def reaching(index: Index, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
+    """The bindings of one name in ``scope`` that a use may meet, the latest first.
+
+    Within the scope's own code that is the last binding that ran for certain, and those after it that may have run.
+    From other functions any of them may be met.
+    """
+    if len(bindings) == 1:
+        return bindings
+    if _frame(index, use) is not scope.node:
+        return bindings
+    at = position(use)
+    before = [binding for binding in bindings if end_position(binding.node) <= at]
+    found: list[Binding] = []
+    surely: Binding | None = None
+    for binding in reversed(before):
+        found.append(binding)
+        if surely_ran(index, binding.node, use):
+            surely = binding
+            break
+    if len(before) < len(bindings):
+        around = _loops_around(index, use)
+        if surely is not None:
+            around = [loop for loop in around if not is_within(index, surely.node, loop)]
+        found += [
+            binding
+            for binding in bindings
+            if binding not in before and any(is_within(index, binding.node, loop) for loop in around)
+        ]
+    return found
+
+
+def surely_ran(index: Index, earlier: ast.AST, use: ast.AST) -> bool:
+    """Whether code that stands before ``use`` in the same function ran whenever ``use`` runs."""
+    current: ast.AST | None = earlier if isinstance(earlier, ast.arg) else index.statement(earlier) or earlier
+    while current is not None:
+        parent = index.parents.get(current)
+        if parent is None or isinstance(parent, _FRAMES) or isinstance(current, ast.arg):
+            return True
+        if isinstance(parent, (ast.With, ast.AsyncWith)):
+            current = parent
+            continue
+        if isinstance(parent, ast.Try) and (
+            _holds(parent.body, current) or _holds(parent.finalbody, current) or _holds(parent.orelse, current)
+        ):
+            current = parent
+            continue
+        if isinstance(parent, (ast.For, ast.AsyncFor)) and (earlier is parent.target or current is parent.target):
+            return is_within(index, use, parent)
+        found = index.block(current)
+        return found is not None and _is_in_block(index, use, found[0])
+    return True
+
+
+def is_within(index: Index, node: ast.AST, ancestor: ast.AST) -> bool:
+    """Whether a node is ``ancestor`` or stands inside it."""
+    current: ast.AST | None = node
+    while current is not None:
+        if current is ancestor:
+            return True
+        current = index.parents.get(current)
+    return False
+
+
+def _frame(index: Index, node: ast.AST) -> ast.AST:
+    scope: Scope | None = index.scope_at(node)
+    while scope is not None and isinstance(scope.node, COMPREHENSIONS):
+        scope = scope.parent
+    return scope.node if scope is not None else index.tree
+
+
+def _is_in_block(index: Index, node: ast.AST, block: list[ast.stmt]) -> bool:
+    members = {id(statement) for statement in block}
+    current: ast.AST | None = node
+    while current is not None:
+        if id(current) in members:
+            return True
+        current = index.parents.get(current)
+    return False
+
+
+def _holds(block: list[ast.stmt], node: ast.AST) -> bool:
+    return any(each is node for each in block)
+
+
+def _loops_around(index: Index, node: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    current = index.parents.get(node)
+    while current is not None and not isinstance(current, _FRAMES):
+        if isinstance(current, LOOPS):
+            found.append(current)
+        current = index.parents.get(current)
+    return found

@@ -1,0 +1,287 @@
+"""Where a script uses parameters themselves, rather than through the modules that hold them.
+
+Under ZeRO-3 a parameter is whole only while its own module's forward runs, or inside ``GatheredParameters``; anywhere
+else it is an empty tensor. Reading its shape, its name or whether it is trained needs no values, and is no use here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.script.index import COMPREHENSIONS
+from gonogo.evidence.script.names import dotted
+from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script.script import Script
+
+_ITERATED = frozenset({"parameters", "named_parameters"})
+# Of a parameter these are known without its values.
+_NEUTRAL = frozenset(
+    {
+        *("numel", "nelement", "requires_grad", "requires_grad_", "shape", "size", "dim", "ndim", "dtype", "device"),
+        *("grad", "grad_fn", "is_leaf", "element_size", "itemsize", "nbytes", "name", "register_hook", "is_cuda"),
+        *("register_post_accumulate_grad_hook", "retain_grad", "is_meta", "untyped_storage", "data_ptr", "layout"),
+        *("is_contiguous", "stride", "is_floating_point", "is_sparse", "untyped_storage", "storage"),
+        *("tensor_model_parallel", "all_gather", "partition", "main_grad", "decay", "allreduce", "sequence_parallel"),
+    }
+)
+_UNDIFFERENTIATED = frozenset({"data", "detach", "detach_", "item", "tolist", "cpu", "numpy"})
+# Functions of torch that take a tensor for its shape, its type or its place, or see to partitioned parameters.
+_NOT_VALUES = frozenset(
+    {
+        *("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "numel", "is_tensor", "to"),
+        *("is_floating_point", "is_complex", "type_as", "expand_as", "view_as", "new_zeros", "new_ones", "new_empty"),
+        *(
+            "clip_grad_norm_",
+            "clip_grad_value_",
+            "get_device",
+            "result_type",
+            "promote_types",
+            "can_cast",
+            "reshape_as",
+        ),
+        *("no_grad", "broadcast", "all_reduce", "all_gather", "size", "from_numpy", "save", "register_parameter"),
+    }
+)
+# What these compute is plain from their names, wherever they come from.
+_COMPUTES = frozenset(
+    {
+        *("linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "matmul", "mm"),
+        *("bmm", "addmm", "einsum", "dot", "norm", "sum", "mean", "square", "isnan", "isinf", "isfinite", "mse_loss"),
+        *("cross_entropy", "cosine_similarity", "normalize", "softmax", "log_softmax", "allclose", "equal"),
+    }
+)
+_REDUCES = frozenset(
+    {
+        *("sum", "mean", "norm", "abs", "pow", "square", "max", "min", "prod", "std", "var", "sqrt", "exp", "log"),
+        *("mul", "add", "sub", "div", "amax", "amin", "all", "any", "matmul", "mm", "dot", "isnan", "isinf"),
+        *("isfinite", "nansum", "nanmean", "count_nonzero"),
+    }
+)
+# The same values in another form: what is done with the result decides.
+_FORMS = frozenset(
+    {
+        *("view", "reshape", "flatten", "ravel", "float", "double", "half", "bfloat16", "to", "type_as", "type"),
+        *("t", "T", "mT", "transpose", "permute", "unsqueeze", "squeeze", "expand", "contiguous", "clone", "cuda"),
+    }
+)
+_JOINS = frozenset({"cat", "stack", "concat", "concatenate", "hstack", "vstack", "sum", "norm"})
+_GATHERS = frozenset({"GatheredParameters", "gather_params_ctx", "unwrap_model_for_generation"})
+_WEIGHTS = frozenset({"weight", "bias"})
+
+
+class ParameterUse(msgspec.Struct, frozen=True, eq=False):
+    """One use of parameters' values outside their module.
+
+    ``kind`` is ``"reduced"`` where all of a module's parameters are gone through and computed with
+    (``sum(p.sum() for p in m.parameters())``), ``"weight-reduced"`` where one is (``m.weight.norm()``), and
+    ``"passed"`` where one is given to a function or operator (``F.linear(x, m.weight)``).
+    """
+
+    kind: str
+    node: ast.expr
+    """The whole expression: the ``sum(...)``, or the call that the weight is passed to."""
+    module: ast.expr
+    """What holds the parameters: ``m``."""
+    statement: ast.stmt
+    """The statement it belongs to."""
+    gathered: bool
+    """Whether it stands inside ``deepspeed.zero.GatheredParameters``."""
+    no_grad: bool
+    """Whether no gradient flows through it: under ``torch.no_grad``, or by ``.data`` and ``.detach()``."""
+    registered: bool
+    """Whether the script calls ``register_external_parameter`` for it."""
+    own: bool
+    """Whether it is the class's own parameter, ``self.weight``, which its own forward may use."""
+    function: str
+    """The name of the function that it stands in; empty at the script's top."""
+    zero: ZeroTerm | None
+    """How to take it out of a loss that it adds nothing to; None where it isn't multiplied with zero."""
+
+
+def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
+    """All uses in the order of the script."""
+    registered = {
+        dotted(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
+    }
+    found: dict[int, ParameterUse] = {}
+    for kind, node, module, no_grad in (*_gone_through(script), *_single(script)):
+        statement = script.statement(node)
+        if statement is None or id(node) in found:
+            continue
+        contexts = script.with_contexts(node)
+        function = script.enclosing_function(node)
+        found[id(node)] = ParameterUse(
+            kind,
+            node,
+            module,
+            statement,
+            any(name.rpartition(".")[2] in _GATHERS for name in contexts),
+            no_grad or any(name.endswith(("torch.no_grad", "torch.inference_mode")) for name in contexts),
+            any(dotted(each) in registered for each in ast.walk(node) if isinstance(each, ast.Attribute)),
+            isinstance(module, ast.Name) and module.id == "self" and kind != "reduced",
+            function.name if function is not None else "",
+            zero_term(script, node, statement),
+        )
+    return tuple(sorted(found.values(), key=lambda use: (use.node.lineno, use.node.col_offset)))
+
+
+_Found = tuple[str, ast.expr, ast.expr, bool]
+
+
+def _gone_through(script: Script) -> Iterator[_Found]:
+    """Uses of the loop variable over ``m.parameters()``, in comprehensions and ``for`` statements."""
+    for method in _ITERATED:
+        for call in script.calls(f"*.{method}"):
+            module = call.receiver
+            if module is None:
+                continue
+            loop = _loop_over(script, call.node)
+            if loop is None:
+                yield from _as_vector(script, call.node, module)
+                continue
+            name = _loop_variable(loop, method)
+            if name is None:
+                continue
+            holder = script.parent(loop) if isinstance(loop, ast.comprehension) else loop
+            if isinstance(holder, COMPREHENSIONS):
+                yield from _in_comprehension(script, holder, name, module)
+            elif isinstance(holder, ast.For):
+                yield from _in_loop(script, holder, name, module)
+
+
+def _loop_over(script: Script, node: ast.expr) -> ast.comprehension | ast.For | None:
+    """The loop that goes over an expression, also through ``list``, ``filter``, ``tqdm`` and the like."""
+    current: ast.AST = node
+    parent = script.parent(current)
+    for _ in range(4):
+        if isinstance(parent, (ast.comprehension, ast.For)):
+            return parent if parent.iter is current else None
+        wraps = isinstance(parent, ast.Call) and current is not parent.func
+        name = _last_part(parent.func) if isinstance(parent, ast.Call) else ""
+        if not wraps or name not in ("list", "tuple", "filter", "tqdm", "sorted", "reversed", "chain"):
+            return None
+        assert parent is not None
+        current, parent = parent, script.parent(parent)
+    return None
+
+
+def _loop_variable(loop: ast.comprehension | ast.For, method: str) -> str | None:
+    target = loop.target
+    if method == "named_parameters":
+        target = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else target
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_Found]:
+    parent = script.parent(node)
+    if isinstance(parent, ast.Call) and dotted(parent.func).endswith("parameters_to_vector"):
+        yield "reduced", parent, module, False
+
+
+def _in_comprehension(script: Script, holder: ast.expr, name: str, module: ast.expr) -> Iterator[_Found]:
+    outer = script.parent(holder)
+    whole: ast.expr = outer if isinstance(outer, ast.Call) and holder in outer.args else holder
+    joins = isinstance(whole, ast.Call) and _last_part(whole.func) in _JOINS
+    for use in _named(holder, name):
+        found = _computed_with(script, use)
+        element = getattr(holder, "elt", None)
+        if found is None or not (found.computed is not None or (joins and found.form is element)):
+            continue
+        if isinstance(whole, ast.Call) and _last_part(whole.func) in ("stack", "cat"):
+            above = script.parent(whole)
+            if isinstance(above, ast.Attribute):
+                above = script.parent(above)
+            whole = above if isinstance(above, ast.Call) else whole
+        yield "reduced", whole, module, found.no_grad
+        return
+
+
+def _in_loop(script: Script, holder: ast.For, name: str, module: ast.expr) -> Iterator[_Found]:
+    for statement in holder.body:
+        for use in _named(statement, name):
+            found = _computed_with(script, use)
+            if found is not None and found.computed is not None:
+                yield "reduced", found.computed, module, found.no_grad
+
+
+def _named(node: ast.AST, name: str) -> Iterator[ast.Name]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
+            yield each
+
+
+def _single(script: Script) -> Iterator[_Found]:
+    """``m.weight`` and ``m.bias`` where their values are computed with."""
+    for node in script.nodes(ast.Attribute):
+        if node.attr not in _WEIGHTS or not isinstance(node.ctx, ast.Load):
+            continue
+        function = script.enclosing_function(node)
+        if function is not None and function.name in ("__init__", "_init_weights", "init_weights", "reset_parameters"):
+            continue
+        found = _computed_with(script, node)
+        if found is not None and found.computed is not None:
+            computed = found.computed
+            reduced = isinstance(computed, ast.Call) and _is_method_of(computed, node)
+            yield "weight-reduced" if reduced else "passed", computed, node.value, found.no_grad
+
+
+def _is_method_of(call: ast.Call, node: ast.expr) -> bool:
+    return isinstance(call.func, ast.Attribute) and any(each is node for each in ast.walk(call.func.value))
+
+
+class _Computed(msgspec.Struct, frozen=True, eq=False):
+    """What is done with a parameter: the expression that computes with its values, if any, and the form it is in."""
+
+    computed: ast.expr | None
+    form: ast.expr
+    no_grad: bool
+
+
+def _computed_with(script: Script, node: ast.expr) -> _Computed | None:
+    """What is done with a parameter; None where that needs no values, or DeepSpeed sees to them."""
+    current: ast.expr = node
+    no_grad = False
+    while True:
+        parent = script.parent(current)
+        if isinstance(parent, ast.Attribute):
+            call = script.parent(parent)
+            called = call if isinstance(call, ast.Call) and call.func is parent else None
+            if parent.attr in _REDUCES and called is not None:
+                return _Computed(called, called, no_grad)
+            if parent.attr in _NEUTRAL or parent.attr not in (_FORMS | _UNDIFFERENTIATED):
+                return None
+            no_grad = no_grad or parent.attr in _UNDIFFERENTIATED
+            current = called if called is not None else parent
+        elif isinstance(parent, ast.Subscript) and parent.value is current and isinstance(parent.ctx, ast.Load):
+            current = parent
+        elif isinstance(parent, ast.BinOp):
+            return _Computed(parent, current, no_grad)
+        else:
+            call = script.parent(parent) if isinstance(parent, ast.keyword) else parent
+            if not isinstance(call, ast.Call) or current is call.func:
+                return _Computed(None, current, no_grad)
+            return (
+                _Computed(call, current, no_grad) if _takes_values(script, call) else _Computed(None, current, no_grad)
+            )
+
+
+def _takes_values(script: Script, call: ast.Call) -> bool:
+    """Whether a function computes with the tensors that it is given; of the user's own that can't be told."""
+    last = _last_part(call.func)
+    if last in _COMPUTES:
+        return True
+    name = script.qualified(call.func) or ""
+    of_torch = name.startswith("torch.") and not name.startswith(
+        ("torch.nn.init.", "torch.distributed.", "torch.optim.")
+    )
+    return of_torch and last not in _NOT_VALUES and not last.endswith("_") and not last[:1].isupper()
+
+
+def _last_part(func: ast.expr) -> str:
+    return dotted(func).rpartition(".")[2]

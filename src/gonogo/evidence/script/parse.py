@@ -1,0 +1,206 @@
+"""Python source to a syntax tree, whatever the bytes are: a tree, or what is wrong with the file and where."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Text
+
+LARGEST_SCRIPT = 2 << 20
+"""Bytes; Python itself reads larger ones, but nobody wrote them, and before 3.11 it can crash on what they nest."""
+_LARGEST_BEFORE_3_11 = 512 << 10
+_LONGEST_LINE_BEFORE_3_11 = 64 << 10
+
+_COOKIE = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_UTF8_NAMES = frozenset({"utf-8", "utf8", "utf-8-sig", "u8", "ascii", "us-ascii"})
+# Stateless, and none whose decoder is slow on purpose-made bytes, as punycode's is.
+_ENCODINGS = frozenset(
+    {
+        *("gbk", "gb2312", "gb18030", "cp936", "big5", "cp950", "big5hkscs"),
+        *("euc-jp", "shift-jis", "cp932", "euc-kr", "cp949", "koi8-r"),
+        *("latin-1", "latin1", "iso-8859-1", "iso8859-1", "iso-8859-2", "iso-8859-15", "iso8859-15"),
+        *("cp1250", "cp1251", "cp1252", "windows-1251", "windows-1252"),
+    }
+)
+
+# (since, what, on the line where the parser stopped)
+_NEWER_SYNTAX: Sequence[tuple[tuple[int, int], Pattern]] = (
+    ((3, 14), Pattern(r"(?i)(?:^|[^\w.])(?:rt|tr|t)(?:\"|')")),
+    ((3, 12), Pattern(r"^\s*type\s+\w+(?:\[.*\])?\s*=")),
+    ((3, 12), Pattern(r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[")),
+    ((3, 11), Pattern(r"^\s*except\s*\*")),
+    ((3, 11), Pattern(r"\[[^\]\"']*\*\w+[^\]\"']*\]")),
+)
+
+
+class ScriptProblem(msgspec.Struct, frozen=True):
+    """Why a script has no syntax tree.
+
+    ``kind`` is ``"syntax"``, ``"encoding"``, ``"null-byte"``, ``"too-deep"``, ``"too-large"``; or
+    ``"newer-python"``, which is no fault of the script: the Python that runs gonogo is older than :attr:`needs`.
+    """
+
+    kind: str
+    place: Place
+    message: Text
+    needs: str | None = None
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the script itself is broken: Python would refuse to run it."""
+        return self.kind in ("syntax", "encoding", "null-byte")
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """A syntax tree, or a problem; and the encoding where it isn't UTF-8."""
+
+    tree: ast.Module | None
+    problem: ScriptProblem | None
+    encoding: str | None = None
+
+
+def parse(source: SourceFile) -> Parsed:
+    """The source as Python reads it. Never raises, however broken, deep or large it is."""
+    data = source.data
+    if len(data) > LARGEST_SCRIPT or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
+        return Parsed(None, ScriptProblem("too-large", source.place(0, 0), _TOO_LARGE))
+    null = data.find(b"\0")
+    if null >= 0:
+        return Parsed(None, ScriptProblem("null-byte", source.place(null, null + 1), _NULL))
+    encoding, problem = _encoding(source)
+    if problem is not None:
+        return Parsed(None, problem)
+    if encoding is not None:
+        try:
+            text = data.decode(encoding)
+        except (UnicodeError, LookupError):
+            message = _NOT_IN_ENCODING.format(encoding=encoding)
+            return Parsed(None, ScriptProblem("encoding", source.place(0, 0), message))
+    elif not source.is_utf8:
+        at = _first_undecodable(data)
+        return Parsed(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
+    else:
+        text = source.text
+    try:
+        with without_collecting(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "\d" in the user's strings is not ours to say on stderr
+            return Parsed(ast.parse(text), None, encoding)
+    except (RecursionError, MemoryError):
+        return Parsed(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
+    except SyntaxError as error:
+        return Parsed(None, _syntax_problem(source, error))
+    except (ValueError, OverflowError) as error:  # an int literal of more digits than Python converts, for one
+        message = _SAYS.format(message=str(error))
+        return Parsed(None, ScriptProblem("syntax", source.place(0, 0), message))
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """No garbage collection while many objects are made and none of them is garbage: it takes a third of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _may_crash_the_parser(data: bytes) -> bool:
+    if len(data) > _LARGEST_BEFORE_3_11:
+        return True
+    return any(len(line) > _LONGEST_LINE_BEFORE_3_11 for line in data.split(b"\n"))
+
+
+def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:
+    """The encoding that PEP 263's comment names, None for UTF-8."""
+    end = source.data.find(b"\n")
+    end = source.data.find(b"\n", end + 1) if end >= 0 else -1
+    head = source.data[: end if end >= 0 else None][:1000]
+    if b"coding" not in head:
+        return None, None
+    lines = head.decode("latin-1").removeprefix("\xef\xbb\xbf").splitlines()[:2]
+    for number, line in enumerate(lines):
+        match = _COOKIE.match(line)
+        if match is not None:
+            name = match.group(1).lower().replace("_", "-")
+            if name in _UTF8_NAMES or name.startswith("utf-8-"):
+                return None, None
+            if name in _ENCODINGS:
+                return name, None
+            start = source.line_start(number + 1)
+            place = source.place(start, start + len(line.rstrip()))
+            return None, ScriptProblem("encoding", place, _UNKNOWN_ENCODING.format(encoding=name))
+        if number == 0 and line.strip() and not line.lstrip().startswith("#"):
+            break
+    return None, None
+
+
+def _first_undecodable(data: bytes) -> int:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
+
+
+def _syntax_problem(source: SourceFile, error: SyntaxError) -> ScriptProblem:
+    line = max(error.lineno or 1, 1)
+    text = source.line_bytes(line).decode("utf-8", "replace")
+    column = max((error.offset or 1) - 1, 0)
+    start = source.offset_of_character(line, min(column, len(text.rstrip("\r\n"))))
+    end = max(start, source.line_start(line) + len(source.line_bytes(line).rstrip(b"\r\n")))
+    place = source.place(start, end)
+    message = error.msg or "invalid syntax"
+    needs = _needs_newer(text, message)
+    if needs is not None:
+        version = ".".join(map(str, needs))
+        running = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        return ScriptProblem("newer-python", place, _NEWER.format(needs=version, running=running), version)
+    return ScriptProblem("syntax", place, _SAYS.format(message=message))
+
+
+def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
+    """The Python from which on this line may be right, where that is newer than the one that runs."""
+    running = sys.version_info[:2]
+    for since, pattern in _NEWER_SYNTAX:
+        if running < since and pattern.search(line[:2000]):
+            return since
+    if running < (3, 12) and message.startswith("f-string"):
+        return (3, 12)  # quotes, backslashes and comments inside the braces
+    if running < (3, 14) and message.startswith("multiple exception types must be parenthesized") and "as" not in line:
+        return (3, 14)
+    return None
+
+
+_TOO_LARGE = Text(
+    "the file is larger than a script that a person writes, so it was not read", "文件过大，不像手写脚本，因此没有读取"
+)
+_TOO_DEEP = Text(
+    "its expressions are nested too deeply for Python's parser", "表达式嵌套过深，超出 Python 解析器的能力"
+)
+_NULL = Text("it holds a null byte, which Python refuses", "文件中含有空字节（null byte），Python 会拒绝执行")
+_NOT_UTF8 = Text(
+    "it is not UTF-8 and names no other encoding: save it as UTF-8, or name the encoding on its first line",
+    "文件不是 UTF-8，也没有声明其他编码：请另存为 UTF-8，或在首行声明编码",
+)
+_NOT_IN_ENCODING = Text(
+    "its bytes are not the {encoding} that its first lines name", "文件内容与开头声明的编码 {encoding} 不符"
+)
+_UNKNOWN_ENCODING = Text(
+    "its encoding {encoding} is not one that gonogo reads", "gonogo 不支持该文件声明的编码 {encoding}"
+)
+_SAYS = Text("Python can't parse it: {message}", "Python 无法解析：{message}")
+_NEWER = Text(
+    "this line may need Python {needs}, and gonogo runs on Python {running}: run gonogo with the script's own Python",
+    "这一行可能需要 Python {needs}，而 gonogo 运行在 Python {running} 上：请用脚本所用的 Python 运行 gonogo",
+)

@@ -1,0 +1,150 @@
+"""What stands around a node: the contexts it runs in, and the tests that must hold for it to run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.script.index import COMPREHENSIONS, FUNCTIONS, LOOPS, Index
+from gonogo.evidence.script.kinds import NameResolver
+from gonogo.evidence.script.names import dotted
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script.classes import ClassInfo
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+class Surroundings:
+    """The part of a script that says what stands around its nodes."""
+
+    @property
+    def index(self) -> Index:
+        """Parents and scopes."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> NameResolver:
+        """What names stand for."""
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> tuple[ClassInfo, ...]:
+        """All classes."""
+        raise NotImplementedError
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds this one."""
+        return self.index.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that hold this one, the nearest first."""
+        parents = self.index.parents
+        current = parents.get(node)
+        while current is not None:
+            yield current
+            current = parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement that a node is or belongs to."""
+        return self.index.statement(node)
+
+    def enclosing_function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The function that a node stands in."""
+        return next((each for each in self.ancestors(node) if isinstance(each, FUNCTIONS)), None)
+
+    def enclosing_class(self, node: ast.AST) -> ClassInfo | None:
+        """The class that a node stands in."""
+        found = next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+        return next((info for info in self.classes if info.node is found), None) if found is not None else None
+
+    def enclosing_loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The loop that runs a node again and again, in the same function."""
+        for each in self.ancestors(node):
+            if isinstance(each, (*FUNCTIONS, ast.Lambda)):
+                return None
+            if isinstance(each, LOOPS):
+                return each
+        return None
+
+    def in_comprehension(self, node: ast.AST) -> bool:
+        """Whether a node stands in a comprehension or generator."""
+        return any(isinstance(each, COMPREHENSIONS) for each in self.ancestors(node))
+
+    def with_contexts(self, node: ast.AST) -> tuple[str, ...]:
+        """The qualified names of the ``with`` items around a node and of its function's decorators, nearest first."""
+        return contexts_around(self.names, node)
+
+    def guarded_by(self, node: ast.AST) -> tuple[ast.expr, ...]:
+        """The tests that must hold for a node to run, in its function; of an ``else`` it is ``not test``."""
+        return tests_around(self.index, node)
+
+
+def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:
+    """The names of ``with`` items around a node and of its function's decorators, the nearest first."""
+    found: list[str] = []
+    parents = names.index.parents
+    child, parent = node, parents.get(node)
+    while parent is not None:
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and any(child is each for each in parent.body):
+            for item in reversed(parent.items):
+                found += _named(names, item.context_expr)
+        if isinstance(parent, FUNCTIONS):
+            for decorator in parent.decorator_list:
+                found += _named(names, decorator)
+            break
+        child, parent = parent, parents.get(parent)
+    return tuple(found)
+
+
+def _named(names: NameResolver, node: ast.expr) -> list[str]:
+    if isinstance(node, ast.IfExp):
+        return [*_named(names, node.body), *_named(names, node.orelse)]
+    found = names.kinds(node) or names.names(node)
+    if not found:
+        written = dotted(node.func if isinstance(node, ast.Call) else node)
+        found = (f"?.{written}",) if written else ()
+    return list(found)
+
+
+def tests_around(index: Index, node: ast.AST) -> tuple[ast.expr, ...]:
+    """The tests that hold where a node runs, the nearest first: of ``if``, of early returns, of ``x and node``."""
+    found: list[ast.expr] = []
+    parents = index.parents
+    child, parent = node, parents.get(node)
+    while parent is not None:
+        if isinstance(parent, ast.If) and child is not parent.test:
+            inside = any(child is each for each in parent.body)
+            found.append(parent.test if inside else _negated(parent.test))
+        elif isinstance(parent, ast.IfExp) and child is not parent.test:
+            found.append(parent.test if child is parent.body else _negated(parent.test))
+        elif isinstance(parent, ast.BoolOp):
+            before = [each for each in parent.values if each is not child]
+            at = next((i for i, each in enumerate(parent.values) if each is child), 0)
+            negate = isinstance(parent.op, ast.Or)
+            found += [_negated(each) if negate else each for each in before[:at]]
+        if isinstance(child, ast.stmt):
+            found += _early_leaves(index, child)
+        if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
+            break
+        child, parent = parent, parents.get(parent)
+    return tuple(found)
+
+
+def _early_leaves(index: Index, statement: ast.stmt) -> list[ast.expr]:
+    """``if rank != 0: return`` earlier in the block: what follows runs where that test failed."""
+    block = index.block(statement)
+    found: list[ast.expr] = []
+    for each in block[0] if block is not None else ():
+        if each is statement:
+            break
+        if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
+            found.append(_negated(each.test))
+    return found
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)

@@ -1,0 +1,206 @@
+"""Terms of a loss that are multiplied with zero, and how to take them out without changing the loss.
+
+``loss = loss + 0.0 * sum(p.sum() for p in adapter.parameters())`` adds nothing but a use of the parameters.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.script.index import FUNCTIONS
+from gonogo.finding import Edit
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script.script import Script
+
+_PURE = frozenset(
+    {
+        *("sum", "mean", "norm", "square", "abs", "pow", "view", "reshape", "flatten", "float", "to", "stack", "cat"),
+        *("parameters", "named_parameters", "list", "filter", "zeros", "tensor", "detach", "values", "items"),
+    }
+)
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
+    """What can go: whole ``statements``; or, where the loss is built of more in the same one, ``part`` of a sum."""
+
+    statements: tuple[ast.stmt, ...]
+    part: tuple[ast.BinOp, ast.expr] | None = None
+    """The sum, and the side of it that stays."""
+
+    def removal(self, script: Script) -> tuple[Edit, ...]:
+        """The edits that take the term out; none where it can't be done."""
+        if self.part is not None:
+            whole, stays = self.part
+            text = script.place(stays).text
+            plain = isinstance(stays, _ATOMS) or (isinstance(stays, ast.BinOp) and stays is whole.left)
+            edits = [script.replacing(whole, text if plain else f"({text})")]
+        else:
+            edits = [script.removing_statement(each) for each in self.statements]
+        made = tuple(edit for edit in edits if edit is not None)
+        return made if len(made) == len(edits) else ()
+
+
+def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
+    """How to take out an expression that is multiplied with zero; None where it isn't, or other things hang on it."""
+    name = _bound_name(statement)
+    found = _all_of(script, name, statement) if name is not None else None
+    if found is None:
+        product = _product_with_zero(script, node)
+        found = _taken_out(script, product, statement) if product is not None else None
+    return found
+
+
+def _product_with_zero(script: Script, node: ast.expr) -> ast.expr | None:
+    """The product with zero that an expression is in, or is made of itself; the outermost."""
+    found: ast.expr | None = node if _sums_zeros(node) else None
+    current: ast.expr = node
+    while True:
+        parent = script.parent(current)
+        if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, (ast.Mult, ast.Add, ast.Sub)):
+            return found
+        if isinstance(parent.op, ast.Mult):
+            if _is_zero(parent.left) or _is_zero(parent.right) or found is current:
+                found = parent
+        elif found is not None:
+            return found
+        current = parent
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0
+
+
+def _sums_zeros(node: ast.expr) -> bool:
+    """``sum(0.0 * p.sum() for p in ...)``."""
+    if (
+        not isinstance(node, ast.Call)
+        or not node.args
+        or not isinstance(node.args[0], (ast.GeneratorExp, ast.ListComp))
+    ):
+        return False
+    element = node.args[0].elt
+    return (
+        isinstance(element, ast.BinOp)
+        and isinstance(element.op, ast.Mult)
+        and (_is_zero(element.left) or _is_zero(element.right))
+    )
+
+
+def _taken_out(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
+    parent = script.parent(term)
+    if isinstance(statement, ast.AugAssign) and parent is statement and isinstance(statement.op, (ast.Add, ast.Sub)):
+        return _whole(script, [statement])
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub)):
+        if parent.left is term and isinstance(parent.op, ast.Sub):
+            return None
+        stays = parent.right if parent.left is term else parent.left
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if script.parent(parent) is statement and target is not None and _same(target, stays):
+            return _whole(script, [statement])
+        return ZeroTerm((), (parent, stays))
+    return None
+
+
+def _same(a: ast.expr, b: ast.expr) -> bool:
+    if isinstance(a, ast.Name) and isinstance(b, ast.Name):
+        return a.id == b.id
+    if isinstance(a, ast.Attribute) and isinstance(b, ast.Attribute):
+        return a.attr == b.attr and _same(a.value, b.value)
+    return False
+
+
+def _bound_name(statement: ast.stmt) -> str | None:
+    """The variable that a statement sets and does nothing else."""
+    target: ast.expr | None = None
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
+        target = statement.target
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _all_of(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
+    """All that a variable is for, where that is but a term of zero in a sum: ``dummy = ...; loss += 0 * dummy``."""
+    function = script.enclosing_function(statement)
+    group: list[ast.stmt] = []
+    for use in _uses(script, name, function):
+        where = script.statement(use)
+        if where is None or isinstance(use.ctx, ast.Del):
+            return None
+        if _bound_name(where) == name:
+            if not _is_pure(where):
+                return None
+            if where not in group:
+                group.append(where)
+            continue
+        product = _product_with_zero(script, use) or (use if _is_all_zero(script, name, function) else None)
+        taken = _taken_out(script, product, where) if product is not None else None
+        if taken is None or taken.part is not None:
+            return None
+        group += [each for each in taken.statements if each not in group]
+    used = any(_bound_name(each) != name for each in group)
+    return _whole(script, group) if used else None
+
+
+def _is_pure(statement: ast.stmt) -> bool:
+    """Whether a statement does nothing but work out a number, so that nobody misses it."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    return all(_last_part(call.func) in _PURE for call in calls)
+
+
+def _last_part(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
+def _is_all_zero(script: Script, name: str, function: ast.AST | None) -> bool:
+    """Whether each value that a variable gets is a product with zero, or adds one to it, or is zero."""
+    for use in _uses(script, name, function):
+        if not isinstance(use.ctx, ast.Store):
+            continue
+        where = script.statement(use)
+        value = where.value if isinstance(where, (ast.Assign, ast.AugAssign)) else None
+        if value is None or not (_is_zero(value) or _sums_zeros(value) or _times_zero(value, name)):
+            return False
+    return True
+
+
+def _times_zero(value: ast.expr, name: str) -> bool:
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return _is_zero(value.left) or _is_zero(value.right)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        sides = [each for each in (value.left, value.right) if not (isinstance(each, ast.Name) and each.id == name)]
+        return all(_times_zero(each, name) or _sums_zeros(each) for each in sides)
+    return False
+
+
+def _uses(script: Script, name: str, function: ast.AST | None) -> Iterator[ast.Name]:
+    for node in script.nodes(ast.Name):
+        if node.id == name and script.enclosing_function(node) is function:
+            yield node
+
+
+def _whole(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
+    """These statements, and the loops and conditions that hold nothing else; None where a block would be left empty."""
+    group = list(statements)
+    changed = True
+    while changed:
+        changed = False
+        for each in group:
+            parent = script.parent(each)
+            if not isinstance(parent, ast.stmt) or not all(other in group for other in getattr(parent, "body", [])):
+                continue
+            if isinstance(parent, (*FUNCTIONS, ast.ClassDef, ast.With, ast.Try)) or getattr(parent, "orelse", None):
+                if len(parent.body) > 1:  # type: ignore[attr-defined]
+                    return None
+                continue
+            group = [other for other in group if other not in parent.body]  # type: ignore[attr-defined]
+            group.append(parent)
+            changed = True
+            break
+    return ZeroTerm(tuple(sorted(group, key=lambda each: each.lineno)))

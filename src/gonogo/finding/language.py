@@ -1,0 +1,36 @@
+"""Which of the two languages to answer in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+LANGUAGES = ("en", "zh")
+
+
+def language_of_locale(environment: Mapping[str, str]) -> str:
+    """``"zh"`` where the locale for messages is a Chinese one, else ``"en"``.
+
+    The variables are looked at in POSIX's order of precedence (``LC_ALL``, ``LC_MESSAGES``, ``LANG``); an empty one
+    counts as not set.
+    """
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := environment.get(name):
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
+
+
+def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
+    """The language of ``--lang``, else that of the locale. Raises UserError for a language there is no text in."""
+    if option is None:
+        return language_of_locale(environment)
+    if option not in LANGUAGES:
+        raise UserError(
+            Text(
+                en="--lang {option}: gonogo speaks {known}",
+                zh="--lang {option}：gonogo 只有 {known} 两种语言",
+            ).format(option=option, known=" / ".join(LANGUAGES))
+        )
+    return option

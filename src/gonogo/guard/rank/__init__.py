@@ -1,0 +1,1 @@
+"""The guard within one rank: hooks, records, and what ranks tell each other."""

@@ -1,0 +1,83 @@
+"""Which processes of a guarded command are ranks, and from when on: every Python process passes through here.
+
+A process with ``RANK`` and ``LOCAL_RANK`` is taken for a rank from its start; any other becomes one when it joins a
+process group, makes a DeepSpeed engine or runs a Trainer. Nothing heavy is imported before that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gonogo.virtual.hooks.after_import import after_import
+
+TYPE_CHECKING = False  # nothing is imported here that a process can do without
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+WORKER = "GONOGO_GUARD_WORKER"  # as injection.WORKER, which is not imported in processes that may not be ranks
+_LAUNCHERS = ("torchrun", "deepspeed", "ds", "accelerate", "swift", "megatron", "llamafactory-cli", "axolotl", "ray")
+_LAUNCHING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "deepspeed.launcher", "accelerate.commands")
+_HOOKED = (
+    "torch.distributed.distributed_c10d",
+    "torch.optim.optimizer",
+    "torch.utils.data.dataloader",
+    "torch.nn.parallel.distributed",
+    "torch.distributed.fsdp.fully_sharded_data_parallel",
+    "deepspeed.runtime.engine",
+    "deepspeed.runtime.pipe.engine",
+    "transformers.trainer",
+)
+
+
+def arm(folder: str) -> None:
+    """Have the guard start in this process as soon as it turns out to be a rank of the training."""
+    if WORKER in os.environ and os.environ[WORKER] != str(os.getpid()):
+        return  # started by a rank: a data loader's worker, a compiler
+    launcher = is_launcher(sys.orig_argv)
+    if not launcher and "RANK" in os.environ and "LOCAL_RANK" in os.environ:
+        os.environ[WORKER] = str(os.getpid())  # a rank that executes itself anew stays one
+        from gonogo.guard.rank.worker import expect
+
+        expect(folder, sure=True)
+    else:
+        from gonogo.guard.launcher import watch_children
+
+        watch_children(folder)
+        if not launcher:
+            # Before torch is there, the process has nothing that the guard knows.
+            after_import("torch", lambda module: _expect(folder))
+    hook_imports()
+
+
+def _expect(folder: str) -> None:
+    from gonogo.guard.rank.worker import expect
+
+    expect(folder, sure=False)
+
+
+def hook_imports() -> None:
+    """Have the hooks set in each module that there are any for, as soon as it is imported."""
+    for name in _HOOKED:
+        after_import(name, _hooking(name))
+
+
+def _hooking(name: str) -> Callable[[ModuleType], None]:
+    def hook(module: ModuleType) -> None:
+        from gonogo.guard.rank.hooks import hook_module
+
+        hook_module(name, module)
+
+    return hook
+
+
+def is_launcher(command: list[str]) -> bool:
+    """Whether a Python command line runs a launcher, which may carry a ``RANK`` of its node."""
+    words = command[1:]
+    for index, word in enumerate(words[:8]):
+        if word == "-m":
+            return words[index + 1 : index + 2] != [] and words[index + 1].startswith(_LAUNCHING_MODULES)
+        if not word.startswith("-"):
+            return os.path.basename(word) in _LAUNCHERS
+    return False

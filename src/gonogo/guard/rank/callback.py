@@ -1,0 +1,86 @@
+"""`gonogo.GonogoCallback`: the guard for transformers' Trainer (and so TRL, ms-swift, LLaMA-Factory), from within."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+
+def _callback_class() -> Any:
+    from transformers import TrainerCallback
+
+    class GonogoCallback(TrainerCallback):  # type: ignore[misc]
+        """Guards a training of transformers' Trainer: pass it in ``callbacks=[gonogo.GonogoCallback()]``.
+
+        Does from within what ``gonogo run`` does from outside, but for the check before the start: before the first
+        step the ranks compare themselves and note where their tensors are; while it trains, memory, stalls, exceptions
+        and losses that are not finite are written to ``folder``, of which ``gonogo run --report FOLDER`` makes the
+        report. Under ``gonogo run`` it does nothing more.
+
+        ``folder``: shared by all ranks; by default ``gonogo-runs/<date>`` in the Trainer's ``output_dir``.
+        ``stall_seconds``: the least time without progress that counts as a stall. ``join_seconds``: how long the ranks
+        wait for each other before the first step. ``nonfinite``: look for the first value that is not finite, which
+        waits for the GPU at every module. ``language``: ``"en"`` or ``"zh"``, of what is added to exceptions; by
+        default that of the locale.
+        """
+
+        def __init__(
+            self,
+            folder: str | os.PathLike[str] | None = None,
+            *,
+            stall_seconds: float = 60.0,
+            join_seconds: float = 60.0,
+            nonfinite: bool = False,
+            language: str | None = None,
+        ) -> None:
+            from gonogo.finding.language import chosen_language
+            from gonogo.guard.injection import GuardOptions
+
+            self.folder = folder
+            self.options = GuardOptions(
+                stall_seconds=stall_seconds,
+                join_seconds=join_seconds,
+                nonfinite=nonfinite,
+                language=chosen_language(language, os.environ),
+            )
+            if folder is not None:
+                self._start(str(folder))
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+            """Start the guard, where it does not run yet."""
+            if self.folder is None:
+                self.folder = os.path.join(args.output_dir, "gonogo-runs", _name_of_run())
+            self._start(str(self.folder))
+
+        def _start(self, folder: str) -> None:
+            from gonogo.guard.rank.harmless import harmless
+
+            harmless("the start")(_start)(folder, self.options)
+
+    GonogoCallback.__module__, GonogoCallback.__qualname__ = __name__, "GonogoCallback"
+    return GonogoCallback
+
+
+def _start(folder: str, options: Any) -> None:
+    from gonogo.guard.rank.arming import hook_imports
+    from gonogo.guard.rank.worker import current, expect
+
+    if current() is not None:
+        return
+    expect(os.path.abspath(folder), sure=True, options=options)
+    hook_imports()
+
+
+def _name_of_run() -> str:
+    """The same in all ranks, which start within some seconds of each other: that of the process group, if there is."""
+    import torch
+
+    name = time.strftime("%Y%m%d-%H%M%S")
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        store = torch.distributed.distributed_c10d._get_default_store()
+        return store.compare_set("gonogo/name of run", "", name).decode()
+    return name
+
+
+GonogoCallback = _callback_class()

@@ -1,0 +1,224 @@
+"""An exception on its way out: noted with what the guard knows, and told it, so that its traceback says it too."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+import traceback
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gonogo.evidence.guarded.records import Raised, ZeroState
+from gonogo.evidence.rehearsal.record import Operand
+from gonogo.finding import Text
+from gonogo.guard.rank.frames import GONOGO, frames_of_stack, frames_of_traceback
+from gonogo.guard.tensors.modules import Names, modules_running, names_of
+from gonogo.guard.tensors.operands import operands_of, zero_state
+
+if TYPE_CHECKING:
+    from gonogo.guard.rank.worker import Guard
+
+# Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
+_MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
+_MOST_NOTED = 100
+_OF_LAUNCHERS = (
+    "CalledProcessError",
+    "ChildFailedError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SignalException",
+)
+_ZERO_NUMBER = re.compile(r"'id': (\d+)|\bid=(\d+)|\bds_id[=: ]+(\d+)")
+_LONGEST = 60_000
+_MISMATCH = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What the guard knows about an exception besides the exception itself."""
+
+    module: str | None = None
+    module_class: str | None = None
+    operands: tuple[Operand, ...] = ()
+    zero: tuple[ZeroState, ...] = ()
+
+
+def is_launchers(error: BaseException) -> bool:
+    """Whether an exception only says that a process failed which this one had started."""
+    return type(error).__name__ in _OF_LAUNCHERS
+
+
+def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: str = "") -> None:
+    """Write down an exception: once on its way out, and once more when it has left the program."""
+    noted: Context | None = getattr(error, _MARK, None)
+    if getattr(error, _DIED, False) or (noted is not None and not fatal and not thread):
+        return
+    if fatal or thread:
+        with contextlib.suppress(AttributeError):
+            setattr(error, _DIED, True)
+    else:
+        guard.noted += 1
+        if guard.noted > _MOST_NOTED:
+            return
+    context = noted or context_of(guard, error)
+    # One on its way out has come as far as the guard's own frame; what called that is still running.
+    outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
+    assert guard.writer is not None
+    guard.writer.now(
+        Raised(
+            time=time.time(),
+            type=_type_name(error),
+            message=_message(error)[:_LONGEST],
+            frames=(*frames_of_stack(outside), *frames_of_traceback(error.__traceback__)),
+            traceback=_printed(error, outside),
+            fatal=fatal,
+            thread=thread,
+            module=context.module,
+            module_class=context.module_class,
+            operands=context.operands,
+            zero=context.zero,
+            step=guard.step,
+            phase=guard.phase,
+            collectives=guard.ring.collectives(),
+            counts=dict(guard.ring.counts),
+        )
+    )
+    if noted is None:
+        where = f"rank {guard.rank}", f"step {guard.step + 1}", guard.phase
+        tell(error, context, where, guard.options.language)
+
+
+def context_of(guard: Guard | None, error: BaseException, model: Any = None) -> Context:
+    """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one."""
+    if "torch" not in sys.modules:  # which may be what could not be imported
+        return Context()
+    error = _innermost(error)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    running = [module for module, _ in modules_running(frames)]
+    names = Names(model) if model is not None else names_of(guard, frames)
+    operands = operands_of(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
+    module = running[-1] if running else None
+    return Context(
+        names.of_module(module) if module is not None else None,
+        type(module).__name__ if module is not None else None,
+        operands,
+        _zero_states(error, operands, names),
+    )
+
+
+def _innermost(error: BaseException) -> BaseException:
+    seen = {id(error)}
+    while (cause := error.__cause__) is not None and cause.__traceback__ is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        error = cause
+    return error
+
+
+def _zero_states(error: BaseException, operands: tuple[Operand, ...], names: Names) -> tuple[ZeroState, ...]:
+    """The parameters among the operands, and those that the message gives by DeepSpeed's numbers."""
+    by_name = dict(names.by_zero_number.values())
+    wanted = [operand.parameter for operand in operands if operand.parameter in by_name]
+    for groups in _ZERO_NUMBER.findall(str(error)):
+        number = int(next(group for group in groups if group))
+        if number in names.by_zero_number:
+            wanted.append(names.by_zero_number[number][0])
+    states = [zero_state(name, by_name[name]) for name in dict.fromkeys(wanted) if name is not None]
+    return tuple(state for state in states if state is not None)[:16]
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    """What the exception says, without what the guard has added to it."""
+    message = str(error)
+    before: str | None = getattr(error, _MESSAGE, None)
+    return message if before is None else before
+
+
+def _printed(error: BaseException, outside: FrameType | None) -> str:
+    """The traceback as Python prints it where it leaves the program, without the guard's frames and notes."""
+    whole = traceback.TracebackException.from_exception(error)
+    if outside is not None:
+        whole.stack = traceback.StackSummary.from_list([*traceback.extract_stack(outside, 60), *whole.stack])
+    chain: Any = whole
+    seen: set[int] = set()
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
+        chain.stack = traceback.StackSummary.from_list(
+            [frame for frame in chain.stack if not frame.filename.startswith(GONOGO)]
+        )
+        notes = getattr(chain, "__notes__", None)
+        if notes:
+            chain.__notes__ = [note for note in notes if not str(note).startswith("gonogo")] or None
+        chain = chain.__cause__ or chain.__context__
+    text = "".join(whole.format())
+    before: str | None = getattr(error, _MESSAGE, None)
+    return (text if before is None else text.replace(str(error), before))[-_LONGEST:]
+
+
+_WHERE = Text("gonogo: {where}", "gonogo：{where}")
+_MODULE = Text("  in module {module} ({kind})", "  模块 {module}（{kind}）")
+_OPERANDS = Text("  tensors of the line that failed:", "  出错行上的张量：")
+_STATE = Text(
+    "  ZeRO-3: {name} is {status}, whole shape {shape}, {elements} elements of it on {device} here",
+    "  ZeRO-3：{name} 为 {status}，完整形状 {shape}，本 rank 在 {device} 上持有 {elements} 个元素",
+)
+_KINDS = {
+    "parameter": Text("parameter {name}", "参数 {name}"),
+    "buffer": Text("buffer {name}", "缓冲区 {name}"),
+}
+
+
+def tell(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:
+    """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
+    lines = told(context, where, language)
+    try:
+        setattr(error, _MARK, context)
+        if not (context.module or context.operands or context.zero):
+            return
+        if hasattr(error, "add_note"):
+            error.add_note("\n".join(lines))
+        elif len(error.args) == 1 and isinstance(error.args[0], str) and str(error) == error.args[0]:
+            setattr(error, _MESSAGE, error.args[0])
+            error.args = ("\n".join([error.args[0], *lines]),)
+    except (AttributeError, TypeError):  # an exception that takes no attributes
+        return
+
+
+def told(context: Context, where: tuple[str, ...], language: str) -> list[str]:
+    """What is known, in lines."""
+    lines = [_WHERE.format(where=", ".join(where)).in_language(language)]
+    if context.module is not None:
+        text = _MODULE.format(module=context.module, kind=context.module_class)
+        lines.append(text.in_language(language))
+    if context.operands:
+        lines += [_OPERANDS.in_language(language), *_table(context.operands, language)]
+    for state in context.zero:
+        text = _STATE.format(
+            name=state.parameter,
+            status=state.status,
+            shape=tuple(state.shape),
+            elements=state.partition_elements,
+            device=state.partition_device,
+        )
+        lines.append(text.in_language(language))
+    return lines
+
+
+def _table(operands: tuple[Operand, ...], language: str) -> list[str]:
+    rows = []
+    for one in operands:
+        kind = _KINDS.get(one.kind)
+        owner = kind.format(name=one.parameter).in_language(language) if kind is not None and one.parameter else ""
+        rows.append((one.name, one.device, one.dtype, str(tuple(one.shape)), owner))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [
+        "    " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
+        for row in rows
+    ]

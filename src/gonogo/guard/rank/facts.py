@@ -1,0 +1,171 @@
+"""What a rank states of itself and of its training, to be compared with what the other ranks state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gonogo import __version__
+from gonogo.evidence.guarded.records import Gpu, Joined, Start
+from gonogo.guard.rank import nvml
+
+PACKAGES = (
+    "torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "safetensors",
+    "flash-attn", "xformers", "bitsandbytes", "triton", "apex", "transformer-engine", "liger-kernel", "ms-swift",
+    "llamafactory", "axolotl", "numpy", "torch-npu",
+)  # fmt: skip
+_PREFIXES = ("NCCL_", "TORCH_NCCL_", "GLOO_", "TORCH_DISTRIBUTED_", "UCX_", "HCCL_")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
+_OF_EACH_RANK = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
+_SETTINGS = 400
+
+
+def start(rank: int, local_rank: int) -> Start:
+    """Who a rank is, and what it runs on; neither torch nor CUDA is touched."""
+    gpu = nvml.gpu_of(local_rank)
+    return Start(
+        time=time.time(),
+        rank=rank,
+        local_rank=local_rank,
+        world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        argv=tuple(sys.orig_argv),
+        python=platform.python_version(),
+        versions=versions(),
+        driver=gpu.driver if gpu else "",
+        gpu=gpu,
+        nccl_environment=communication_environment(),
+        gonogo=__version__,
+        restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") or 0),
+    )
+
+
+def versions() -> dict[str, str]:
+    """By package: of what is imported, as it says itself, else as it is installed."""
+    found = {}
+    for name in PACKAGES:
+        module = sys.modules.get(name.replace("-", "_"))
+        told = getattr(module, "__version__", None)
+        try:
+            found[name] = str(told) if isinstance(told, str) else version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def communication_environment() -> dict[str, str]:
+    """The variables that steer how ranks talk to each other."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_PREFIXES) and not any(word in name for word in (*_SECRET, *_OF_EACH_RANK))
+    }
+
+
+def joined(model: Any, engine: Any, data: dict[str, str]) -> Joined:
+    """What this rank states of its training. ``model`` and ``engine`` may be None; ``data`` is what is known of it."""
+    torch: Any = sys.modules["torch"]
+    distributed = torch.distributed
+    ready = distributed.is_available() and distributed.is_initialized()
+    facts = {f"version of {name}": told for name, told in versions().items()}
+    facts["version of python"] = platform.python_version()
+    if torch.version.cuda:
+        facts["cuda"] = torch.version.cuda
+    if gpu := gpu_in_use():
+        facts |= {"gpu": gpu.name, "gpu memory": str(gpu.bytes), "driver": gpu.driver}
+        if nccl := _nccl():
+            facts["version of nccl"] = nccl
+    facts |= communication_environment()
+    details = {}
+    settings = settings_of(engine)
+    if settings:
+        facts["deepspeed config"] = _hash(settings)
+        details["deepspeed config"] = settings
+    if model is not None:
+        facts |= model_facts(model)
+    facts |= data
+    facts["torch seed"] = _seed(torch)
+    return Joined(
+        time=time.time(),
+        facts={name: value for name, value in facts.items() if value},
+        details=details,
+        step=int(getattr(engine, "global_steps", 0) or 0),
+        world_size=distributed.get_world_size() if ready else 1,
+        backend=str(distributed.get_backend()) if ready else "",
+    )
+
+
+def _seed(torch: Any) -> str:
+    """The seed of torch's generator; without one it starts from 64 random bits."""
+    seed = torch.initial_seed()
+    return str(seed) if seed < 1 << 32 else "not set"
+
+
+def gpu_in_use() -> Gpu | None:
+    """The GPU that this rank computes on, where it has begun to."""
+    torch: Any = sys.modules["torch"]
+    if not torch.cuda.is_initialized():
+        return None
+    index = torch.cuda.current_device()
+    properties = torch.cuda.get_device_properties(index)
+    uuid = str(getattr(properties, "uuid", ""))
+    return Gpu(properties.name, properties.total_memory, f"cuda:{index}", nvml.driver_version(), uuid)
+
+
+def _nccl() -> str:
+    torch: Any = sys.modules["torch"]
+    try:
+        told = torch.cuda.nccl.version()
+    except Exception:  # torch was built without it
+        return ""
+    return ".".join(str(part) for part in told) if isinstance(told, tuple) else str(told)
+
+
+def settings_of(engine: Any) -> dict[str, str]:
+    """The settings of an engine's DeepSpeed config, flat, as the engine took them."""
+    config = getattr(getattr(engine, "_config", None), "_param_dict", None)
+    return dict(sorted(_flat(config, ""))[:_SETTINGS]) if isinstance(config, dict) else {}
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _flat(inner, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, json.dumps(value, default=str, ensure_ascii=False)[:200]
+
+
+def model_facts(model: Any) -> dict[str, str]:
+    """A model's structure as a hash, how many parameters it has, and of which types."""
+    structure = hashlib.sha256()
+    count = trainable = 0
+    types: Counter[str] = Counter()
+    for name, module in model.named_modules():
+        structure.update(f"{name}:{type(module).__qualname__};".encode())
+    for name, parameter in model.named_parameters():
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+        size = int(getattr(parameter, "ds_numel", parameter.numel()))
+        structure.update(f"{name}{shape}{parameter.dtype}{parameter.requires_grad};".encode())
+        count += size
+        trainable += size if parameter.requires_grad else 0
+        types[str(parameter.dtype).removeprefix("torch.")] += 1
+    return {
+        "model structure": structure.hexdigest()[:16],
+        "parameters": str(count),
+        "trainable parameters": str(trainable),
+        "parameter types": ", ".join(f"{name} x {number}" for name, number in sorted(types.items())),
+    }
+
+
+def _hash(settings: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

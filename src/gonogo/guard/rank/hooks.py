@@ -1,0 +1,289 @@
+"""The hooks that the guard sets in the modules that train, when the program imports them. Each costs microseconds."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gonogo.evidence.guarded.records import Phase
+from gonogo.guard.rank.harmless import fault, harmless
+from gonogo.guard.rank.worker import Guard, current
+
+_HOOKED = "gonogo_hooked"
+
+
+def hook_module(name: str, module: ModuleType) -> None:
+    """Set the hooks that there are for a module of that name."""
+    try:
+        _HOOKS[name](module)
+    except Exception as error:  # another version than those that the guard knows
+        fault(name, error)
+
+
+def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Put ``around(original, *arguments)`` in the place of a method or function, once."""
+    original = getattr(owner, name, None)
+    if original is None or getattr(original, _HOOKED, False):
+        return
+
+    @functools.wraps(original)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        return around(original, *arguments, **named)
+
+    setattr(wrapped, _HOOKED, True)
+    setattr(owner, name, wrapped)
+
+
+class _Within:
+    """A part of a step: exceptions that leave it are noted; afterwards the program's own code runs."""
+
+    __slots__ = ("_before", "_guard", "_phase")
+
+    def __init__(self, guard: Guard, phase: Phase) -> None:
+        self._guard = guard
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        self._before: Phase = self._guard.phase
+        self._guard.enter(self._phase)
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            self._guard.raised(error)
+        else:
+            self._guard.enter("between" if self._before in ("load", "init") else self._before)
+
+
+# torch.distributed
+
+
+def _distributed(module: ModuleType) -> None:
+    guard = current()
+    if guard is None:
+        return
+    guard.ring.watch(module)
+    _wrap(module, "init_process_group", _init_process_group)
+    public = sys.modules.get("torch.distributed")
+    if public is not None and hasattr(public, "init_process_group"):
+        public.init_process_group = module.init_process_group  # type: ignore[attr-defined]
+
+
+def _init_process_group(original: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(*arguments, **named)
+    _begin(guard, named)
+    before = guard.phase
+    guard.enter("init")
+    answer = original(*arguments, **named)
+    guard.enter(before)
+    return answer
+
+
+@harmless("the rank")
+def _begin(guard: Guard, named: dict[str, Any]) -> None:
+    rank = named.get("rank")
+    if "RANK" not in os.environ and isinstance(rank, int) and rank >= 0:
+        guard.begin(rank)
+    elif "RANK" in os.environ:
+        guard.begin(int(os.environ["RANK"]))
+    else:
+        guard.begin()
+
+
+# torch
+
+
+def _optimizers(module: Any) -> None:
+    clock: list[Any] = []
+
+    def after_step(optimizer: Any, arguments: Any, named: Any) -> None:
+        guard = current()
+        if guard is None or any(hasattr(one(), "global_steps") for one in guard.models):
+            return  # DeepSpeed's engine counts its steps itself
+        if not clock or clock[0]() is None:
+            clock[:] = [weakref.ref(optimizer)]
+        if clock[0]() is optimizer:
+            guard.begin()
+            guard.before_first_step("Optimizer.step")
+            guard.stepped(guard.step + 1)
+            guard.enter("between")
+
+    module.register_optimizer_step_post_hook(after_step)
+
+
+def _data_loaders(module: Any) -> None:
+    _wrap(module.DataLoader, "__iter__", _iterated)
+
+
+def _iterated(original: Any, loader: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is not None and guard.writer is not None and not guard.joined:
+        _note_data(guard, loader)
+    return original(loader, *arguments, **named)
+
+
+@harmless("data")
+def _note_data(guard: Guard, loader: Any) -> None:
+    guard.data = {"samples": _length(loader.dataset), "batches": _length(loader)}
+
+
+def _length(value: Any) -> str:
+    try:
+        return str(len(value))
+    except Exception:  # a stream has no length
+        return ""
+
+
+def _ddp(module: Any) -> None:
+    _wrap(module.DistributedDataParallel, "forward", _wrapper_forward)
+
+
+def _fsdp(module: Any) -> None:
+    _wrap(module.FullyShardedDataParallel, "forward", _wrapper_forward)
+
+
+def _wrapper_forward(original: Any, model: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None or guard.phase in ("forward", "backward"):  # FSDP wraps what it has wrapped
+        return original(model, *arguments, **named)
+    _know(guard, model)
+    if model.training and sys.modules["torch"].is_grad_enabled():
+        guard.before_first_step("forward")
+    with _Within(guard, "forward"):
+        return original(model, *arguments, **named)
+
+
+# DeepSpeed
+
+
+def _engine(module: Any) -> None:
+    engine = module.DeepSpeedEngine
+    _wrap(engine, "__init__", _engine_made)
+    _wrap(engine, "forward", _engine_forward)
+    _wrap(engine, "backward", _engine_backward)
+    _wrap(engine, "step", _engine_step)
+
+
+def _pipeline(module: Any) -> None:
+    _wrap(module.PipelineEngine, "train_batch", _train_batch)
+
+
+def _engine_made(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(engine, *arguments, **named)
+    guard.begin()
+    with _Within(guard, "init"):
+        answer = original(engine, *arguments, **named)
+    _know(guard, engine)
+    return answer
+
+
+@harmless("the model")
+def _know(guard: Guard, model: Any) -> None:
+    if not any(known() is model for known in guard.models):
+        guard.models.append(weakref.ref(model))
+
+
+def _engine_forward(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(engine, *arguments, **named)
+    if not guard.joined and engine.training and sys.modules["torch"].is_grad_enabled():
+        guard.before_first_step("forward")
+    with _Within(guard, "forward"):
+        return original(engine, *arguments, **named)
+
+
+def _engine_backward(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(engine, *arguments, **named)
+    loss = arguments[0] if arguments else named.get("loss")
+    guard.look_at_loss(loss)
+    with _Within(guard, "backward"):
+        return original(engine, *arguments, **named)
+
+
+def _engine_step(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(engine, *arguments, **named)
+    return _stepping(guard, "step", original, engine, arguments, named)
+
+
+def _train_batch(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(engine, *arguments, **named)
+    guard.before_first_step("train_batch")
+    return _stepping(guard, "forward", original, engine, arguments, named)
+
+
+def _stepping(guard: Guard, phase: Phase, original: Any, engine: Any, arguments: Any, named: Any) -> Any:
+    before = engine.global_steps
+    with _Within(guard, phase):
+        answer = original(engine, *arguments, **named)
+    if engine.global_steps != before:
+        guard.stepped(engine.global_steps)
+        guard.after_first_step()
+    return answer
+
+
+# transformers
+
+
+def _trainer(module: Any) -> None:
+    _wrap(module.Trainer, "_inner_training_loop", _training_loop)
+    _wrap(module.Trainer, "training_step", _training_step)
+
+
+def _training_loop(original: Any, trainer: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is not None:
+        guard.begin()
+        _note_trainer(guard, trainer)
+    return original(trainer, *arguments, **named)
+
+
+@harmless("the Trainer")
+def _note_trainer(guard: Guard, trainer: Any) -> None:
+    guard.trainer = weakref.ref(trainer)
+    settings = trainer.args
+    guard.trainer_facts = {
+        "seed": str(settings.seed),
+        "data seed": str(settings.data_seed) if settings.data_seed is not None else "",
+        "training samples": _length(trainer.train_dataset),
+    }
+
+
+def _training_step(original: Any, trainer: Any, *arguments: Any, **named: Any) -> Any:
+    guard = current()
+    if guard is None:
+        return original(trainer, *arguments, **named)
+    if guard.trainer is None:  # the guard came later than the training's start: the callback's does
+        _note_trainer(guard, trainer)
+    if not guard.models:  # neither DeepSpeed nor DDP, which are met in their own forward
+        guard.before_first_step("training_step")
+    with _Within(guard, "forward"):
+        loss = original(trainer, *arguments, **named)
+    guard.look_at_loss(loss)
+    return loss
+
+
+_HOOKS: dict[str, Callable[[Any], None]] = {
+    "torch.distributed.distributed_c10d": _distributed,
+    "torch.optim.optimizer": _optimizers,
+    "torch.utils.data.dataloader": _data_loaders,
+    "torch.nn.parallel.distributed": _ddp,
+    "torch.distributed.fsdp.fully_sharded_data_parallel": _fsdp,
+    "deepspeed.runtime.engine": _engine,
+    "deepspeed.runtime.pipe.engine": _pipeline,
+    "transformers.trainer": _trainer,
+}

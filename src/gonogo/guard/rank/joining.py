@@ -1,0 +1,146 @@
+"""Before the first step: every rank states its facts, they are compared, and a sum is made together.
+
+Everything goes through the process group's store, so that nothing can hang: a rank waits for the others for a limited
+time. Whether the ranks make the sum is decided once for all of them, by whichever comes last (all are there) or loses
+patience first: so no rank can be in the sum without the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gonogo.evidence.guarded.rank_comparison import differences
+from gonogo.evidence.guarded.records import Compared, Joined
+from gonogo.guard.rank import facts
+from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.tensors.census import census
+
+if TYPE_CHECKING:
+    from gonogo.guard.rank.worker import Guard
+
+_TOGETHER, _ALONE = "together", "alone"
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Joined)
+
+
+@harmless("the comparison of ranks")
+def join(guard: Guard, point: str) -> None:
+    """State this rank's facts, note where its tensors are, and compare with the others."""
+    assert guard.writer is not None
+    engine, model = engine_of(guard), model_of(guard)
+    stated = None
+    try:
+        stated = facts.joined(model, engine, guard.data | guard.trainer_facts)
+        guard.writer.put(stated)
+        guard.writer.put(census(model, engine, "start"))
+    finally:
+        # A rank whose own facts could not be had still meets the others, so that they do not wait for it.
+        compared = meet(stated or Joined(time.time()), point, guard.options.join_seconds)
+    if compared is not None:
+        guard.writer.put(compared)
+    guard.writer.flush()
+    if guard.options.nonfinite and model is not None:
+        from gonogo.guard.tensors.nonfinite import look_for_nonfinite
+
+        look_for_nonfinite(guard, model)
+
+
+def engine_of(guard: Guard) -> Any:
+    """The newest DeepSpeed engine, or None."""
+    alive = (reference() for reference in reversed(guard.models))
+    return next((one for one in alive if one is not None and hasattr(one, "global_steps")), None)
+
+
+def model_of(guard: Guard) -> Any:
+    """The model that is trained, without its wrappers, or None where it is not known."""
+    engine = engine_of(guard)
+    if engine is not None:
+        return engine.module
+    alive = (reference() for reference in reversed(guard.models))
+    model = next((one for one in alive if one is not None), None)
+    if model is None:
+        model = getattr(guard.trainer() if guard.trainer is not None else None, "model", None)
+    torch: Any = sys.modules["torch"]
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return model.module
+    return model
+
+
+def meet(stated: Joined, point: str, patience: float, sum_too: bool = True) -> Compared | None:
+    """Meet the other ranks at one point of the program; what came of it, in the rank that is to write it down.
+
+    ``patience``: how long to wait for them, in seconds. None in all ranks but one, and where there is one rank only.
+    """
+    distributed: Any = sys.modules["torch"].distributed
+    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() < 2:
+        return None
+    began = time.monotonic()
+    rank, world_size = distributed.get_rank(), distributed.get_world_size()
+    store = own_store(distributed, point)
+    store.set(f"facts/{rank}", _encoder.encode(stated))
+    decided, decided_here = _decision(store, world_size, patience)
+    checked = None
+    if decided == _TOGETHER and sum_too:
+        checked = _sum_is_right(distributed, rank, world_size)
+    if not (rank == 0 if decided == _TOGETHER else decided_here):
+        return None
+    known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _present(store, world_size)}
+    missing = tuple(other for other in range(world_size) if other not in known)
+    waited = round(time.monotonic() - began, 3)
+    return Compared(time.time(), differences(known), missing, waited, checked, world_size)
+
+
+def own_store(distributed: Any, point: str) -> Any:
+    """The process group's store, under a prefix; over a connection of our own, where there can be one.
+
+    A store's connection serves one request at a time, and the program may be waiting on its own.
+    """
+    store = distributed.distributed_c10d._get_default_store()
+    with contextlib.suppress(AttributeError, RuntimeError):  # before torch 2.8, or a store of another kind
+        store = store.clone()
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return distributed.PrefixStore(f"gonogo/{restarts}/{point}", store)
+
+
+def _decision(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
+    """What was decided for all ranks, and whether it was decided here."""
+    end = time.monotonic() + patience
+    arrived = store.add("arrived", 1)
+    pause = 0.001
+    while arrived < world_size and time.monotonic() < end:
+        if store.check(["decision"]):
+            break
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+        arrived = store.add("arrived", 0)
+    mine = f"{_TOGETHER if arrived >= world_size else _ALONE} {os.urandom(8).hex()}"
+    decided = store.compare_set("decision", "", mine).decode()
+    return decided.partition(" ")[0], decided == mine
+
+
+def _present(store: Any, world_size: int) -> list[int]:
+    return [rank for rank in range(world_size) if store.check([f"facts/{rank}"])]
+
+
+def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool | None:
+    """Whether the sum of all ranks' numbers, made by the process group, is what it has to be.
+
+    None where the group's backend is another one than gloo and NCCL. All ranks have the same.
+    """
+    torch: Any = sys.modules["torch"]
+    backend = str(distributed.get_backend())
+    if "gloo" in backend:
+        device = torch.device("cpu")
+    elif "nccl" in backend:
+        device = torch.device("cuda", torch.cuda.current_device())
+    else:
+        return None
+    number = torch.tensor([float(rank + 1)], device=device)
+    distributed.all_reduce(number)
+    return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)

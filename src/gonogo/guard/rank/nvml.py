@@ -1,0 +1,81 @@
+"""NVIDIA's management library, as far as the guard needs it: no CUDA context is made, and nothing waits for the GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.guarded.records import Gpu
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class GpuMemory(msgspec.Struct, frozen=True):
+    """The memory of a whole GPU, whoever uses it."""
+
+    total: int
+    used: int
+
+
+@cache
+def _library() -> Any:
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    return library if library.nvmlInit_v2() == 0 else None
+
+
+def _text(function: str, *arguments: Any) -> str:
+    buffer = ctypes.create_string_buffer(128)
+    answer = getattr(_library(), function)(*arguments, buffer, 128)
+    return buffer.value.decode(errors="replace") if answer == 0 else ""
+
+
+@cache
+def _handle(local_rank: int) -> Any:
+    """The GPU that a rank takes, by ``CUDA_VISIBLE_DEVICES`` and its local rank, or None."""
+    library = _library()
+    if library is None:
+        return None
+    names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    if len(names) > 1 and local_rank >= len(names):
+        return None
+    name = names[local_rank % len(names)] if names else str(local_rank)
+    handle = ctypes.c_void_p()
+    if name.isdigit():
+        answer = library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(handle))
+    else:
+        answer = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+    return handle if answer == 0 else None
+
+
+def driver_version() -> str:
+    """Of the NVIDIA driver; empty without one."""
+    return _text("nvmlSystemGetDriverVersion") if _library() is not None else ""
+
+
+def gpu_of(local_rank: int) -> Gpu | None:
+    """The GPU that a rank computes on, or None where there is none of NVIDIA's."""
+    handle, memory = _handle(local_rank), memory_of(local_rank)
+    if handle is None or memory is None:
+        return None
+    name, uuid = _text("nvmlDeviceGetName", handle), _text("nvmlDeviceGetUUID", handle)
+    return Gpu(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
+
+
+def memory_of(local_rank: int) -> GpuMemory | None:
+    """The memory of a rank's GPU, or None."""
+    handle = _handle(local_rank)
+    if handle is None:
+        return None
+    memory = _Memory()
+    if _library().nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0:
+        return None
+    return GpuMemory(memory.total, memory.used)

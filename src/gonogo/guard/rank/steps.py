@@ -1,0 +1,71 @@
+"""How long the steps of a training take, and what is told of them: quick steps share a record."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+
+import msgspec
+
+from gonogo.evidence.guarded.records import Memory, Step
+
+_LONGEST_MEDIAN = 50
+_MOST_UNTOLD = 100_000
+
+
+class StepLog:
+    """The lengths of a rank's steps. Times are seconds on the clock of ``time.monotonic``."""
+
+    def __init__(self, sample_seconds: float) -> None:
+        self._every = sample_seconds
+        self._ended: float | None = None
+        self._lengths: deque[float] = deque(maxlen=_LONGEST_MEDIAN)
+        self._untold: deque[float] = deque(maxlen=_MOST_UNTOLD)
+        self._sampled = self._told = 0.0
+        self._sample: tuple[int, Memory] | None = None
+
+    def begin(self, now: float) -> None:
+        """The next step begins now: what came before it is no step."""
+        self._ended = now
+
+    def ended(self, now: float) -> None:
+        """A step has ended."""
+        if self._ended is not None:
+            self._lengths.append(now - self._ended)
+            self._untold.append(now - self._ended)
+        self._ended = now
+
+    def sample_due(self, now: float) -> bool:
+        """Whether it is time to look at the memory again; it is told to have been looked at by that."""
+        if now - self._sampled < self._every:
+            return False
+        self._sampled = now
+        return True
+
+    def sampled(self, step: int, held: Memory) -> None:
+        """What was held after a step."""
+        self._sample = (step, held)
+
+    def median(self) -> float:
+        """The median length of the last steps; 0 before there were three."""
+        return statistics.median(tuple(self._lengths)) if len(self._lengths) >= 3 else 0.0
+
+    def untold(self, step: int, now: float, *, all_: bool = False) -> tuple[Step, int] | None:
+        """A record of the steps up to ``step`` that none has told yet, and the step that its memory is of.
+
+        None where there are none, or where it is too early (unless ``all_``: at the end).
+        """
+        if not self._untold or not (all_ or self._sample is not None or now - self._told >= self._every):
+            return None
+        self._told = now
+        lengths = [self._untold.popleft() for _ in range(len(self._untold))]
+        (at, held), self._sample = self._sample or (step, Memory(0.0)), None
+        record = Step(
+            **msgspec.structs.asdict(held) | {"time": time.time()},
+            step=step,
+            steps=len(lengths),
+            seconds=round(sum(lengths) / len(lengths), 6),
+            slowest=round(max(lengths), 6),
+        )
+        return record, at

@@ -1,0 +1,325 @@
+"""The guard within one rank: what it knows of the training, and what it writes down as things happen."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import IO, Any
+
+from gonogo.evidence.guarded.files import dump_path
+from gonogo.evidence.guarded.records import End, Fault, Phase, Resumed, Stalled, Warned
+from gonogo.guard.injection import WORKER, GuardOptions, read_options
+from gonogo.guard.rank import harmless as faults
+from gonogo.guard.rank import memory
+from gonogo.guard.rank.collectives import Ring, queues
+from gonogo.guard.rank.frames import all_threads, main_frame
+from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.rank.stalls import StallWatch
+from gonogo.guard.rank.steps import StepLog
+from gonogo.guard.rank.writer import RecordWriter
+
+TICK = 0.2
+"""Seconds between two looks of the watching thread."""
+
+
+class Guard:
+    """What watches one rank. Its methods are called by the hooks; none of them raises or waits for the GPU."""
+
+    def __init__(self, folder: str, options: GuardOptions) -> None:
+        self.folder = folder
+        self.options = options
+        self.writer: RecordWriter | None = None
+        self.rank = int(os.environ.get("RANK", "0") or 0)
+        self.local_rank = 0
+        self.ring = Ring()
+        self.phase: Phase = "load"
+        self.step = 0
+        self.joined = False
+        """Whether this rank has stated its facts: right before its first step."""
+        self.models: list[Any] = []
+        """Weak references to the engines, or else models, that are trained: the newest last."""
+        self.trainer: Any = None
+        self.data: dict[str, str] = {}
+        """What is known of the data, as facts that ranks compare."""
+        self.trainer_facts: dict[str, str] = {}
+        self.search: Any = None
+        """The search for the first value that is not finite, where it was asked for."""
+        self.progress = time.monotonic()
+        self.steps = StepLog(options.sample_seconds)
+        self._memory = memory.MemoryWatch()
+        self._warned_of_loss = False
+        self._stalls = StallWatch(options.stall_seconds)
+        self._loss: Any = None
+        self._dump: IO[bytes] | None = None
+        self._dumps_faults = self._dumps_end = False
+        self._stop = threading.Event()
+        self._finished = False
+        self._counted = False
+        self.noted = 0
+        """Exceptions that were written down on their way out; a program may catch them, and go on."""
+
+    # The life of a rank
+
+    @harmless("the rank")
+    def begin(self, rank: int | None = None) -> None:
+        """This process is a rank: note who it is, and start to watch."""
+        if self.writer is not None:
+            return
+        if rank is not None:
+            self.rank = rank
+        self.local_rank = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+        os.environ[WORKER] = str(os.getpid())
+        self.writer = RecordWriter(self.folder, self.rank)
+        faults.on_fault(self._fault)
+        from gonogo.guard.rank.facts import start
+
+        self.writer.now(start(self.rank, self.local_rank))
+        self._have_stacks_dumped()
+        os.register_at_fork(after_in_child=_forked)
+        threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
+
+    @harmless("dumps of stacks")
+    def _have_stacks_dumped(self) -> None:
+        """Where it was, from a rank that a signal ends: even while it waits in C, where no handler of Python's runs."""
+        self._dump = open(dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
+        if not faulthandler.is_enabled():
+            self._dumps_faults = True
+            faulthandler.enable(self._dump)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._dumps_end = True
+            faulthandler.register(signal.SIGTERM, self._dump, all_threads=True, chain=True)
+
+    def forked(self) -> None:
+        """In a process that was forked off the rank: nothing of it goes into the rank's files."""
+        if self.writer is not None:
+            self.writer.close()
+        # The file of dumps stays open: its number may not come to mean another file.
+        if self._dumps_end:
+            faulthandler.unregister(signal.SIGTERM)
+        if self._dumps_faults:
+            faulthandler.disable()
+
+    @harmless("the end")
+    def finish(self) -> None:
+        """The rank ends in a way that Python sees."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None:
+            self.died(error)
+        if self.writer is None or self._finished:
+            return
+        self._finished = True
+        self._stop.set()
+        if error is None:  # whatever it stood at, it came to its end
+            self.progress = time.monotonic()
+            self._look_for_stall()
+        self._look_for_loss()
+        self.tell_steps()
+        reason: Any = "exit" if error is None else "exception"
+        status = None if error is None else 1
+        self.writer.now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
+        self._beat()
+
+    # What the hooks tell
+
+    def enter(self, phase: Phase) -> None:
+        """The program goes over to another part of a step."""
+        self.phase = self.ring.phase = phase
+        self.progress = time.monotonic()
+
+    def stepped(self, step: int) -> None:
+        """An optimizer step is done."""
+        now = time.monotonic()
+        self.step = self.ring.step = step
+        self.progress = now
+        self.steps.ended(now)
+        if self.steps.sample_due(now):
+            self._take_sample(step)
+
+    @harmless("memory")
+    def _take_sample(self, step: int) -> None:
+        self.steps.sampled(step, memory.sample(self.local_rank))
+
+    def before_first_step(self, point: str) -> None:
+        """A rank is about to compute its first step: it states its facts, and meets the others."""
+        if self.joined or self.writer is None:
+            return
+        self.joined = True
+        from gonogo.guard.rank.joining import join
+
+        self.enter("init")
+        join(self, point)
+        self.progress = time.monotonic()
+        self.steps.begin(self.progress)
+
+    @harmless("places of tensors")
+    def after_first_step(self) -> None:
+        """A step is done: after the first, the optimizer has its states, and it is noted where they are."""
+        if self._counted or self.writer is None:
+            return
+        self._counted = True
+        from gonogo.guard.rank.joining import engine_of, model_of
+        from gonogo.guard.tensors.census import census
+
+        self.writer.put(census(model_of(self), engine_of(self), "first-step"))
+
+    @harmless("the loss")
+    def look_at_loss(self, loss: Any) -> None:
+        """Notice a loss that is not finite: at once on the CPU; on a GPU when it has come over by itself."""
+        if self.search is not None:
+            self.search.loss(loss)
+        from gonogo.guard.tensors.loss import PendingLoss
+
+        if self._loss is None or self._loss.due():
+            self._look_for_loss()  # at the one before, which has come over by now
+            self._loss = PendingLoss(loss, self.step)
+
+    @harmless("exceptions")
+    def raised(self, error: BaseException) -> None:
+        """An exception leaves a forward, a backward, a step: it is noted, and told what the guard knows."""
+        from gonogo.guard.rank.exceptions import note_exception
+
+        if self.writer is not None:
+            note_exception(self, error, fatal=False)
+
+    @harmless("exceptions")
+    def died(self, error: BaseException, thread: str = "") -> None:
+        """An exception has left the program (or a thread of it)."""
+        from gonogo.guard.rank.exceptions import is_launchers, note_exception
+
+        if self.writer is None and not is_launchers(error):
+            self.begin()  # it died before it came to train
+        if self.writer is not None:
+            note_exception(self, error, fatal=not thread, thread=thread)
+
+    # The watching thread
+
+    def _watch(self) -> None:
+        while not self._stop.wait(TICK):
+            self._look()
+
+    @harmless("the watching thread")
+    def _look(self) -> None:
+        if self.writer is None or self.writer.broken:
+            self._stop.set()
+            return
+        self.tell_steps()
+        self._look_for_loss()
+        self._look_for_stall()
+        self._beat()
+        self.writer.flush()
+
+    def _beat(self) -> None:
+        if self.writer is not None:
+            self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
+
+    @harmless("steps")
+    def tell_steps(self) -> None:
+        """Write down the steps that were not told yet, and warn where they show memory running out."""
+        told = self.steps.untold(self.step, time.monotonic(), all_=self._stop.is_set())
+        if told is None or self.writer is None:
+            return
+        record, at = told
+        self.writer.put(record)
+        for warning in self._memory.look(at, record, self.steps.median()):
+            self.writer.put(warning)
+
+    @harmless("the loss")
+    def _look_for_loss(self) -> None:
+        value = self._loss.not_finite() if self._loss is not None else None
+        if value is not None and not self._warned_of_loss and self.writer is not None:
+            self._warned_of_loss = True
+            self.writer.put(Warned(time.time(), "nonfinite-loss", self._loss.step, value=value))
+
+    @harmless("stalls")
+    def _look_for_stall(self) -> None:
+        waiting = self.ring.waiting
+        newest = self.ring.entries[-1].time if self.ring.entries else 0.0
+        progress = max(self.progress, newest)
+        loading = self.step == 0 and waiting is None
+        median = self.steps.median()
+        told = self._stalls.look(time.monotonic(), progress, median, loading)
+        if told is None or self.writer is None:
+            return
+        if told.over:
+            self.writer.put(Resumed(time.time(), self.step, round(told.seconds, 3)))
+            return
+        from gonogo.guard.tensors.modules import module_of_stack
+
+        self.writer.now(
+            Stalled(
+                time.time(),
+                step=self.step,
+                phase=self.phase,
+                seconds=round(told.seconds, 3),
+                median=round(median, 3),
+                threads=all_threads(),
+                collectives=self.ring.collectives(),
+                counts=dict(self.ring.counts),
+                queues=queues(),
+                module=module_of_stack(self, main_frame()),
+                again=told.again,
+            )
+        )
+
+    def _fault(self, part: str, error: BaseException) -> None:
+        if self.writer is None or self.writer.broken:
+            return
+        told = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
+        self.writer.put(Fault(time.time(), part, type(error).__name__, str(error)[:2000], told))
+
+
+_guard: Guard | None = None
+
+
+def current() -> Guard | None:
+    """The guard of this process, if it may be a rank."""
+    return _guard
+
+
+def expect(folder: str, *, sure: bool, options: GuardOptions | None = None) -> Guard:
+    """Have a guard stand by in this process; at work from now on where it is ``sure`` that this is a rank."""
+    global _guard
+    if _guard is None:
+        options = options or read_options(folder)
+        faults.language = options.language
+        _guard = Guard(folder, options)
+        _hook_the_end(_guard)
+    if sure:
+        _guard.begin()
+    return _guard
+
+
+def _hook_the_end(guard: Guard) -> None:
+    hook, thread_hook = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
+        if _guard is guard:
+            guard.died(error)
+        hook(kind, error, tb)
+
+    def thread_excepthook(arguments: Any) -> None:
+        if _guard is guard and arguments.exc_value is not None:
+            guard.died(arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?")
+        thread_hook(arguments)
+
+    def at_exit() -> None:
+        if _guard is guard:
+            guard.finish()
+
+    sys.excepthook = excepthook
+    threading.excepthook = thread_excepthook
+    atexit.register(at_exit)
+
+
+def _forked() -> None:
+    """In a process that was forked off the rank (a data loader's worker): it is none."""
+    global _guard
+    guard, _guard = _guard, None
+    if guard is not None:
+        guard.forked()

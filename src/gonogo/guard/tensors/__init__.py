@@ -1,0 +1,1 @@
+"""Where a model's tensors are and whether they are finite: asked when something is wrong."""

@@ -1,0 +1,105 @@
+"""Modules and tensors by their names in the model: nothing is tracked while it trains, all is found when asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from gonogo.guard.rank.worker import Guard
+
+Kind = Literal["parameter", "buffer", "gradient", "unknown"]
+_CALLS = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")
+
+
+class Names:
+    """The names of a model's modules, parameters and buffers."""
+
+    def __init__(self, model: Any) -> None:
+        self._modules: dict[int, str] = {}
+        self._tensors: dict[int, tuple[str, Kind]] = {}
+        self._storages: dict[int, tuple[str, Kind]] = {}
+        self.by_zero_number: dict[int, tuple[str, Any]] = {}
+        """Parameters by DeepSpeed's ``ds_id``: (name, parameter)."""
+        if model is None:
+            return
+        for name, module in model.named_modules():
+            self._modules[id(module)] = name
+        for name, parameter in model.named_parameters():
+            self._add(name, parameter, "parameter")
+            if hasattr(parameter, "ds_id"):
+                self.by_zero_number[parameter.ds_id] = (name, parameter)
+        for name, buffer in model.named_buffers():
+            self._add(name, buffer, "buffer")
+
+    def _add(self, name: str, tensor: Any, kind: Kind) -> None:
+        self._tensors[id(tensor)] = (name, kind)
+        if pointer := _pointer(tensor):
+            self._storages.setdefault(pointer, (name, kind))
+
+    def of_module(self, module: Any) -> str | None:
+        """A module's path; the root's is its class."""
+        path = self._modules.get(id(module))
+        return type(module).__name__ if path == "" else path
+
+    def of_tensor(self, tensor: Any) -> tuple[str | None, Kind]:
+        """(name, kind) of a parameter or buffer, of a view of one, or of the parameter that it is the gradient of."""
+        if found := self._tensors.get(id(tensor)):
+            return found
+        pointer = _pointer(tensor)
+        if pointer and (found := self._storages.get(pointer)):
+            return found
+        return None, "unknown"
+
+
+def _pointer(tensor: Any) -> int:
+    if type(tensor).__name__ not in ("Tensor", "Parameter", "Buffer"):  # a subclass may have no storage of its own
+        return 0
+    try:
+        return int(tensor.untyped_storage().data_ptr()) if tensor.numel() else 0
+    except Exception:  # nor has a sparse tensor
+        return 0
+
+
+def names_of(guard: Guard | None, frames: list[FrameType]) -> Names:
+    """The names in the model that is trained, or, where it is not known, in the outermost module that is running."""
+    from gonogo.guard.rank.joining import model_of
+
+    model = model_of(guard) if guard is not None else None
+    running = [module for module, _ in modules_running(frames)]
+    if model is not None and (not running or any(module in running for module in model.modules())):
+        return Names(model)
+    return Names(_unwrapped(running[0]) if running else model)
+
+
+def _unwrapped(module: Any) -> Any:
+    """What a DeepSpeed engine or a DDP wrapper wraps."""
+    inner = getattr(module, "module", None)
+    wrapper = type(module).__name__ in ("DeepSpeedEngine", "DistributedDataParallel", "FullyShardedDataParallel")
+    return inner if wrapper and inner is not None else module
+
+
+def modules_running(frames: list[FrameType]) -> Iterator[tuple[Any, FrameType]]:
+    """The modules whose forward is among these frames, outermost first, each once."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return
+    last = None
+    for frame in frames:
+        if frame.f_code.co_name not in _CALLS:
+            continue
+        module = frame.f_locals.get("self")
+        if isinstance(module, torch.nn.Module) and module is not last:
+            last = module
+            yield module, frame
+
+
+def module_of_stack(guard: Guard, innermost: FrameType | None) -> str | None:
+    """The path of the innermost module whose forward is running in a thread."""
+    from gonogo.guard.rank.frames import outwards
+
+    frames = list(reversed(list(outwards(innermost))))
+    running = [module for module, _ in modules_running(frames)]
+    return names_of(guard, frames).of_module(running[-1]) if running else None

@@ -1,0 +1,128 @@
+"""Which module, or which gradient, is the first that is not finite: asked for, since every look waits for the GPU."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gonogo.evidence.guarded.records import NonFinite
+from gonogo.guard.rank.harmless import harmless
+
+if TYPE_CHECKING:
+    from gonogo.guard.rank.worker import Guard
+
+_PART = "values that are not finite"
+
+
+def look_for_nonfinite(guard: Guard, model: Any) -> None:
+    """Look at every module's output and every gradient from now on, until something is found."""
+    guard.search = Search(guard, model)
+
+
+class Search:
+    """Looks at outputs, the loss and gradients.
+
+    An activation alone proves nothing (a mask is full of infinities): it is told once the loss or a gradient of the
+    same step is not finite either.
+    """
+
+    def __init__(self, guard: Guard, model: Any) -> None:
+        self._guard = guard
+        self._suspect: NonFinite | None = None
+        self._handles: list[Any] = [model.register_forward_pre_hook(self._begin)]
+        for name, module in model.named_modules():
+            self._handles.append(module.register_forward_hook(self._output_of(name), with_kwargs=True))
+        if not _scales_loss(guard):
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    self._handles.append(parameter.register_hook(self._gradient_of(name)))
+
+    def _begin(self, module: Any, arguments: Any) -> None:
+        self._suspect = None
+
+    def _output_of(self, name: str) -> Any:
+        @harmless(_PART)
+        def look(module: Any, arguments: Any, named: Any, output: Any) -> None:
+            if self._suspect is not None or not self._handles:
+                return
+            found = next((one for one in _tensors(output) if not _finite(one)), None)
+            if found is None:
+                return
+            inputs = all(_finite(one) for one in _tensors((arguments, named)))
+            own = next((p for p, value in module.named_parameters(recurse=False) if not _finite(value)), None)
+            parameter = None if own is None else f"{name}.{own}" if name else own
+            path = name or type(module).__name__
+            self._suspect = self._record("activation", found, path, type(module).__name__, parameter, inputs)
+
+        return look
+
+    def _gradient_of(self, name: str) -> Any:
+        @harmless(_PART)
+        def look(gradient: Any) -> None:
+            if self._handles and not _finite(gradient):
+                module = name.rpartition(".")[0]
+                self._tell(self._record("gradient", gradient, module or None, None, name, None))
+
+        return look
+
+    @harmless(_PART)
+    def loss(self, loss: Any) -> None:
+        """The loss of a step."""
+        if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _finite(loss):
+            self._tell(self._record("loss", loss, None, None, None, None))
+
+    def _tell(self, certain: NonFinite) -> None:
+        """Something that has to be finite is not: what was first, then it."""
+        for record in (self._suspect, certain):
+            if record is not None and self._guard.writer is not None:
+                self._guard.writer.put(record)
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _record(
+        self, what: Any, value: Any, module: str | None, kind: str | None, parameter: str | None, inputs: bool | None
+    ) -> NonFinite:
+        value = value.detach()
+        return NonFinite(
+            time.time(),
+            step=self._guard.step,
+            what=what,
+            module=module,
+            module_class=kind,
+            parameter=parameter,
+            inputs_finite=inputs,
+            nan=int(value.isnan().sum()),
+            infinite=int(value.isinf().sum()),
+            elements=value.numel(),
+            dtype=str(value.dtype).removeprefix("torch."),
+        )
+
+
+def _scales_loss(guard: Guard) -> bool:
+    """Whether gradients are scaled up until they overflow, as fp16 does to find its scale: that is no fault."""
+    from gonogo.guard.rank.joining import engine_of
+
+    engine = engine_of(guard)
+    return engine is not None and bool(engine.fp16_enabled())
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 4:
+        inner = value.values() if hasattr(value, "values") else value if isinstance(value, list | tuple) else ()
+        for one in list(inner):
+            yield from _tensors(one, depth + 1)
+
+
+def _finite(value: Any) -> bool:
+    torch: Any = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return True
+    if not value.numel() or value.device.type == "meta" or value.is_sparse:
+        return True
+    return bool(torch.isfinite(value.detach()).all())

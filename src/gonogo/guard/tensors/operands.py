@@ -1,0 +1,170 @@
+"""The tensors of the expression that failed, and as ZeRO has them, with names and never numbers."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import textwrap
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from gonogo.evidence.guarded.records import ZeroState
+from gonogo.evidence.rehearsal.record import Operand
+from gonogo.guard.rank.frames import owner_of
+from gonogo.guard.tensors.modules import Names
+
+_MOST = 16
+
+
+def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand, ...]:
+    """The tensors that the innermost frame (that has any) computed with where it failed."""
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    computing = [entry for entry in entries if _may_compute(entry.tb_frame.f_code.co_filename)]
+    for entry in reversed(computing[-12:]):
+        found: dict[str, Any] = {}
+        for name, value in _candidates(entry):
+            _collect(name, value, found)
+        if found:
+            return tuple(_operand(name, value, names) for name, value in list(found.items())[:_MOST])
+    return ()
+
+
+def _may_compute(path: str) -> bool:
+    """Whether a file's own tensors tell of a failure: of torch's files, only those of its layers and functions."""
+    return owner_of(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
+
+
+def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
+    """The values of the failing expression by how they are written; where it can't be read, all local variables."""
+    frame = entry.tb_frame
+    tree = _expression(entry)
+    read = list(_values(tree, frame)) if tree is not None else []
+    yield from read or ((name, value) for name, value in frame.f_locals.items() if not name.startswith("__"))
+
+
+def _expression(entry: TracebackType) -> ast.AST | None:
+    code, line = entry.tb_frame.f_code, entry.tb_lineno
+    last = line
+    if hasattr(code, "co_positions"):  # from Python 3.11
+        positions = list(code.co_positions())
+        first, end, _, _ = positions[entry.tb_lasti // 2] if entry.tb_lasti // 2 < len(positions) else (None,) * 4
+        if first and end:
+            line, last = first, end
+    # The position may be that of a part of the statement, which does not parse by itself.
+    for start, stop in ((line, last), (line, line), (line, last + 1), (line, last + 3)):
+        text = "".join(linecache.getline(code.co_filename, number) for number in range(start, stop + 1))
+        text = textwrap.dedent(text).strip()
+        for attempt in (text, f"{text}\n    pass"):
+            if (tree := _parsed(attempt)) is not None:
+                return tree
+    return None
+
+
+def _parsed(text: str) -> ast.AST | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
+    owners: set[int] = set()
+    for node in ast.walk(tree):  # what is written around something comes before it
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
+            written, value = _value(node, frame)
+            if value is None and id(node) not in owners:
+                continue
+            if not isinstance(node, ast.Name):
+                owners.add(id(node.value))  # `layer` in `layer.weight`: only the weight was computed with
+            if value is not None and id(node) not in owners:
+                yield written, value
+
+
+def _value(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
+    """(how it is written, its value); no code of the program's is run for it."""
+    if isinstance(node, ast.Name):
+        return node.id, frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute):
+        written, owner = _value(node.value, frame)
+        return f"{written}.{node.attr}", _attribute(owner, node.attr)
+    if isinstance(node, ast.Subscript):
+        written, owner = _value(node.value, frame)
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else _value(node.slice, frame)[1]
+        return f"{written}[{ast.unparse(node.slice)}]", _item(owner, key)
+    return "", None
+
+
+def _item(owner: Any, key: Any) -> Any:
+    held = getattr(owner, "__dict__", {}).get("_modules") if not isinstance(owner, list | tuple | dict) else owner
+    if isinstance(held, list | tuple):
+        return held[key] if isinstance(key, int) and -len(held) <= key < len(held) else None
+    if isinstance(held, dict) and isinstance(key, int | str):
+        return held.get(key, held.get(str(key)))
+    return None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    own = getattr(owner, "__dict__", None)
+    if not isinstance(own, dict):
+        return None
+    if name in own:
+        return own[name]
+    for registry in ("_parameters", "_buffers", "_modules"):
+        held = own.get(registry)
+        if held is not None and name in held:
+            return held[name]
+    return None
+
+
+def _collect(name: str, value: Any, found: dict[str, Any], depth: int = 0) -> None:
+    """Tensors in a value: itself, in a list or dictionary, or the parameters and buffers of a module."""
+    import torch
+
+    if len(found) >= _MOST or any(value is known for known in found.values()):
+        return
+    if isinstance(value, torch.Tensor):
+        found[name] = value
+    elif isinstance(value, torch.nn.Module):
+        # A module without children is an operator with its weights; one with children says nothing.
+        if not value._modules:
+            for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
+                if tensor is not None:
+                    _collect(f"{name}.{inner}", tensor, found, depth + 1)
+    elif isinstance(value, list | tuple) and depth < 2:
+        for index, one in enumerate(value[:8]):
+            _collect(f"{name}[{index}]", one, found, depth + 1)
+    elif isinstance(value, dict) and depth < 2:
+        for key, one in list(value.items())[:8]:
+            _collect(f"{name}[{key!r}]", one, found, depth + 1)
+
+
+def _operand(name: str, tensor: Any, names: Names) -> Operand:
+    owner, kind = names.of_tensor(tensor)
+    return Operand(
+        name=name,
+        device=str(tensor.device),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        parameter=owner,
+        kind=kind,
+    )
+
+
+def zero_state(name: str, parameter: Any) -> ZeroState | None:
+    """A parameter as ZeRO-3 has it; None for one that ZeRO-3 does not have."""
+    status = getattr(parameter, "ds_status", None)
+    if status is None:
+        return None
+    partition = getattr(parameter, "ds_tensor", None)
+    return ZeroState(
+        parameter=name,
+        status=str(getattr(status, "name", status)),
+        shape=tuple(getattr(parameter, "ds_shape", ())),
+        partition_device=str(partition.device) if partition is not None else "",
+        partition_elements=int(partition.numel()) if partition is not None else 0,
+    )

@@ -1,0 +1,1 @@
+"""What several hazards ask of the evidence, and say of it."""

@@ -1,0 +1,59 @@
+"""What a model's ``hf_device_map`` says, and the maps that scripts ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.patterns import compiled_when_used
+
+if TYPE_CHECKING:
+    from gonogo.evidence.script.script import Call, Script
+    from gonogo.finding import Edit
+
+SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+"""The maps by which transformers and accelerate divide a model among all GPUs that a process sees."""
+
+
+def own_gpu_edits(script: Script, load: Call) -> tuple[Edit | None, ...]:
+    """The edits that give each process's model the GPU of its local rank, with the import that this needs."""
+    keyword = script.setting_keyword(load, "device_map", '{"": int(os.environ.get("LOCAL_RANK", 0))}')
+    return (keyword,) if script.imports("os") else (script.inserting_import("import os"), keyword)
+
+
+def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
+    """The accelerators that a device map spreads a model over, sorted (``cuda:2`` before ``cuda:10``); no CPU, no disk.
+
+    A map gives devices as ``0``, ``"0"`` or ``"cuda:0"``; a bare index is an accelerator's.
+    """
+    indices: set[tuple[str, int]] = set()
+    for device in (device_map or {}).values():
+        kind, _, index = str(device).partition(":")
+        if kind.isdigit():
+            kind, index = "cuda", kind
+        if kind not in ("cpu", "disk", "meta"):
+            indices.add((kind, int(index) if index.isdigit() else 0))
+    return tuple(f"{kind}:{index}" for kind, index in sorted(indices))
+
+
+def in_short(devices: Sequence[str]) -> str:
+    """``cuda:0 … cuda:7`` for three devices or more, else all of them."""
+    return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)
+
+
+_DEVICE = compiled_when_used(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
+
+
+def parameter_devices(message: str) -> tuple[str, ...]:
+    """The devices that DistributedDataParallel lists of a module's parameters, sorted; none where it doesn't."""
+    listed = message.partition("module")[2]
+    found = {(kind, int(index) if index else None) for kind, index in _DEVICE.findall(listed)}
+    return tuple(
+        kind if index is None else f"{kind}:{index}"
+        for kind, index in sorted(found, key=lambda device: (device[0], device[1] or 0))
+    )
+
+
+def accelerators_in(devices: Sequence[str]) -> tuple[str, ...]:
+    """The devices that are no host's."""
+    return tuple(device for device in devices if device not in ("cpu", "meta"))

@@ -1,0 +1,70 @@
+"""What transformers says of weights that it drew at random while it loaded a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal.record import LoadedWeights, RankRecord
+from gonogo.finding import Text
+from gonogo.hazards.facts.parameter_names import group_by_module
+
+_SENTENCE = Pattern(
+    r"Some weights of (?:the model )?(\S+) were not initialized from the model checkpoint at (\S+) "
+    r"and are newly initialized:? *(.*)"
+)
+_UNUSED = Pattern(r"were not used when initializing (\S+): \[(.*)|([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*UNEXPECTED\b")
+_QUOTED = Pattern(r"'([\w.]+)'")
+_REPORT = Pattern(r"(\w+) LOAD REPORT from: (\S+)")
+_MISSING = Pattern(r"([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*MISSING\b")
+_SHOWN = 4
+
+
+def lost_in_conversion(drawn: LoadedWeights, rank: RankRecord) -> bool:
+    """Whether transformers 5.0 lost those weights under ZeRO-3 (``zero3-moe-weights-not-converted``)."""
+    return bool(drawn.held) and rank.versions.get("transformers", "").startswith("5.0.") and drawn.under_zero3
+
+
+def lists_of_drawn(log: FailureLog) -> Iterator[tuple[Found, list[str]]]:
+    """The names of the weights that were drawn, where transformers 4's sentence or 5's table tells them."""
+    sentence = log.find(_SENTENCE)
+    if sentence:
+        yield sentence, [quoted.group(1) for quoted in _QUOTED.finditer(sentence.match.group(3))]
+    reported = report_of_drawn(log)
+    if reported is not None:
+        yield reported
+
+
+def report_of_drawn(log: FailureLog) -> tuple[Found, list[str]] | None:
+    """The head of transformers 5's table, whose group 1 is the model's class, and the names that it calls missing."""
+    report = log.find(_REPORT)
+    if report is None:
+        return None
+    rows = (_MISSING.search(line.text) for line in log.lines if line.path == report.line.path)
+    return report, [row.group(1) for row in rows if row]
+
+
+def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
+    """A name in the checkpoint, told as unused, that ends in one of those: a wrapper's prefix was left on."""
+    endings = tuple(f".{name}" for name in names)
+    for found in log.find_all(_UNUSED):
+        row = found.match.group(3)
+        unused: list[str] = [row] if row else [quoted.group(1) for quoted in _QUOTED.finditer(found.match.group(2))]
+        if longer := next((name for name in unused if name.endswith(endings)), None):
+            return longer
+    return None
+
+
+def told_instead(name: str | None) -> Text:
+    """A clause that names the longer name, or nothing."""
+    if name is None:
+        return Text("", "")
+    return Text("; the checkpoint has {name}", "；checkpoint 中是 {name}").format(name=name)
+
+
+def shown(names: Sequence[str]) -> Text:
+    """Some of the names, those of many layers as one."""
+    patterns = group_by_module(names)
+    told, more = ", ".join(patterns[:_SHOWN]), len(patterns) - _SHOWN
+    return Text(f"{told}, {more} more", f"{told} 等 {len(patterns)} 类") if more > 0 else Text(told, told)

@@ -1,0 +1,128 @@
+"""What a run's files say of how it trains: with transformers' Trainer, with accelerate, or in a loop of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Call
+from gonogo.finding import Edit, Fix, Text
+from gonogo.hazards.hazard import Hazard
+
+_PARSERS = ("*.HfArgumentParser", "*.TrlParser", "*.H4ArgumentParser")
+_ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+
+
+def trainer_calls(run: Run) -> Iterator[Call]:
+    """Where the run's scripts build a Trainer, or a class of theirs that derives from one."""
+    for script in run.scripts:
+        yield from script.calls(*TRAINER_CLASSES)
+
+
+@lru_cache(maxsize=16)
+def with_trainer(run: Run) -> bool | None:
+    """Whether transformers' Trainer trains, so that TrainingArguments count; None where no script is at hand."""
+    if run.framework or (run.launch is not None and run.launch.framework):
+        return True
+    if not run.scripts:
+        return None
+    calls = (next(script.calls(*TRAINER_CLASSES, *_ARGUMENTS, *_PARSERS), None) for script in run.scripts)
+    return any(call is not None for call in calls)
+
+
+@lru_cache(maxsize=16)
+def with_plain_arguments(run: Run) -> bool:
+    """Whether the arguments are surely transformers' own, with its own defaults: no subclass, no framework, "
+    "no trl."""
+    if run.framework or (run.launch is not None and run.launch.framework) or not run.scripts:
+        return False
+    if any(next(script.subclasses(*_ARGUMENTS), None) is not None for script in run.scripts):
+        return False
+    names = {call.name for script in run.scripts for call in script.calls(*_ARGUMENTS)}
+    if names:
+        return names <= set(_ARGUMENTS)
+    return any(_parses(call) for script in run.scripts for call in script.calls(*_PARSERS))
+
+
+def _parses(call: Call) -> bool:
+    """Whether a parser is given TrainingArguments itself."""
+    import ast
+
+    if not call.node.args:
+        return False
+    given = call.node.args[0]
+    types = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
+    return any(call.script.qualified(one) in _ARGUMENTS for one in types)
+
+
+@lru_cache(maxsize=16)
+def with_accelerate(run: Run) -> bool | None:
+    """Whether accelerate prepares the model, by itself or under the Trainer; None where no script is at hand."""
+    trainer = with_trainer(run)
+    if trainer or not run.scripts:
+        return trainer
+    return any(next(script.calls("accelerate.Accelerator"), None) is not None for script in run.scripts)
+
+
+@lru_cache(maxsize=16)
+def in_own_loop(run: Run) -> bool:
+    """Whether the scripts call ``deepspeed.initialize`` themselves, and nothing of transformers' or accelerate's."""
+    if not run.scripts or with_accelerate(run):
+        return False
+    return any(next(script.calls("deepspeed.initialize"), None) is not None for script in run.scripts)
+
+
+def from_accelerate_yaml(run: Run) -> bool:
+    """Whether the DeepSpeed config is the one that accelerate makes of its YAML: no JSON is given."""
+    yaml = run.accelerate
+    return yaml is not None and run.config is not None and run.config.name == yaml.source.path
+
+
+def mentions(run: Run, *words: str) -> bool:
+    """Whether one of the run's scripts has any of the words: what it may do with it is not looked into."""
+    return any(word.encode() in script.source.data for script in run.scripts for word in words)
+
+
+def edit_of(make: Callable[[], Edit | None]) -> Edit | None:
+    """The edit, or None where the value stands in no file that can be changed."""
+    try:
+        edit = make()
+    except KeyError:
+        return None
+    return edit if edit is not None and edit.before != edit.after else None
+
+
+def fix_of(title: Text, *makers: Callable[[], Edit | None], safe: bool = True) -> tuple[Fix, ...]:
+    """A fix of all the edits, or none where one of them can't be made."""
+    edits = [edit_of(make) for make in makers]
+    if not edits or any(edit is None for edit in edits):
+        return ()
+    return (Hazard.fix(title, *(edit for edit in edits if edit is not None), safe=safe),)
+
+
+def number_in(config: DeepSpeedConfig, *keys: str) -> Field | None:
+    """A whole number that the config itself gives; None where it gives none."""
+    field = config.raw(*keys)
+    return field if field.known and isinstance(field.value, int) and not isinstance(field.value, bool) else None
+
+
+def whole_number(field: Field) -> int | None:
+    """A known number as an integer; None where it is none, a fraction, or beyond reason."""
+    number = field.number
+    if number is None or not -1e18 < number < 1e18 or number != int(number):
+        return None
+    return int(number)
+
+
+def shown(value: object) -> str:
+    """A value as JSON writes it."""
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,114 @@
+"""What files and machines tell of versions, as findings print them; and whether two of them are of one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.environment.compatibility import KnownBad
+from gonogo.evidence.environment.environment import Environment, Package
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Fix, Span, Text
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.hazard import Hazard
+
+_PIN = Text("Install {name}{specifier}", "安装 {name}{specifier}")
+
+
+def told(environment: Environment, name: str) -> str:
+    """A package as it is told: ``deepspeed 0.14.2``, ``deepspeed>=0.14``, or its name alone."""
+    package = environment.packages.get(canonical(name))
+    if package is None:
+        return name
+    exact = package.version_text
+    return f"{name} {exact}" if exact else f"{name}{package.specifier}"
+
+
+def span_of(environment: Environment, name: str, label: Text | None = None) -> Span | None:
+    """Where a package's version stands; None where no file tells it."""
+    place = environment.place(name)
+    return place.span(label) if place is not None else None
+
+
+def together(environment: Environment, *names: str) -> bool:
+    """Whether those packages are told by one kind of source: all by files, or all by the Python that runs gonogo.
+
+    What a file pins says nothing of what lies beside it in this Python.
+    """
+    packages = [environment.packages.get(canonical(name)) for name in names]
+    return None not in packages and len({_of_a_file(package) for package in packages if package is not None}) == 1
+
+
+def from_file(environment: Environment, *names: str) -> bool:
+    """Whether a file tells of all those packages."""
+    packages = [environment.packages.get(canonical(name)) for name in names]
+    return all(package is not None and _of_a_file(package) for package in packages)
+
+
+def _of_a_file(package: Package) -> bool:
+    from gonogo.evidence.environment.this_machine import interpreter
+
+    return package.place is not None or package.source != interpreter()
+
+
+def listed(environment: Environment) -> bool:
+    """Whether the packages are all of an environment that was made to train: it has torch and something on top."""
+    names = ("transformers", "accelerate", "deepspeed", "lightning", "ms-swift", "trl")
+    return environment.complete and environment.has("torch") is True and any(map(environment.has, names))
+
+
+def alone(run: Run) -> bool:
+    """Whether an environment is looked at by itself, with no run."""
+    return run.launch is None and run.config is None and not run.scripts
+
+
+def sureness(environment: Environment, run: Run, *names: str) -> Certainty:
+    """How surely a run will have what is told of those packages: certain where a file tells it.
+
+    This Python's packages are certain where it is itself what is asked about (``gonogo env``): elsewhere the run may
+    be started by another.
+    """
+    asked_about = alone(run) and not any(map(_of_a_file, environment.packages.values()))
+    return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
+
+
+def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fix, ...]:
+    """The change of a package's version in the file that pins it; none where it can't be made."""
+    edit = environment.replacing_version(name, specifier)
+    if edit is None:
+        return ()
+    return (Hazard.fix(_PIN.format(name=name, specifier=specifier), edit, safe=False),)
+
+
+def known_faults(environment: Environment, rows: tuple[KnownBad, ...]) -> Iterator[KnownBad]:
+    """Those known faults whose package, and all that has to be beside it, are surely there."""
+    for row in rows:
+        names = (row.package, *row.beside)
+        if not together(environment, *names) or environment.within(row.package, row.versions) is not True:
+            continue
+        if all(environment.within(name, versions) for name, versions in row.beside.items()):
+            yield row
+
+
+def fault_finding(hazard: Hazard, row: KnownBad, environment: Environment, run: Run, cause: Text) -> Finding:
+    """A finding of a known fault that shows whenever those packages are there together."""
+    names = (row.package, *row.beside)
+    cure_name, cure_versions = next(iter(row.cure.items()))
+    spans = (span_of(environment, row.package), *(span_of(environment, name) for name in row.beside))
+    return hazard.finding(
+        cause,
+        certainty=sureness(environment, run, *names) if row.when == "import" or with_trainer(run) else Certainty.LIKELY,
+        cure=(
+            Text('pip install "{name}{versions}"', '执行 pip install "{name}{versions}"').format(
+                name=cure_name, versions=cure_versions
+            ),
+        ),
+        spans=spans,
+        fixes=version_fix(environment, cure_name, cure_versions),
+    )
+
+
+def listing(environment: Environment, names: tuple[str, ...]) -> Text:
+    """Several packages as they are told, in a row."""
+    words = [told(environment, name) for name in names]
+    return Text(" and ".join(words), "、".join(words))

@@ -1,0 +1,112 @@
+"""What several hazards of a launch ask: numbers, GPUs that are shown, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.field import Field
+
+if TYPE_CHECKING:
+    from gonogo.evidence.document.source_file import Place
+    from gonogo.evidence.launch.launch import Launch
+    from gonogo.evidence.run import Run
+
+TORCHRUN = ("torchrun", "torch.distributed.launch")
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, parted by blanks."""
+    return frozenset(text.split())
+
+
+def whole(field: Field | None) -> int | None:
+    """A count; None where it is none or not known."""
+    number = field.number if field is not None else None
+    return number if isinstance(number, int) else None
+
+
+def slurm(launch: Launch, *names: str) -> int | None:
+    """The first of those numbers that the job asks slurm for."""
+    return next((number for name in names if (number := whole(launch.slurm.get(name))) is not None), None)
+
+
+def is_plain_python(launch: Launch, variables: Iterable[str]) -> bool:
+    """Whether python starts one process, for which nothing that can be seen sets any of a launcher's variables."""
+    alone = launch.launcher == "python" and (whole(launch.world_size) or 1) <= 1
+    return alone and all(launch.variable(name).absent for name in variables)
+
+
+def gpus_shown(launch: Launch) -> list[str] | None:
+    """The entries of CUDA_VISIBLE_DEVICES as the command gets it; None where it is not set, or can't be told."""
+    value = launch.visible_devices.get()
+    if value is None or not str(value).strip():
+        return None
+    return [part.strip() for part in str(value).split(",")]
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address, with or without a port, names the machine itself."""
+    host = address.strip().lower()
+    if host.startswith("[") and "]" in host:
+        host = host[1 : host.index("]")]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
+
+
+def name_place(field: Field, name: str) -> Place | None:
+    """Where a variable's name stands, as it is set; None where that can't be told."""
+    place = field.place
+    if place is None or not place.source.writable or not place.text.startswith(f"{name}="):
+        return None
+    return place.source.place(place.start, place.start + len(name.encode()))
+
+
+def value_place(field: Field, name: str) -> Place | None:
+    """Where a variable's value stands, without its quotes, if it stands there as it is."""
+    place = field.place
+    if place is None or not place.source.writable:
+        return None
+    text = place.text
+    lead = f"{name}=" if text.startswith(f"{name}=") else ""
+    written = text[len(lead) :]
+    quote = written[:1] if written[:1] in ("'", '"') and written[-1:] == written[:1] else ""
+    value = written[len(quote) : len(written) - len(quote)]
+    if value != str(field.value):
+        return None
+    start = place.start + len((lead + quote).encode())
+    return place.source.place(start, start + len(value.encode()))
+
+
+def under_srun(launch: Launch) -> bool:
+    """Whether slurm starts the command on each node: ``srun torchrun …`` or ``srun bash -c '…'``."""
+    if launch.words and launch.words[0].value == "srun":
+        return True
+    statement = launch.statement or launch.place
+    source = launch.source
+    start = min(statement.start, source.line_start(launch.place.line))
+    return b"srun" in source.data[start : launch.place.end]
+
+
+def accelerate_setting(launch: Launch, run: Run, name: str) -> Field:
+    """A setting of accelerate's: the option that is given, else the config's; unknown where neither can be told."""
+    if name in launch.launcher_options:
+        return launch.launcher_options.get(name)
+    if run.accelerate is not None:
+        field = run.accelerate.get(name)
+        return Field.missing() if field.known and field.value is None else field
+    if launch.accelerate_config.absent:
+        return launch.launcher_options.get(name)
+    return Field.not_known()
+
+
+def accelerate_uses_deepspeed(launch: Launch, run: Run) -> bool | None:
+    """Whether ``accelerate launch`` starts DeepSpeed; None where that can't be told."""
+    if "use_deepspeed" in launch.launcher_options:
+        return True
+    if any(name in launch.launcher_options for name in ("multi_gpu", "use_fsdp", "cpu", "tpu", "use_megatron_lm")):
+        return False
+    if run.accelerate is not None:
+        return run.accelerate.deepspeed_on
+    return False if launch.accelerate_config.absent else None

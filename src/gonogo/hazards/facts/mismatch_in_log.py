@@ -1,0 +1,378 @@
+"""A device mismatch as a log tells of it: the operator, which operand was where, the module, and whose it likely is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import cached_property, lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
+from gonogo.evidence.log.traceback import LogFrame
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.rehearsal.device_mismatch import mismatch_in_message
+from gonogo.finding import Text
+
+SPEAKS = compiled_when_used(
+    r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
+)
+"""Parts of an any-to-any model that speak …"""
+PERCEIVES = compiled_when_used(
+    r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
+    re.IGNORECASE,
+)
+"""… and those that hear or see."""
+
+_FILTERS = "kaiser_sinc_filter"
+"""The vocoder's function that combines both devices under ``zero.Init``."""
+
+
+class Owner(Enum):
+    """Whose the tensor on the wrong device likely is; the value says it in the sentence's language."""
+
+    GRADIENT = Text("an offloaded gradient", "被卸载的梯度")
+    OPTIMIZER = Text("the optimizer's state", "优化器状态")
+    QUANTIZED = Text("a quantized weight", "量化权重")
+    ADAPTER = Text("a parameter of an adapter", "适配器的参数")
+    SUBMODULE = Text("a speech, audio or vision part of the model", "模型的语音、音频或视觉部分")
+    ROTARY = Text("the cache of the rotary embedding", "旋转位置编码的缓存")
+    BUFFER = Text("a buffer of the model", "模型的 buffer")
+    INPUT = Text("an input, a label or a mask", "输入、标签或掩码")
+    WEIGHT = Text("a weight of the model", "模型的权重")
+    UNKNOWN = Text("a tensor that the log doesn't name", "日志没有指明的张量")
+
+
+_TORCH = compiled_when_used(
+    r"(?:^|/)torch/(?:nn|_|utils|optim|autograd|cuda|functional\.py|tensor\.py|jit|fx|overrides)"
+    r"|(?:^|/)(?:deepspeed/utils/nvtx|accelerate/hooks|contextlib|torch_npu/[\w/]*)\.py"
+)
+_OPTIMIZER = compiled_when_used(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
+_QUANTIZED = compiled_when_used(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
+_GRADIENT = compiled_when_used(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
+_ADAPTER = compiled_when_used(
+    r"ranknum|lora_[ABE]\b|lora_embedding|lora_magnitude|ada_?lora|\bia3_l|\bvera_|\bloha_|\blokr_|prompt_encoder|prefix_encoder",
+    re.IGNORECASE,
+)
+_BASE_OF_ADAPTER = compiled_when_used(
+    r"transpose\(self\.weight|base_layer\(|_linear\(x\)|super\(\)\.forward|F\.linear\(x, self"
+)
+_ROTARY = compiled_when_used(
+    r"apply_\w*rot\w*|rotary|\brope\b|\brope_|\b(?:cos|sin)(?:_cached)?\s*\[|(?:cos|sin)_cached|inv_freq|freqs_cis"
+    r"|rotate_half|\*\s*(?:cos|sin)\b",
+    re.IGNORECASE,
+)
+_BUFFER = compiled_when_used(
+    r"self\.\w*(?:pos_?emb|pos(?:ition)?_embed|pos_cache|position_ids|position_index|_mask|_cache|freqs|relative_|alibi"
+    r"|running_(?:mean|var)|masked_bias|codebook|mel_filters|window)\w*(?![\w(])|(?<!\.)\bpos_?embed(?:ding)?s?\b(?!\()",
+    re.IGNORECASE,
+)
+_INPUT = compiled_when_used(
+    r"\b(?:input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|batch|\w*inputs|samples|data"
+    r"|images?|\w*grid_thw|input_values|input_features|timesteps?|rewards?|advantages|chosen\w*|rejected\w*)\b",
+    re.IGNORECASE,
+)
+_ENGINE = compiled_when_used(
+    r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py"
+)
+_MADE = compiled_when_used(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
+_ATTRIBUTE = compiled_when_used(r"\bself\.(?!_?\w+\()\w+")
+_ASSIGNS = compiled_when_used(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
+# The innermost frame of a traceback that was shortened before the model's own.
+_CALLS_MODEL = compiled_when_used(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
+_CALL = compiled_when_used(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
+
+# What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
+_IDS, _ACTIVATION, _WEIGHT = "ids", "activation", "weight"
+_ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
+    (
+        compiled_when_used(r"index_select|embedding"),
+        {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS},
+    ),
+    (
+        compiled_when_used(r"nll_loss|cross_entropy"),
+        {"self": _ACTIVATION, "input": _ACTIVATION, "target": _IDS, "weight": _WEIGHT},
+    ),
+    (
+        compiled_when_used(r"addmm|linear|addbmm"),
+        {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT},
+    ),
+    (compiled_when_used(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
+    (
+        compiled_when_used(r"conv|norm"),
+        {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT},
+    ),
+)
+# Where the named argument is on the accelerator, the one on the CPU is what is checked before it.
+_PARTNER = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}
+
+_WORDS = Pattern(
+    r"Expected all tensors to be on the same device|found at least two devices|on the same device as the indexed tensor"
+    r"|different from other tensors on|but expected (?:it|them) to be on [GC]PU"
+)
+
+
+class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
+    """One mismatch of a log. ``devices`` is empty where the log cites the message without them."""
+
+    evidence: LoggedError | Found
+    devices: tuple[str, ...]
+    operator: str | None = None
+    argument: str | None = None
+    argument_device: str | None = None
+    indexing: bool = False
+    """True for an indexing whose message names the indexed tensor's device alone."""
+    cut: LoggedError | None = None
+    """The traceback that a reporter pasted beside the message, without its last line."""
+
+    @property
+    def frames(self) -> tuple[LogFrame, ...]:
+        """Outermost first; empty where the log shows none, or only how the training loop called the model."""
+        shown = self.evidence.frames if isinstance(self.evidence, LoggedError) else ()
+        shown = shown or (self.cut.frames if self.cut else ())
+        return () if shown and _calls_model(shown[-1]) else shown
+
+    @property
+    def with_host(self) -> bool:
+        """True where one side is the CPU, or may be."""
+        return not self.devices or "cpu" in self.devices
+
+    @property
+    def between_accelerators(self) -> bool:
+        """True where two different accelerators met."""
+        return len({device for device in self.devices if device != "cpu" and not device.endswith(":?")}) > 1
+
+    @property
+    def bare(self) -> bool:
+        """True where nothing beside the devices is told: no operator, no frames."""
+        return not self.frames and self.operator is None
+
+    @cached_property
+    def near(self) -> tuple[LogFrame, ...]:
+        """The innermost frames that aren't torch's own, innermost first: the code that called the operator."""
+        own = [frame for frame in reversed(self.frames) if not _TORCH.search(_path(frame))]
+        return tuple(own[:3])
+
+    @property
+    def caller(self) -> LogFrame | None:
+        """The innermost frame that isn't torch's own."""
+        return self.near[0] if self.near else None
+
+    def passes(self, *fragments: str) -> bool:
+        """True where a frame has one of the fragments in its path, function or code."""
+        shown = self.evidence if isinstance(self.evidence, LoggedError) else None
+        return any(error is not None and error.passes(*fragments) for error in (shown, self.cut))
+
+    @property
+    def of_engine(self) -> bool:
+        """True where the line that called the operator is a training engine's own."""
+        caller = self.caller
+        return caller is not None and (caller.function == "backward" or _ENGINE.search(_path(caller)) is not None)
+
+    @property
+    def module(self) -> str | None:
+        """The module as the code that called it names it: ``embed_tokens``, ``model.layers[0]``."""
+        for frame in self.near[:2]:
+            if found := _CALL.search(frame.code):
+                return found.group(1)
+        return None
+
+    @property
+    def on_host(self) -> str | None:
+        """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None where the operator doesn't tell."""
+        if self._positions_on_host:
+            return _IDS
+        if self.argument is None or "cpu" not in self.devices:
+            return None
+        for operator, roles in _ROLES:
+            if operator.search(self.operator or ""):
+                if self.argument_device == "cpu":
+                    return roles.get(self.argument)
+                partner = _PARTNER.get(self.argument)
+                if self.argument == "mat2" and roles.get("self") == _ACTIVATION:
+                    partner = _ACTIVATION
+                return partner
+        return None
+
+    @cached_property
+    def owner(self) -> Owner:
+        """Whose the tensor out of place likely is, by the frames and the operator."""
+        innermost = self.frames[-1] if self.frames else None
+        near = [_told(frame) for frame in self.near]
+        first = near[0] if near else ""
+        if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _told(innermost) if innermost else ""))):
+            return Owner.GRADIENT
+        if "fused_adam" in (self.operator or "") or any(_OPTIMIZER.search(_path(frame)) for frame in self.frames[-6:]):
+            return Owner.OPTIMIZER
+        if self.caller and _QUANTIZED.search(_path(self.caller)):
+            return Owner.QUANTIZED
+        if not self.with_host or self.between_accelerators:
+            return Owner.UNKNOWN
+        if self._in_adapter(first):
+            return Owner.ADAPTER
+        if self.speaks:
+            return Owner.SUBMODULE
+        if self.on_host != _IDS and any(_ROTARY.search(text) for text in near[:2]):
+            return Owner.ROTARY
+        if self._indexes_cache and not self.frames:
+            return Owner.ROTARY
+        caller = self.caller
+        if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(used_in(caller)):
+            return Owner.BUFFER
+        if self.perceives and caller is not None and is_models(caller):
+            return Owner.SUBMODULE
+        return self._input_or_weight()
+
+    def _input_or_weight(self) -> Owner:
+        if self.on_host == _IDS:
+            return Owner.INPUT
+        if self.on_host == _WEIGHT:
+            return Owner.WEIGHT
+        caller = self.caller
+        if caller is None:
+            return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
+        if self.of_engine:
+            return Owner.UNKNOWN
+        if _MADE.search(caller.code) or _INPUT.search(caller.code):
+            return Owner.INPUT
+        if not is_library(caller.path) and "transformers_modules" not in caller.path:
+            return Owner.BUFFER if _ATTRIBUTE.search(caller.code) else Owner.INPUT
+        return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
+
+    @property
+    def _indexes_cache(self) -> bool:
+        """True where ids on an accelerator pick from a tensor on the CPU: what is picked from so is a cache."""
+        gathers = self.operator == "gather" and self.argument == "index" and self.argument_device != "cpu"
+        return (self.indexing or gathers) and self.devices[:1] == ("cpu",)
+
+    @property
+    def _positions_on_host(self) -> bool:
+        """True for position ids on the CPU in a rotary embedding's product, whose frequencies are where they belong."""
+        product = (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
+        return product and self.caller is not None and "position_ids" in self.caller.code
+
+    def _in_adapter(self, first: str) -> bool:
+        if self.on_host in (_IDS, _ACTIVATION):
+            return False
+        if _ADAPTER.search(first) and not _BASE_OF_ADAPTER.search(first):
+            return True
+        return "peft/tuners/" in first and not _BASE_OF_ADAPTER.search(first) and "self.weight" not in first
+
+    @property
+    def speaks(self) -> bool:
+        """True where a frame stands in a part that speaks."""
+        return any(SPEAKS.search(_told(frame)) or _FILTERS in frame.function for frame in self.frames[-12:])
+
+    @property
+    def perceives(self) -> bool:
+        """True where a frame stands in a part that hears or sees."""
+        return any(PERCEIVES.search(_told(frame)) for frame in self.frames[-12:])
+
+    @property
+    def part(self) -> str | None:
+        """The speech, audio or vision part as the innermost frame names it."""
+        for frame in reversed(self.frames[-12:]):
+            if found := SPEAKS.search(_told(frame)) or PERCEIVES.search(_told(frame)):
+                return found.group(0)
+        return None
+
+    @property
+    def told(self) -> Text:
+        """Operator, place and operands in one sentence, without its full stop."""
+        caller = self.caller
+        place = Text("", "")
+        if caller is not None:
+            where = f"{_path(caller).rpartition('/')[2]}:{caller.line}" if caller.line else _path(caller)
+            place = Text(f"In {caller.function or '?'} ({where}), ", f"在 {caller.function or '?'}（{where}）中，")
+        operator = Text(self.operator or "an operator", self.operator or "某个算子")
+        if not caller and not self.operator:
+            operator = Text("An operator", "某个算子")
+        return Text("{place}{operator} got {operands}", "{place}{operator} 收到 {operands}").format(
+            place=place, operator=operator, operands=self._operands
+        )
+
+    @property
+    def _operands(self) -> Text:
+        if not self.devices:
+            return Text("tensors on different devices", "位于不同设备的张量")
+        if self.indexing:
+            return Text(
+                f"indices on another device than the indexed tensor, which is on {self.devices[0]}",
+                f"与被索引张量（位于 {self.devices[0]}）不在同一设备的索引",
+            )
+        if self.argument and self.argument_device and len(set(self.devices)) > 1:
+            others = next(device for device in self.devices if device != self.argument_device)
+            return Text(
+                f"{self.argument} on {self.argument_device}, the others on {others}",
+                f"位于 {self.argument_device} 的 {self.argument}，其余在 {others}",
+            )
+        both = self.devices
+        return Text(f"tensors on {' and '.join(both)}", f"位于 {' 与 '.join(both)} 的张量")
+
+
+def mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+    """The mismatches of a training run's log: its exceptions', else a line that cites one. None of other programs."""
+    return () if outside_training(log) else all_mismatches_in(log)
+
+
+@lru_cache(maxsize=1)
+def all_mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+    """The mismatches of a log, whatever program wrote it."""
+    return tuple(_all_mismatches_in(log))
+
+
+def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
+    told = False
+    cut = log.cut[0] if len(log.cut) == 1 else None
+    for error in log.errors:
+        if error.type in ("Warning", "UserWarning") or not (found := _read(error, error.message)):
+            continue
+        told = True
+        yield found if found.frames else replace(found, cut=cut)
+    if not told and (line := log.find(_WORDS)):
+        # A terminal or a thread's page may have broken the message into lines.
+        text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
+        if found := _read(line, text):
+            yield replace(found, cut=cut)
+
+
+def _read(evidence: LoggedError | Found, message: str) -> LoggedMismatch | None:
+    message = " ".join(message.split())
+    mismatch = mismatch_in_message(message)
+    if mismatch is None:
+        return LoggedMismatch(evidence, ()) if _WORDS.search(message) else None
+    return LoggedMismatch(
+        evidence,
+        mismatch.devices,
+        mismatch.operator,
+        mismatch.argument,
+        mismatch.argument_device,
+        indexing="as the indexed tensor" in message,
+    )
+
+
+def _calls_model(frame: LogFrame) -> bool:
+    """True for the training loop's line that calls the model: as the innermost frame, the model's own were left out."""
+    return frame.function == "compute_loss" or _CALLS_MODEL.match(frame.code) is not None
+
+
+def _path(frame: LogFrame) -> str:
+    return frame.path.replace("\\", "/")
+
+
+def used_in(frame: LogFrame) -> str:
+    """What a frame's line uses: its code without the names that it assigns to."""
+    return _ASSIGNS.sub("", frame.code)
+
+
+def _told(frame: LogFrame) -> str:
+    return f"{_path(frame)} {frame.function} {frame.code}"
+
+
+def is_models(frame: LogFrame) -> bool:
+    """True for a library's code, and for a model's that came with its weights."""
+    path = _path(frame)
+    return is_library(path) or "transformers_modules" in path or "modeling_" in path

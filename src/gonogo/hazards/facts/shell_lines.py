@@ -1,0 +1,120 @@
+"""The lines of a shell script as a person wrote them: what a launch's words no longer show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.patterns import Pattern
+
+_OTHER_LANGUAGES = (".py", ".yaml", ".yml", ".json", ".toml", ".md", ".ipynb")
+_ASSIGNMENTS = Pattern(r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$""")
+_NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
+
+
+def is_shell_script(source: SourceFile) -> bool:
+    """Whether a file is read by a shell, line by line: no Dockerfile, no config, no command that was typed."""
+    name = source.path.replace("\\", "/").rsplit("/", 1)[-1]
+    return source.writable and not name.startswith("Dockerfile") and not name.lower().endswith(_OTHER_LANGUAGES)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line: ``text`` without its line end, from byte ``start`` to before byte ``end``; ``after`` is the next one's
+    start."""
+
+    source: SourceFile
+    number: int
+    text: str
+    start: int
+    end: int
+    after: int
+
+    @property
+    def comment(self) -> int | None:
+        """Where, in characters of ``text``, a comment begins."""
+        if "#" not in self.text:
+            return None
+        quote = ""
+        skip = False
+        for index, character in enumerate(self.text):
+            if skip:
+                skip = False
+            elif quote:
+                skip = character == "\\" and quote == '"'
+                quote = "" if character == quote else quote
+            elif character in "'\"":
+                quote = character
+            elif character == "\\":
+                skip = True
+            elif character == "#" and (index == 0 or self.text[index - 1] in " \t;&|("):
+                return index
+        return None
+
+    @property
+    def code(self) -> str:
+        """The text before its comment."""
+        return self.text if self.comment is None else self.text[: self.comment]
+
+    @property
+    def continues(self) -> bool:
+        """Whether the next line belongs to it: it ends in a lone backslash."""
+        text = self.text
+        return self.comment is None and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+    def place(self, start: int = 0, end: int | None = None) -> Place:
+        """Some of its characters."""
+        stop = len(self.text) if end is None else end
+        first = self.start + len(self.text[:start].encode("utf-8", "surrogateescape"))
+        return Place(self.source, first, first + len(self.text[start:stop].encode("utf-8", "surrogateescape")))
+
+
+def line_at(source: SourceFile, number: int) -> Line | None:
+    """The line of that number, from 1; None past the end."""
+    start, after = source.line_start(number), source.line_start(number + 1)
+    if number < 1 or start >= len(source.data):
+        return None
+    data = source.data[start:after]
+    text = data.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+    return Line(source, number, text, start, start + len(data.rstrip(b"\r\n")), after)
+
+
+def lines_from(source: SourceFile, number: int) -> Iterator[Line]:
+    """The lines from that one on."""
+    yield from _lines(source)[max(number - 1, 0) :]
+
+
+@lru_cache(maxsize=4)  # one script is looked at by many hazards in a row
+def _lines(source: SourceFile) -> tuple[Line, ...]:
+    found: list[Line] = []
+    while (line := line_at(source, len(found) + 1)) is not None:
+        found.append(line)
+    return tuple(found)
+
+
+class Assignments(msgspec.Struct, frozen=True):
+    """A command that only sets shell variables (``A=1 B=2``), without ``export``: no program gets them."""
+
+    names: tuple[str, ...]
+    place: Place
+    line: int
+
+
+def plain_assignments(source: SourceFile, until: int) -> Iterator[Assignments]:
+    """Such commands before byte ``until``; one that goes on over several lines is one."""
+    parts: list[Line] = []
+    for line in lines_from(source, 1):
+        if line.start >= until:
+            return
+        parts.append(line)
+        if line.continues:
+            continue
+        text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
+        if "=" in text and _ASSIGNMENTS.match(text) is not None:
+            names = tuple(match.group(1) for match in _NAME.finditer(text))
+            indent = len(parts[0].text) - len(parts[0].text.lstrip())
+            last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
+            yield Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number)
+        parts = []

@@ -1,0 +1,190 @@
+"""What a script trains, and how its objects were made: followed from the Trainer, the engine or the DDP wrapper."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.script.flow import reaching, scope_binding
+from gonogo.evidence.script.index import FUNCTIONS, Binding
+
+if TYPE_CHECKING:
+    from gonogo.evidence.field import Field
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script.script import Call, Script
+
+DDP = "torch.nn.parallel.DistributedDataParallel"
+_SAME_OBJECT = frozenset(
+    ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
+)
+# What gives back the model that is its first argument, wrapped or changed.
+_WRAPPERS = (
+    *("peft.get_peft_model", "peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"),
+    *("peft.PeftModel.from_pretrained", "torch.compile", "peft.PeftModelForCausalLM"),
+    *("torch.nn.SyncBatchNorm.convert_sync_batchnorm", "*.convert_sync_batchnorm"),
+)
+_DEEPEST = 12
+
+
+def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, ...]:
+    """The calls that may have made the object that an expression stands for; none where they can't be told.
+
+    ``model.to(device)``, ``get_peft_model(model, config)`` and the script's own functions are followed to what they
+    give back.
+    """
+    if node is None or depth > _DEEPEST:
+        return ()
+    if isinstance(node, ast.Call):
+        return _of_call(script, node, depth)
+    if isinstance(node, ast.Name):
+        index = script.index
+        scope = scope_binding(index, node.id, node)
+        if scope is None:
+            return ()
+        found: dict[ast.Call, Call] = {}
+        for binding in reaching(index, scope.names[node.id], scope, node):
+            for call in _of_binding(script, binding, depth + 1):
+                found[call.node] = call
+        return tuple(found.values())
+    if isinstance(node, ast.IfExp):
+        return (*makers(script, node.body, depth + 1), *makers(script, node.orelse, depth + 1))
+    if isinstance(node, ast.Attribute):
+        held = script.names.held(node)
+        if held is None or held[0] is not script.names:
+            return ()
+        return tuple(call for binding in held[1] for call in _of_binding(script, binding, depth + 1))
+    return ()
+
+
+def _of_binding(script: Script, binding: Binding, depth: int) -> tuple[Call, ...]:
+    if binding.kind != "assign":
+        return ()
+    if not binding.path:
+        return makers(script, binding.value, depth)
+    if isinstance(binding.value, (ast.Tuple, ast.List)) and binding.path[0] < len(binding.value.elts):
+        return makers(script, binding.value.elts[binding.path[0]], depth) if len(binding.path) == 1 else ()
+    if isinstance(binding.value, ast.Call):
+        return _returned(script, binding.value, binding.path, depth)
+    return ()
+
+
+def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
+    call = script.call_at(node)
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_OBJECT:
+        return makers(script, node.func.value, depth + 1) or (call,)
+    if any(name in _WRAPPERS for name in call.names):
+        return makers(script, first_argument(call, "model"), depth + 1)
+    return _returned(script, node, (), depth) or (call,)
+
+
+def _returned(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
+    """What a function of the script's own gives back."""
+    if not isinstance(node.func, ast.Name):
+        return ()
+    scope = scope_binding(script.index, node.func.id, node.func)
+    bindings = scope.names[node.func.id] if scope is not None else []
+    if len(bindings) != 1 or not isinstance(bindings[0].node, FUNCTIONS):
+        return ()
+    function = bindings[0].node
+    found: dict[ast.Call, Call] = {}
+    for each in script.nodes(ast.Return):
+        if script.index.scope_at(each).node is not function or each.value is None:
+            continue
+        value: ast.AST | None = each.value
+        if path:
+            parts = each.value.elts if isinstance(each.value, ast.Tuple) else []
+            value = parts[path[0]] if len(path) == 1 and path[0] < len(parts) else None
+        for call in makers(script, value, depth + 1):
+            found[call.node] = call
+    return tuple(found.values())
+
+
+def first_argument(call: Call, *names: str, index: int = 0) -> ast.expr | None:
+    """The expression of an argument, by position or by one of its names."""
+    arguments = call.node.args
+    if len(arguments) > index and not any(isinstance(each, ast.Starred) for each in arguments[: index + 1]):
+        return arguments[index]
+    return next((node for name in names if (node := call.keyword_node(name)) is not None), None)
+
+
+def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
+    """Where a model is handed over to be trained, with the expression that stands for it.
+
+    The call is a Trainer's, ``accelerator.prepare``, ``deepspeed.initialize`` or DDP's.
+    """
+    for call in script.calls(*TRAINER_CLASSES, "deepspeed.initialize", DDP, "*.DistributedDataParallel"):
+        at = 1 if call.name == "deepspeed.initialize" else 0
+        node = first_argument(call, "model", "module", index=at)
+        if node is not None:
+            yield call, node
+    for call in script.calls("accelerate.Accelerator.prepare"):
+        for each in call.node.args:
+            if not isinstance(each, ast.Starred):
+                yield call, each
+
+
+def trained_loads(script: Script) -> Iterator[tuple[Call, Call]]:
+    """The ``from_pretrained`` calls whose models are trained, each with the call that trains it."""
+    seen: set[ast.Call] = set()
+    for call, node in trained(script):
+        for made in makers(script, node):
+            if made.method == "from_pretrained" and made.node not in seen:
+                seen.add(made.node)
+                yield call, made
+
+
+def is_trainer(call: Call) -> bool:
+    """Whether a call builds one of transformers' or trl's trainers, or a class of the script's own like them."""
+    return any(name in TRAINER_CLASSES for name in call.names)
+
+
+def several_a_node(run: Run) -> bool:
+    """Whether the launch surely starts several processes on a node."""
+    if run.launch is None:
+        return False
+    number = run.launch.processes_per_node.number
+    if number is not None:
+        return number > 1
+    size, nodes = run.world_size, run.launch.nodes.number
+    return size is not None and isinstance(nodes, int) and size > nodes
+
+
+def surely_ddp(run: Run) -> bool:
+    """Whether the launch surely trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
+    launch = run.launch
+    if launch is None or run.deepspeed_on is not False or not several_a_node(run):
+        return False
+    if launch.launcher == "accelerate":
+        if any(name in launch.launcher_options for name in ("use_fsdp", "use_megatron_lm", "cpu", "tpu")):
+            return False
+        if run.accelerate is not None:
+            return bool(run.accelerate.distributed_type.value == "MULTI_GPU")
+        return launch.accelerate_config.absent
+    fsdp = run.arguments.get("fsdp")
+    return launch.launcher in ("torchrun", "torch.distributed.launch") and (fsdp.absent or fsdp.value in ("", False))
+
+
+def mentions(run: Run, script: Script, *words: bytes) -> bool:
+    """Whether the script, or another of the run's, has any of the words."""
+    return any(word in one.source.data for one in (*run.scripts, script) for word in words)
+
+
+def gradient_checkpointing(run: Run) -> Field:
+    """The argument that turns gradient checkpointing on, under either of its names."""
+    field = run.arguments.get("gradient_checkpointing")
+    return field if not field.absent else run.arguments.get("activation_checkpointing")
+
+
+def reentrant(run: Run) -> bool | None:
+    """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5."""
+    given = run.arguments.get("gradient_checkpointing_kwargs")
+    if given.absent:
+        return run.environment.within("transformers", "<5")
+    value = given.value
+    if isinstance(value, str):
+        value = False if "false" in value.lower() else True if "true" in value.lower() else None
+    elif isinstance(value, dict):
+        value = value.get("use_reentrant")
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,132 @@
+"""What the files of a run say of ZeRO-3: the stage with its place, and which code it reaches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.names import dotted
+from gonogo.evidence.script.script import Call, Script
+from gonogo.finding import Span, Text
+
+DIVIDED = Text("ZeRO-3: each parameter is divided among the ranks", "ZeRO-3：每个参数被切分到各个 rank")
+_TOLD_BY_STAGE = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
+TRAINERS = (
+    *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
+    *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
+    *("*.OnlineDPOTrainer", "*.GKDTrainer"),
+)
+"""Trainers that hand the model to DeepSpeed themselves; a project's classes that derive from them count too."""
+
+
+def stage_span(run: Run, label: Text = DIVIDED) -> Span | None:
+    """Where a run sets ZeRO's stage, or names the preset that does."""
+    if run.config is None:
+        return None
+    return run.config.raw("zero_optimization", "stage").span(label) or run.config_field.span(label)
+
+
+def has_peft(run: Run) -> bool:
+    """Whether adapters may be what is trained, so that trained parameters may be too small to be divided."""
+    words = (b"peft", b"LoraConfig", b"lora")
+    if run.arguments.has("use_peft") or any("lora" in name for name in run.arguments.names()):
+        return True
+    return any(word in script.source.data for script in run.scripts for word in words)
+
+
+def told_apart(script: Script, node: ast.AST) -> bool:
+    """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
+    return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _TOLD_BY_STAGE)
+
+
+_OPTIONS = ("args.", "cfg.", "config.", "opts.", "opt.", "FLAGS.", "config[", "cfg[", "args[")
+
+
+def is_optional(script: Script, node: ast.AST) -> bool:
+    """Whether an option of the run's decides if a node runs, so that it need not."""
+    tests = [ast.unparse(test) for test in script.guarded_by(node)]
+    return any(word in test for test in tests for word in _OPTIONS if "rank" not in test)
+
+
+def dotted_words(node: ast.AST) -> str:
+    """All names and texts of an expression, in lower case."""
+    words = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            words.append(each.id)
+        elif isinstance(each, ast.Attribute):
+            words.append(each.attr)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            words.append(each.value)
+    return " ".join(words).lower()
+
+
+def gathered(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands inside ``deepspeed.zero.GatheredParameters``, or a context named after it."""
+    return any("gather" in name.rpartition(".")[2].lower() for name in script.with_contexts(node))
+
+
+def engine_calls(run: Run) -> Iterator[Call]:
+    """Where the run's scripts build a DeepSpeed engine themselves."""
+    for script in run.scripts:
+        yield from script.calls("deepspeed.initialize")
+
+
+def is_engine(script: Script, node: ast.expr | None) -> bool:
+    """Whether an expression is the engine that ``deepspeed.initialize`` gives."""
+    return node is not None and any(
+        kind == "deepspeed.initialize" or kind == "deepspeed.initialize[0]" for kind in script.kinds_of(node)
+    )
+
+
+_MODULES = ("torch.nn.Module", "*PreTrainedModel", "transformers.*Model", "transformers.*For*", "*LightningModule")
+
+
+def in_module(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands in a class of modules: there DeepSpeed gathers a single weight that is asked for."""
+    info = script.enclosing_class(node)
+    return info is not None and info.is_subclass(*_MODULES)
+
+
+def is_trained(script: Script, name: str) -> bool:
+    """Whether a variable holds the engine, or the model that DeepSpeed or a Trainer is given."""
+    if name in ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine"):
+        return True
+    for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS):
+        given = [*call.node.args, *(one.value for one in call.node.keywords if one.arg in (None, "model"))]
+        if any(name_of(one) == name for one in given):
+            return True
+    return False
+
+
+def before_initialize(script: Script, node: ast.AST) -> bool:
+    """Whether a script of its own builds the engine only after a node, in the same function."""
+    function = script.enclosing_function(node)
+    if script.enclosing_loop(node) is not None:
+        return False
+    return any(
+        script.enclosing_function(call.node) is function and call.line > getattr(node, "lineno", 0)
+        for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare")
+    )
+
+
+def root_of(node: ast.expr) -> ast.expr:
+    """``model`` of ``model.lm_head.weight``; ``self.model`` of what begins with it."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        inner = node.func if isinstance(node, ast.Call) else node.value
+        if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) and inner.id in ("self", "trainer"):
+            return node
+        node = inner
+    return node
+
+
+def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
+    """An expression as written, on one line and not too long."""
+    text = " ".join(script.place(node).text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def name_of(node: ast.AST | None) -> str:
+    """``a.b.c`` of a name or attribute, else empty."""
+    return dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""

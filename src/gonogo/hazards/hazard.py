@@ -1,0 +1,198 @@
+"""The Hazard base class, and how hazards are found: by walking ``gonogo.hazards``, with no register."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.hazards.code import modules_of
+
+if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
+    from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+    from gonogo.evidence.environment.environment import Environment
+    from gonogo.evidence.guarded.run import GuardedRun
+    from gonogo.evidence.launch.launch import Launch
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script.script import Script
+
+HEADINGS = (
+    Text("What happens", "现象"),
+    Text("Why", "原因"),
+    Text("Cure", "解决办法"),
+    Text("When it is safe", "何时安全"),
+    Text("Sources", "来源"),
+)
+"""The headings of a hazard's page, in order; each stands on a line of its own as ``## heading``."""
+
+
+class Hazard:
+    """One known way in which a distributed fine-tune fails; one subclass a file.
+
+    The subclass's docstring is its English page and :attr:`page_zh` its Chinese one, under the same fixed
+    headings. A subclass overrides only the handlers (``in_…``) that apply to it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[Text]
+    sources: ClassVar[tuple[str, ...]]
+    page_zh: ClassVar[str]
+    fallback: ClassVar[bool] = False
+    """A fallback is asked only where no other hazard has explained a failed rank."""
+    explains_failure: ClassVar[bool] = True
+    """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
+
+    log_words: ClassVar[tuple[str, ...]] = ()
+    """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
+    yields_to: ClassVar[tuple[str, ...]] = ()
+    """Hazards whose confident finding in a log explains what this one would say of it more generally."""
+    consequence: ClassVar[bool] = False
+    """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins."""
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+        """Findings in a run's DeepSpeed config."""
+        yield from ()
+
+    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+        """Findings in the command that launches a run."""
+        yield from ()
+
+    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+        """Findings in one of a run's Python files."""
+        yield from ()
+
+    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+        """Findings in the versions and the machine that a run will have."""
+        yield from ()
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+        """Findings in a rehearsal's record."""
+        yield from ()
+
+    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+        """Findings in a failed run's logs."""
+        yield from ()
+
+    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+        """Findings in what the guard of a live training recorded, while it runs or once it has ended."""
+        yield from ()
+
+    def finding(
+        self,
+        cause: Text,
+        *,
+        title: Text | None = None,
+        certainty: Certainty = Certainty.CERTAIN,
+        severity: Severity = Severity.ERROR,
+        cure: tuple[Text, ...] = (),
+        spans: tuple[Span | None, ...] = (),
+        ranks: tuple[int, ...] = (),
+        module: str | None = None,
+        parameter: str | None = None,
+        confirm: tuple[Text, ...] = (),
+        fixes: tuple[Fix, ...] = (),
+    ) -> Finding:
+        """A finding of this hazard, with its name, its sources and, unless another is given, its title.
+
+        ``spans`` may hold None, for a value whose place is not known.
+        """
+        return Finding(
+            hazard=self.name,
+            certainty=certainty,
+            severity=severity,
+            title=title or self.title,
+            cause=cause,
+            cure=cure,
+            spans=tuple(span for span in spans if span is not None),
+            ranks=ranks,
+            module=module,
+            parameter=parameter,
+            sources=self.sources,
+            confirm=confirm,
+            fixes=fixes,
+        )
+
+    @staticmethod
+    def fix(title: Text, *edits: Edit | None, safe: bool = True) -> Fix:
+        """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain.
+
+        Where one of the edits can't be made (None, or it changes nothing), a person has to carry it out.
+        """
+        made = tuple(edit for edit in edits if edit is not None and edit.before != edit.after)
+        if len(made) < len(edits) or not made:
+            return Fix(title)
+        return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=made)
+
+    def log_finding(
+        self,
+        evidence: LoggedError | Found | LogLine,
+        cause: Text,
+        *,
+        cure: tuple[Text, ...],
+        certainty: Certainty = Certainty.CERTAIN,
+        severity: Severity = Severity.ERROR,
+        title: Text | None = None,
+        also: tuple[LoggedError | Found | LogLine, ...] = (),
+        ranks: tuple[int, ...] = (),
+        module: str | None = None,
+        parameter: str | None = None,
+        confirm: tuple[Text, ...] = (),
+    ) -> Finding:
+        """A finding in a log; its places are the evidence's lines, the first the one that says most.
+
+        Ranks are the evidence's, unless others are given. ``confirm`` says what would make sure of it.
+        """
+        return self.finding(
+            cause,
+            title=title,
+            certainty=certainty,
+            severity=severity,
+            cure=cure,
+            spans=tuple(_evidence_span(one) for one in (evidence, *also)),
+            ranks=ranks or _evidence_ranks(evidence),
+            module=module,
+            parameter=parameter,
+            confirm=confirm,
+        )
+
+
+def _evidence_span(evidence: LoggedError | Found | LogLine) -> Span:
+    if isinstance(evidence, LoggedError):
+        span = span_of(evidence.raised.at)
+        frame = evidence.innermost
+        if frame is None:
+            return span
+        place = f"{frame.path}:{frame.line}" if frame.line else frame.path
+        label = Text("raised at {place} in {function}", "抛出位置 {place}，函数 {function}").format(
+            place=place, function=frame.function or "?"
+        )
+        return Span(span.path, span.line, text=span.text, label=label)
+    return span_of(evidence.line if isinstance(evidence, Found) else evidence)
+
+
+def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
+    if isinstance(evidence, LoggedError):
+        return evidence.ranks
+    rank = (evidence.line if isinstance(evidence, Found) else evidence).rank
+    return () if rank is None else (rank,)
+
+
+@cache
+def all_hazards() -> tuple[Hazard, ...]:
+    """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
+    package = importlib.import_module("gonogo.hazards")
+    found: dict[str, Hazard] = {}
+    for module in modules_of(package):
+        if "._" in module.__name__ or module.__name__.count(".") < 3:  # what several hazards share, and this module
+            continue
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
+                if value.name in found:
+                    raise ValueError(f"two hazards are named {value.name!r}")
+                found[value.name] = value()
+    return tuple(found[name] for name in sorted(found))

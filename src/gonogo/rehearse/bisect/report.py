@@ -1,0 +1,138 @@
+"""The report of ``gonogo bisect``: the release that makes the difference, and what each that was tried came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.rehearse.bisect.run import Bisected, Trial
+
+_BREAKS = Text(
+    "{package} {bad} breaks it: {good} is the last release with which it runs",
+    "{package} {bad} 引入了问题：{good} 是最后一个能跑的版本",
+)
+_MENDS = Text(
+    "{package} {good} mends it: {bad} is the last release with which it fails",
+    "{package} {good} 修复了问题：{bad} 是最后一个会失败的版本",
+)
+_AMONG = Text(
+    "it runs with {package} {good} and fails with {bad}; which release between them makes the difference is open: "
+    "{untold} could not be judged",
+    "{package} {good} 能跑，{bad} 失败；其间哪个版本造成差别尚无定论：{untold} 无法判断",
+)
+_BETWEEN = Text(
+    "it runs with {package} {good} and fails with {bad}; {count} releases between them were not tried",
+    "{package} {good} 能跑，{bad} 失败；其间还有 {count} 个版本未试",
+)
+_BOTH_RUN = Text(
+    "it runs with {package} {good} and with {bad}: there is nothing to find",
+    "{package} {good} 与 {bad} 都能跑：没有可查找的差别",
+)
+_BOTH_FAIL = Text(
+    "it fails with {package} {good} and with {bad}: the version makes no difference, or --good is no good one",
+    "{package} {good} 与 {bad} 都失败：与版本无关，或者 --good 并不是好的版本",
+)
+_NOT_TOLD = Text(
+    "{package} {version} can't be judged, so there is no end to search from",
+    "{package} {version} 无法判断，因此无从查找",
+)
+_INTERRUPTED = Text("interrupted: this is what was known by then", "已中断：以下为当时已知的结果")
+_UNTRIED = Text("{package} {version}", "{package} {version}")
+
+
+def bisect_report(found: Bisected) -> Report:
+    """What was found, with the findings of the nearest release that fails.
+
+    NO-GO where it fails with one end and runs with the other, and the release between is found, or where it fails with
+    both; GO where it runs with both; CANNOT-TELL where more than one release may be the one.
+    """
+    notes = [_INTERRUPTED] if found.interrupted else []
+    if found.search is not None or not found.interrupted:
+        notes.append(_answer(found))
+    failing = found.trial_of(found.search.bad if found.search else found.bad)
+    return Report(
+        command="bisect",
+        verdict=_verdict(found),
+        findings=failing.report.findings if failing and failing.report else (),
+        covered=tuple(_covered(found.package, trial) for trial in found.trials if trial.why is None),
+        skipped=tuple(_skipped(found)),
+        bisection=_object(found),
+        notes=tuple(notes),
+    )
+
+
+def _verdict(found: Bisected) -> Verdict:
+    if found.search is not None:
+        return Verdict.NO_GO if len(found.search.suspects) == 1 else Verdict.CANNOT_TELL
+    verdicts = {trial.report.verdict for trial in found.trials if trial.report is not None}
+    if found.interrupted or len(verdicts) != 1:
+        return Verdict.CANNOT_TELL
+    return verdicts.pop()
+
+
+def _answer(found: Bisected) -> Text:
+    search = found.search
+    names = {"package": found.package, "good": found.good, "bad": found.bad}
+    if search is not None:
+        names |= {"good": search.good, "bad": search.bad}
+        if len(search.suspects) == 1:
+            return (_BREAKS if search.good < search.bad else _MENDS).format(**names)
+        if search.next() is not None:
+            return _BETWEEN.format(count=len(search.suspects) - 1, **names)
+        return _AMONG.format(untold=", ".join(map(str, sorted(search.suspects[:-1]))), **names)
+    verdict = _verdict(found)
+    if verdict is Verdict.GO:
+        return _BOTH_RUN.format(**names)
+    if verdict is Verdict.NO_GO:
+        return _BOTH_FAIL.format(**names)
+    untold = next((t for t in found.trials if t.report and t.report.verdict is Verdict.CANNOT_TELL), None)
+    return _NOT_TOLD.format(package=found.package, version=untold.version if untold else found.good)
+
+
+def _covered(package: str, trial: Trial) -> Text:
+    assert trial.report is not None
+    hazards = ", ".join(dict.fromkeys(finding.hazard for finding in trial.report.findings))
+    what = f"{package} {trial.version}: {trial.report.verdict.value}"
+    return Text(what + (f" ({hazards})" if hazards else ""), what + (f"（{hazards}）" if hazards else ""))
+
+
+def _skipped(found: Bisected) -> list[Skipped]:
+    """What was tried in vain, then what the rehearsal of the ends didn't cover."""
+    skipped = [
+        Skipped(_UNTRIED.format(package=found.package, version=trial.version), trial.why)
+        for trial in found.trials
+        if trial.why is not None
+    ]
+    good = found.trial_of(found.good)
+    return [*skipped, *(good.report.skipped if good and good.report and good.why is None else ())]
+
+
+def _object(found: Bisected) -> dict[str, Any]:
+    """The search as plain dicts and lists, for the JSON and the table."""
+    search = found.search
+    is_found = search is not None and len(search.suspects) == 1
+    change = None if search is None else "breaks" if search.good < search.bad else "mends"
+    return {
+        "package": found.package,
+        "good": str(found.good),
+        "bad": str(found.bad),
+        "change": change,
+        "version": (str(max(search.good, search.bad)) if search is not None and is_found else None),
+        "nearest_good": str(search.good) if search is not None else None,
+        "nearest_bad": str(search.bad) if search is not None else None,
+        "undecided": [str(version) for version in sorted(search.suspects[:-1])] if search is not None else [],
+        "interrupted": found.interrupted,
+        "tried": [_trial_object(trial) for trial in found.trials],
+    }
+
+
+def _trial_object(trial: Trial) -> dict[str, Any]:
+    report = trial.report
+    rehearsal = (report.rehearsal if report is not None else None) or {}
+    return {
+        "version": str(trial.version),
+        "verdict": report.verdict.value if report is not None else None,
+        "judged": trial.judgement.value,
+        "hazards": [finding.hazard for finding in report.findings] if report is not None else [],
+        "seconds": rehearsal.get("seconds"),
+    }

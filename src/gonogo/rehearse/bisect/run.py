@@ -1,0 +1,226 @@
+"""``gonogo bisect``: the release of a package at which a program breaks, or is mended, found by rehearsing it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import all_hazards
+from gonogo.rehearse.bisect.search import Bisection, Judgement
+from gonogo.rehearse.packages.index import releases_of
+from gonogo.rehearse.packages.laying import installed_version
+from gonogo.rehearse.packages.names import can_be_laid_over
+from gonogo.rehearse.progress import OnProgress, Status
+from gonogo.rehearse.request import RehearsalRequest
+
+Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
+"""Rehearses a request: the report, and whether Ctrl-C ended it."""
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """One call of ``gonogo bisect``: a package, two of its releases, and what is rehearsed with each."""
+
+    package: str
+    good: str
+    bad: str
+    rehearsal: RehearsalRequest
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A release that was tried."""
+
+    version: Version
+    report: Report | None
+    """None where it could not be rehearsed at all."""
+    judgement: Judgement
+    why: Text | None = None
+    """Why it was skipped."""
+
+
+@dataclass
+class Bisected:
+    """What has been found by now. ``search`` is None where the two ends don't differ, or one of them can't be told."""
+
+    package: str
+    good: Version
+    bad: Version
+    trials: list[Trial] = field(default_factory=list)
+    search: Bisection | None = None
+    interrupted: bool = False
+
+    def trial_of(self, version: Version) -> Trial | None:
+        """The trial of a release; None where it has not been tried."""
+        return next((trial for trial in self.trials if trial.version == version), None)
+
+
+def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None = None) -> Bisected:
+    """Find the release that makes the difference.
+
+    ``attempt`` rehearses. Ctrl-C ends the search, and what is known by then is returned. Raises UserError for a package
+    or release that isn't there, for two ends that are the wrong way round, and where an end can't be rehearsed.
+    """
+    name = canonicalize_name(request.package)
+    good, bad = _version("--good", request.good), _version("--bad", request.bad)
+    _check_package(name, request.rehearsal)
+    if good == bad:
+        raise UserError(
+            Text(
+                en="--good and --bad are both {version}: name two releases",
+                zh="--good 与 --bad 都是 {version}：请给出两个不同的版本",
+            ).format(version=good)
+        )
+    found = Bisected(name, good, bad)
+    try:
+        releases = releases_of(name)
+        installed = installed_version(name)
+        for option, version in (("--good", good), ("--bad", bad)):
+            if version not in releases and (installed is None or version != Version(installed.public)):
+                raise _no_release(name, option, version, releases)
+        _search(found, releases, _Trying(request.rehearsal, name, attempt, on_progress))
+    except KeyboardInterrupt:
+        found.interrupted = True
+    return found
+
+
+def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
+    bad = trying(found.bad, "1")
+    failure = root_cause(bad)
+    found.trials.append(_trial(found.bad, bad, failure))
+    good = trying(found.good, "2")
+    found.trials.append(_trial(found.good, good, failure))
+    if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
+        raise UserError(
+            Text(
+                en="it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad",
+                zh="方向反了：{package} {bad} 为 GO，{good} 为 NO-GO；请对调 --good 与 --bad",
+            ).format(package=found.package, good=found.good, bad=found.bad)
+        )
+    if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
+        return
+    search = found.search = Bisection(releases, found.good, found.bad)
+    while (release := search.next()) is not None:
+        number = len(found.trials) + 1
+        try:
+            report = trying(release, f"{number}/{number + search.most_left - 1}")
+        except UserError as error:  # the ends could be rehearsed: it is this release that can't be
+            trial = Trial(release, None, Judgement.SKIPPED, error.text)
+        else:
+            trial = _trial(release, report, failure)
+        found.trials.append(trial)
+        search.tell(release, trial.judgement)
+
+
+class _Trying:
+    """Rehearses the program with a release laid over."""
+
+    def __init__(self, rehearsal: RehearsalRequest, package: str, attempt: Try, on_progress: OnProgress | None) -> None:
+        self._rehearsal = rehearsal
+        self._package = package
+        self._attempt = attempt
+        self._on_progress = on_progress
+
+    def __call__(self, version: Version, number: str) -> Report:
+        """The report with that release. Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+        keep = self._rehearsal.keep
+        request = dataclasses.replace(
+            self._rehearsal,
+            with_packages=(*self._rehearsal.with_packages, f"{self._package}=={version}"),
+            keep=None if keep is None else keep / f"{self._package}-{version}",
+        )
+        show = self._on_progress
+        head = f"{self._package} {version} ({number})"
+
+        def shown(status: Status) -> None:
+            assert show is not None
+            activity = Text(f"{head}: {status.activity.en}", f"{head}：{status.activity.zh}")
+            show(dataclasses.replace(status, activity=activity))
+
+        report, interrupted = self._attempt(request, None if show is None else shown)
+        if interrupted:
+            raise KeyboardInterrupt
+        return report
+
+
+def root_cause(report: Report) -> str | None:
+    """What names the failure of a report across releases; None where nothing certain failed."""
+    failed = next((finding for finding in report.findings if _is_certain_error(finding)), None)
+    if failed is None:
+        return None
+    if failed.hazard not in {hazard.name for hazard in all_hazards() if hazard.fallback}:
+        return failed.hazard
+    # A fallback speaks of any exception: which one it was tells them apart.
+    ranks = (report.rehearsal or {}).get("ranks", [])
+    failures = [rank["failure"] for rank in ranks if rank["rank"] in failed.ranks and rank["failure"]]
+    return ": ".join([failed.hazard, *(f"{failure['type']}: {failure['message']}" for failure in failures[:1])])
+
+
+def _is_certain_error(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN
+
+
+def _trial(version: Version, report: Report, failure: str | None) -> Trial:
+    """What a report says of a release, where ``failure`` is the root cause of the failure that is looked for."""
+    if report.verdict is Verdict.GO:
+        return Trial(version, report, Judgement.GOOD)
+    if report.verdict is Verdict.NO_GO and root_cause(report) == failure:
+        return Trial(version, report, Judgement.BAD)
+    return Trial(version, report, Judgement.SKIPPED, _why_skipped(report))
+
+
+def _why_skipped(report: Report) -> Text:
+    if report.verdict is Verdict.NO_GO:
+        first = next(finding for finding in report.findings if _is_certain_error(finding))
+        return Text(en="it fails in another way: {hazard}", zh="它因其他原因失败：{hazard}").format(hazard=first.hazard)
+    reasons = [skipped for skipped in report.skipped if "--ranks" not in skipped.why.en]
+    if not reasons:
+        return Text(en="CANNOT-TELL", zh="CANNOT-TELL")
+    return Text(en="{what}: {why}", zh="{what}：{why}").format(what=reasons[-1].what, why=reasons[-1].why)
+
+
+def _version(option: str, text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        raise UserError(
+            Text(
+                en="{option} {text}: write a version, as in 0.14.2", zh="{option} {text}：请写成版本号，例如 0.14.2"
+            ).format(option=option, text=repr(text))
+        ) from None
+
+
+def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
+    if not can_be_laid_over(name):
+        raise UserError(
+            Text(
+                en="--package {name}: it is compiled, and can't be laid over the installed one; make a Python "
+                "environment for each version, and rehearse there",
+                zh="--package {name}：它是编译包，无法叠加安装；请为每个版本各建一个 Python 环境，分别排练",
+            ).format(name=name)
+        )
+    for option in rehearsal.with_packages:
+        if canonicalize_name(option.partition("==")[0].strip()) == name:
+            raise UserError(
+                Text(
+                    en="--with {option}: the versions of --package {name} are chosen by the bisection; leave this out",
+                    zh="--with {option}：--package {name} 的版本由二分查找决定，请去掉此选项",
+                ).format(option=option, name=name)
+            )
+
+
+def _no_release(name: str, option: str, version: Version, releases: list[Version]) -> UserError:
+    before = [release for release in releases if release < version][-2:]
+    after = [release for release in releases if release > version][:2]
+    return UserError(
+        Text(
+            en="{option} {version}: pip finds no such release of {name}; the nearest are {nearest}",
+            zh="{option} {version}：pip 找不到 {name} 的这个版本；最接近的有 {nearest}",
+        ).format(option=option, version=version, name=name, nearest=", ".join(map(str, [*before, *after])))
+    )

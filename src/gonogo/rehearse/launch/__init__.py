@@ -1,0 +1,1 @@
+"""What a launch command comes to, by the launcher's own code."""

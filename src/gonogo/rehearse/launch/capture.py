@@ -1,0 +1,153 @@
+"""A launcher's own code is run in a process of its own, under the user's Python: what would it start?
+
+The parent calls :func:`captured`. The process runs :func:`main`: it takes a :class:`Question` on standard input and
+writes an :class:`Answer` to the file that is named there, since launchers print as they like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.launch.words import shown
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
+from gonogo.rehearse.launch.python_start import python_module
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Which launcher is called how, on what machine."""
+
+    launcher: str
+    arguments: list[str]
+    surroundings: Surroundings
+    answer: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What it starts; or its own word on why it does not; or the package that is missing."""
+
+    started: Started | None = None
+    refusal: str = ""
+    missing: str = ""
+
+
+def captured(
+    launcher: Launcher,
+    words: Sequence[str],
+    surroundings: Surroundings,
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    python: str,
+    scratch: Path,
+    timeout: float,
+) -> Started:
+    """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed."""
+    answer_path = Path(tempfile.mkdtemp(prefix="launch-", dir=scratch)) / "answer.json"
+    arguments = launcher.arguments(words)
+    if arguments is None:
+        raise ValueError(f"{words} is no call of {launcher.name}")
+    question = Question(launcher.name, arguments, surroundings, str(answer_path))
+    command = shown(words)
+    try:
+        process = subprocess.run(
+            python_module(python, "gonogo.rehearse.launch.capture"),
+            input=msgspec.json.encode(question),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=cwd,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            Text(
+                en="`{command}` was still not read after {seconds:.0f} s: give a longer --timeout",
+                zh="{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
+            ).format(command=command, seconds=timeout)
+        ) from None
+    written = answer_path.read_bytes() if answer_path.exists() else b""
+    if not written:
+        last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
+        raise UserError(
+            Text(
+                en="`{command}` could not be read with {python}: {last}",
+                zh="用 {python} 无法解析 `{command}`：{last}",
+            ).format(command=command, python=python, last=last[0])
+        )
+    answer = msgspec.json.decode(written, type=Answer)
+    if answer.missing:
+        own = answer.missing == launcher.package
+        raise UserError(
+            Text(
+                en="`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from "
+                "the environment that has it",
+                zh="`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
+            ).format(
+                command=command,
+                package=answer.missing,
+                python=python,
+                install=Text(f"pip install {answer.missing}", f"执行 pip install {answer.missing}")
+                if own
+                else Text("install it", "安装"),
+            )
+        )
+    if answer.started is None:
+        raise UserError(
+            Text(en="`{command}` would not start: {why}", zh="`{command}` 无法启动：{why}").format(
+                command=command, why=answer.refusal
+            )
+        )
+    return answer.started
+
+
+def answered(question: Question) -> Answer:
+    """Run the launcher's own code. Called in a process of its own."""
+    launcher = next(launcher for launcher in all_launchers() if launcher.name == question.launcher)
+    printed = io.StringIO()
+    sys.argv = [question.launcher, *question.arguments]
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            return Answer(started=launcher.start(list(question.arguments), question.surroundings))
+    except Refused as refusal:
+        return Answer(refusal=str(refusal))
+    except ModuleNotFoundError as error:
+        return _not_imported(error)
+    except ValueError as error:
+        return Answer(refusal=str(error))
+    except SystemExit as ended:
+        lines = [line for line in printed.getvalue().splitlines() if line.strip()]
+        if ended.code in (0, None):
+            return Answer(refusal="it only prints its help")
+        return Answer(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
+
+
+def _not_imported(error: BaseException) -> Answer:
+    """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
+    while True:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return Answer(missing=error.name)
+        if error.__cause__ is None:
+            return Answer(refusal=f"{type(error).__name__}: {error}")
+        error = error.__cause__
+
+
+def main() -> None:
+    """Read the question, run the launcher, write the answer."""
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    answer = answered(question)
+    Path(question.answer).write_bytes(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    main()

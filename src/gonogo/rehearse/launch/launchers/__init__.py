@@ -1,0 +1,102 @@
+"""The launchers that gonogo knows: one file each in this package, with no register.
+
+A launcher is not imitated: its own code is run, up to the point where it would start its processes, in a process of
+its own (:mod:`gonogo.rehearse.launch.capture`), under the user's Python. What it would have started is recorded there.
+
+To add one, add a file with a subclass of :class:`Launcher`. ``commands`` and ``modules`` say how it is called, and
+:meth:`Launcher.start` runs it and answers what it starts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+from typing import ClassVar
+
+import msgspec
+
+from gonogo.evidence.launch.words import is_python, python_command
+from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, Surroundings
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What a launcher starts: one program, as these processes."""
+
+    program_kind: ProgramKind
+    program: str
+    nodes: int
+    processes: tuple[LaunchedProcess, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    """Facts worth telling about how the command was understood, in English and Chinese."""
+
+
+class Refused(Exception):
+    """The launcher's own word on why it would not start: an unknown option, a host that is not in the hostfile …"""
+
+
+def folders_of(module: str, package: str) -> list[str]:
+    """Where a package of modules lies; ModuleNotFoundError, with the name that pip knows, where it isn't installed."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=package)
+    return list(spec.submodule_search_locations)
+
+
+class Launcher:
+    """One launcher; one subclass a file."""
+
+    name: ClassVar[str]
+    commands: ClassVar[tuple[str, ...]]
+    """Names of its programs, without folder."""
+    modules: ClassVar[tuple[str, ...]] = ()
+    """Names under which ``python -m NAME`` is the same launcher."""
+    package: ClassVar[str] = ""
+    """What pip knows it by, where it doesn't come with torch."""
+    example: ClassVar[str]
+    """How it is called, for the message that lists what gonogo takes."""
+
+    def arguments(self, words: Sequence[str]) -> list[str] | None:
+        """The launcher's own arguments, where ``words`` are a call of it; else None."""
+        name = words[0].rpartition("/")[2] if words else ""
+        if name in self.commands:
+            return list(words[1:])
+        if is_python(name):
+            python = python_command(words[1:])
+            if python.kind == "module" and python.target in self.modules:
+                return list(python.arguments)
+        return None
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """Run the launcher's own code up to where it would start its processes.
+
+        Called in a process of its own, with the launch's environment and folder. May import torch. Raises
+        :class:`Refused` with the launcher's own message where it would not start, and ImportError where it is not
+        installed.
+        """
+        raise NotImplementedError
+
+
+@cache
+def all_launchers() -> tuple[Launcher, ...]:
+    """Every launcher of this package, by name."""
+    found: dict[str, Launcher] = {}
+    for module_info in pkgutil.iter_modules(__path__, f"{__name__}."):
+        module = importlib.import_module(module_info.name)
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Launcher) and value.__module__ == module.__name__:
+                if value.name in found:
+                    raise ValueError(f"two launchers are named {value.name!r}")
+                found[value.name] = value()
+    return tuple(found[name] for name in sorted(found))
+
+
+def launcher_of(words: Sequence[str]) -> tuple[Launcher, list[str]] | None:
+    """The launcher that ``words`` call, with its arguments; None where they call no launcher that gonogo knows."""
+    for launcher in all_launchers():
+        arguments = launcher.arguments(words)
+        if arguments is not None:
+            return launcher, arguments
+    return None

@@ -1,0 +1,172 @@
+"""``accelerate launch …``: settings go by ``ACCELERATE_*`` variables; torchrun or DeepSpeed starts the program."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
+from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.torch_devices import with_virtual_devices
+
+
+class Accelerate(Launcher):
+    """Hugging Face accelerate's launcher."""
+
+    name = "accelerate"
+    commands = ("accelerate", "accelerate-launch")
+    modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+    package = "accelerate"
+    example = "accelerate launch --config_file accelerate.yaml train.py"
+
+    def arguments(self, words: Sequence[str]) -> list[str] | None:
+        """The arguments after ``launch``; None for accelerate's other commands."""
+        found = super().arguments(words)
+        if found is None:
+            return None
+        if words[0].endswith("accelerate-launch") or "accelerate.commands.launch" in words:
+            return found
+        return found[1:] if found[:1] == ["launch"] else None
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What accelerate starts with those arguments."""
+        launch = importlib.import_module("accelerate.commands.launch")
+        return started_through_accelerate(
+            lambda: launch.launch_command(launch.launch_command_parser().parse_args(arguments)), surroundings
+        )
+
+
+def started_through_accelerate(call: Callable[[], object], surroundings: Surroundings) -> Started:
+    """What is started by a call that ends in accelerate's ``launch_command`` or torchrun: its own, or a framework's."""
+    launch = importlib.import_module("accelerate.commands.launch")
+    run = importlib.import_module("torch.distributed.run")
+    base = dict(os.environ)
+    parsed: list[Any] = []
+    launched = launch.launch_command
+
+    def launch_command(arguments: Any) -> None:
+        parsed.append(arguments)
+        launched(arguments)
+
+    with ExitStack() as stack:
+        stack.enter_context(with_virtual_devices(surroundings))
+        _patch_accelerate(stack, launch, surroundings)
+        stack.enter_context(patch.object(run, "run", _raise_torchrun))
+        # Before a framework imports it by name.
+        stack.enter_context(patch.object(launch, "launch_command", launch_command))
+        try:
+            call()
+        except _ByTorchrun as found:
+            with patch.dict(os.environ, found.environment, clear=True):
+                notes = _notes(parsed[-1], launch) if parsed else ()
+                return processes_of(found.arguments, base, surroundings, notes)
+        except _ByCommand as found:
+            nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
+            several = msgspec.structs.replace(surroundings, nodes=nodes)
+            return _by_command(found, base, several, _notes(parsed[-1], launch))
+        except ModuleNotFoundError as error:
+            if not parsed:
+                raise
+            raise Refused(str(error)) from error
+        except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
+            raise Refused(str(error) or type(error).__name__) from error
+    raise Refused("it ended without starting anything")
+
+
+class _ByTorchrun(Exception):
+    """Carries torchrun's arguments out of accelerate."""
+
+    def __init__(self, arguments: Any) -> None:
+        super().__init__("torchrun")
+        self.arguments = arguments
+        self.environment = dict(os.environ)
+
+
+class _ByCommand(Exception):
+    """Carries a command out of accelerate, at the place where it would be run."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__("command")
+        self.command = command
+        self.environment = dict(environment)
+
+
+def _raise_torchrun(arguments: Any) -> None:
+    raise _ByTorchrun(arguments)
+
+
+def _raise_command(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
+    raise _ByCommand(command, env)
+
+
+def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: Surroundings) -> None:
+    """Keep accelerate from starting processes, writing ``.deepspeed_env`` and asking for this machine's ports."""
+    utilities = importlib.import_module("accelerate.utils.launch")
+    stack.enter_context(patch.object(launch, "subprocess", SimpleNamespace(Popen=_raise_command)))
+    stack.enter_context(patch.object(launch, "open", lambda *_args, **_kwargs: io.StringIO(), create=True))
+    # Whether this machine has the port free says nothing of the machine that the run will have.
+    stack.enter_context(patch.object(utilities, "is_port_in_use", lambda *_args: False))
+    stack.enter_context(patch.object(utilities, "get_free_port", lambda: 29500, create=True))
+    if surroundings.device_type == "npu":
+        for module in (launch, utilities):
+            stack.enter_context(patch.object(module, "is_npu_available", lambda *_args: True))
+
+
+def _by_command(
+    found: _ByCommand, base: Mapping[str, str], surroundings: Surroundings, notes: tuple[tuple[str, str], ...]
+) -> Started:
+    """Several nodes go through ``deepspeed``; a single process is started as it is."""
+    if found.command[0] == "deepspeed":
+        with patch.dict(os.environ, found.environment, clear=True):
+            arguments = found.command[1:]
+            if arguments[:2] == ["--hostfile", "None"]:  # none was said
+                arguments = arguments[2:]
+            across = DeepSpeed().start(arguments, surroundings)
+        spawned = [
+            Spawn(
+                command=[
+                    "python",
+                    *(["-m"] if across.program_kind == "module" else []),
+                    across.program,
+                    *own.arguments,
+                ],
+                environment={
+                    **{name: value for name, value in found.environment.items() if name not in own.removed},
+                    **own.environment,
+                },
+                rank=own.rank,
+                local_rank=own.local_rank,
+                world_size=own.world_size,
+                local_world_size=own.local_world_size,
+                node=own.node,
+            )
+            for own in across.processes
+        ]
+        return started(spawned, base, across.nodes, (*notes, *across.notes))
+    alone = Spawn(found.command, found.environment, rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)
+    return started([alone], base, 1, notes)
+
+
+def _notes(parsed: Any, launch: Any) -> tuple[tuple[str, str], ...]:
+    default = launch.default_config_file
+    if parsed.config_file is not None or not (os.path.isfile(default) and not parsed.cpu):
+        return ()
+    path = shlex.quote(str(default))
+    return (
+        (
+            f"accelerate launch names no --config_file: its settings come from this machine's default, {path}",
+            f"accelerate launch 没有给出 --config_file：其设置来自本机的默认配置 {path}",
+        ),
+    )

@@ -1,0 +1,109 @@
+"""``axolotl train …``: axolotl's command line, which replaces itself with ``accelerate launch`` or ``torchrun``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
+from gonogo.rehearse.launch.started import Spawn, started
+
+_TRAINING = "axolotl.cli.train"
+"""The module that each process runs, and ``--launcher python`` calls in its own process."""
+
+
+class Axolotl(Launcher):
+    """The command line of axolotl."""
+
+    name = "axolotl"
+    commands = ("axolotl",)
+    modules = ("axolotl.cli.main",)
+    package = "axolotl"
+    example = "axolotl train qwen_lora.yaml --launcher torchrun -- --nproc_per_node 8"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What axolotl starts with those arguments."""
+        folders_of("axolotl", self.package)
+        base = dict(os.environ)
+
+        def call() -> None:
+            with ExitStack() as stack:
+                stack.enter_context(patch.object(os, "execvpe", _launch))
+                _run_command_line(stack, arguments)
+
+        try:
+            return started_through_accelerate(call, surroundings)
+        except _InThisProcess as found:
+            alone = Spawn(
+                found.command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
+            )
+            return started([alone], base, 1)
+
+
+class _InThisProcess(Exception):
+    """Says that the training would have been run without a launcher, and by which command one runs the same."""
+
+    def __init__(self, command: list[str]) -> None:
+        super().__init__("python")
+        self.command = command
+
+
+def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
+    """Run ``axolotl`` up to the launcher that it would become, or to the training."""
+    training: Any = importlib.import_module(_TRAINING)
+    trains: Any = importlib.import_module("axolotl.cli.utils.train")
+    cloud = ModuleType("axolotl.cli.cloud")  # whose own imports are of a provider's package
+    vars(cloud)["do_cli_train"] = _refuse_cloud
+    stack.enter_context(patch.dict(sys.modules, {cloud.__name__: cloud}))
+    stack.enter_context(patch.object(training, "do_cli", _train_here))
+    stack.enter_context(patch.object(trains, "subprocess", _SeveralRuns))
+    command_line: Any = importlib.import_module("axolotl.cli.main")
+    command = arguments[0] if arguments else ""
+    if not command:
+        raise Refused("it is given no command")
+    if command != "train" and command in command_line.cli.commands:
+        raise Refused(f"axolotl {command} starts no training")
+    sys.argv = ["axolotl", *arguments]
+    command_line.cli()
+    raise Refused("it ended without starting a training")
+
+
+def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """In ``os.execvpe``'s place: the launcher's own code, in this process."""
+    with patch.dict(os.environ, environment, clear=True):
+        if words[0] == "torchrun":
+            run: Any = importlib.import_module("torch.distributed.run")
+            run.run(run.parse_args(list(words[1:])))
+        else:
+            launch: Any = importlib.import_module("accelerate.commands.launch")
+            launch.launch_command(launch.launch_command_parser().parse_args(list(words[2:])))
+
+
+def _train_here(config: str, **options: Any) -> None:
+    if options.get("use_ray"):
+        raise Refused("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
+    named = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    raise _InThisProcess([sys.executable, "-m", _TRAINING, config, *named])
+
+
+def _refuse_cloud(*_args: Any, **_options: Any) -> None:
+    raise Refused("--cloud trains on a provider's machines; rehearse the command without it")
+
+
+class _SeveralRuns:
+    """``subprocess`` as axolotl has it for a sweep of several configurations, each a training of its own."""
+
+    class CalledProcessError(Exception):
+        """What axolotl would catch."""
+
+    @staticmethod
+    def run(*_args: Any, **_options: Any) -> None:
+        raise Refused("--sweep starts several trainings; rehearse each configuration by itself")

@@ -1,0 +1,236 @@
+"""``deepspeed …``: DeepSpeed's runner, and the launcher that the runner starts on each node."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import logging
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.started import Spawn, started
+
+
+class DeepSpeed(Launcher):
+    """DeepSpeed's launcher, on one node or, by pdsh, on several."""
+
+    name = "deepspeed"
+    commands = ("deepspeed", "deepspeed.pt", "ds")
+    modules = ("deepspeed.launcher.runner",)
+    package = "deepspeed"
+    example = "deepspeed --num_gpus 8 train.py --deepspeed ds_config.json"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What DeepSpeed starts with those arguments."""
+        runner, launch = _launcher_modules(_Accelerator(surroundings))
+        base = dict(os.environ)
+        notes: list[tuple[str, str]] = []
+        node_command = _command_of_a_node(runner, arguments, surroundings, notes)
+        os.environ.clear()
+        os.environ.update(node_command.environment)
+        spawns: list[Spawn] = []
+        nodes = len(node_command.world)
+        for node in range(nodes):
+            spawns += _processes_of_node(launch, node_command, node, surroundings)
+        return started(spawns, base, nodes, tuple(notes))
+
+
+class _Accelerator:
+    """What the launchers ask ``get_accelerator()``, answered for the virtual machine; no torch is imported."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+
+    def visible_devices_envs(self) -> list[str]:
+        return [self._surroundings.visible_devices_variable]
+
+    def set_visible_devices_envs(self, environment: dict[str, str], local_ids: list[int]) -> None:
+        environment[self._surroundings.visible_devices_variable] = ",".join(map(str, local_ids))
+
+    def device_count(self) -> int:
+        return self._surroundings.visible_count(os.environ)
+
+    def export_envs(self) -> list[str]:
+        return ["NCCL"] if self._surroundings.device_type == "cuda" else ["ASCEND", "HCCL"]
+
+
+class _EndedProcess:
+    """What stands for a process that was not started."""
+
+    pid = 0
+    returncode = 0
+
+    def poll(self) -> int:
+        return 0
+
+
+class _NodeCommand(Exception):
+    """Carries a command out of DeepSpeed's ``main``, at the place where it would be run."""
+
+    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__("launcher of a node")
+        self.words = words
+        self.environment = dict(environment)
+        encoded = next(word.partition("=")[2] for word in words if word.startswith("--world_info="))
+        self.world: dict[str, list[int]] = json.loads(base64.urlsafe_b64decode(encoded))
+
+
+def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType]:
+    """DeepSpeed's own ``launcher.runner`` and ``launcher.launch``, without the rest of DeepSpeed where that goes.
+
+    The two modules need little of the package, whose import takes seconds and, for a DeepSpeed that is older than
+    torch, fails on names that torch has moved. What they take from it is set in its place; a version that takes more
+    is imported whole.
+    """
+    folder = folders_of("deepspeed", DeepSpeed.package)[0]
+    log = logging.getLogger("DeepSpeed")
+    parts: dict[str, dict[str, Any]] = {
+        "deepspeed": {},
+        "deepspeed.accelerator": {"get_accelerator": lambda: accelerator},
+        "deepspeed.utils": {
+            "logger": log,
+            "get_numactl_cmd": lambda *_args: (1, []),
+            "set_log_level_from_string": lambda *_args, **_kwargs: None,
+        },
+        "deepspeed.autotuning": {"Autotuner": None},
+        "deepspeed.elasticity": {"is_torch_elastic_compatible": lambda: False},
+    }
+    for name, values in parts.items():
+        module = ModuleType(name)
+        module.__path__ = [os.path.join(folder, *name.split(".")[1:])]
+        vars(module).update(values)
+        sys.modules[name] = module
+    try:
+        return _imported()
+    except ImportError:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "deepspeed"]:
+            del sys.modules[name]
+        runner, launch = _imported()
+        for whole in (runner, launch):
+            vars(whole)["get_accelerator"] = lambda: accelerator
+        return runner, launch
+
+
+def _imported() -> tuple[ModuleType, ModuleType]:
+    return importlib.import_module("deepspeed.launcher.runner"), importlib.import_module("deepspeed.launcher.launch")
+
+
+def _command_of_a_node(
+    runner: Any, arguments: list[str], surroundings: Surroundings, notes: list[tuple[str, str]]
+) -> _NodeCommand:
+    """What the runner would execute on each node. Runs the runner's ``main`` up to there."""
+    parsed_by_deepspeed = runner.parse_args
+    fetched_by_deepspeed = runner.fetch_hostfile
+    nodes = surroundings.nodes or 1
+
+    def parse_args(args: list[str] | None = None) -> Any:
+        nonlocal nodes
+        parsed = parsed_by_deepspeed(args)
+        if parsed.autotuning:
+            raise Refused("--autotuning runs many experiments on the GPUs; rehearse the command without it")
+        # These write files, or bind to cores that are not the machine's.
+        parsed.enable_each_rank_log, parsed.save_pid = "None", False
+        parsed.bind_cores_to_rank, parsed.bind_core_list = False, None
+        parsed.elastic_training = False
+        nodes = max(nodes, parsed.num_nodes)
+        return parsed
+
+    def fetch_hostfile(path: str) -> Any:
+        hosts = fetched_by_deepspeed(path)
+        if hosts is not None or nodes == 1:
+            return hosts
+        # The hostfile is on the cluster; --num_nodes, or gonogo's --nodes, says how many lines it has.
+        notes.append(
+            (
+                f"the hostfile {path} is not on this machine: {nodes} nodes of one kind were taken for it",
+                f"本机没有 hostfile {path}：按 {nodes} 个相同的节点处理",
+            )
+        )
+        return OrderedDict((f"node-{index}", surroundings.count) for index in range(nodes))
+
+    def several_nodes(launcher: str) -> Any:
+        def build(parsed: Any, world_info: str, *_pool: Any) -> Any:
+            if launcher != "PDSHRunner":
+                name = launcher.removesuffix("Runner")
+                raise Refused(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
+            raise _NodeCommand(_node_command(parsed, world_info), os.environ)
+
+        return build
+
+    def one_node(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
+        raise _NodeCommand(command[command.index("deepspeed.launcher.launch") + 1 :], env)
+
+    runner.parse_args, runner.fetch_hostfile = parse_args, fetch_hostfile
+    for name in ("PDSHRunner", "OpenMPIRunner", "MVAPICHRunner", "SlurmRunner", "MPICHRunner", "IMPIRunner"):
+        if hasattr(runner, name):
+            setattr(runner, name, several_nodes(name))
+    runner.subprocess = SimpleNamespace(
+        Popen=one_node,
+        check_call=lambda *_args, **_kwargs: 0,  # whether ssh reaches the first host
+        check_output=lambda *_args, **_kwargs: b"127.0.0.1",  # its address
+        CalledProcessError=Exception,
+        DEVNULL=None,
+    )
+    try:
+        runner.main(arguments)
+    except _NodeCommand as found:
+        return found
+    except (ValueError, RuntimeError, AssertionError, NotImplementedError) as error:
+        raise Refused(str(error)) from error
+    raise Refused("it ended without starting anything")
+
+
+def _node_command(parsed: Any, world_info: str) -> list[str]:
+    """The launcher's arguments as PDSHRunner.get_cmd writes them."""
+    words = [
+        f"--world_info={world_info}",
+        f"--master_addr={parsed.master_addr}",
+        f"--master_port={parsed.master_port}",
+    ]
+    words += [f"--{flag}" for flag in ("no_python", "module", "no_local_rank") if getattr(parsed, flag)]
+    return [*words, parsed.user_script, *parsed.user_args]
+
+
+def _processes_of_node(launch: Any, node_command: _NodeCommand, node: int, surroundings: Surroundings) -> list[Spawn]:
+    """What DeepSpeed's launcher starts on one node. Runs the launcher's ``main``, where nothing is really started."""
+    spawns: list[Spawn] = []
+    local_size = len(list(node_command.world.values())[node])
+    world_size = sum(len(ids) for ids in node_command.world.values())
+
+    def take_down(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
+        spawns.append(
+            Spawn(
+                command=list(command),
+                environment=dict(env),
+                rank=int(env["RANK"]),
+                local_rank=int(env["LOCAL_RANK"]),
+                world_size=world_size,
+                local_world_size=local_size,
+                node=node,
+            )
+        )
+        return _EndedProcess()
+
+    launch.subprocess = SimpleNamespace(Popen=take_down)
+    launch.time = SimpleNamespace(sleep=lambda _seconds: None)
+    launch.signal = SimpleNamespace(signal=lambda *_args: None, SIGINT=2, SIGTERM=15)
+    world = next(word for word in node_command.words if word.startswith("--world_info="))
+    rest = [word for word in node_command.words if word is not world]
+    if any(word.startswith("--node_rank=") for word in rest[:3]):  # --no_ssh: each node is started by hand
+        rest = [word for index, word in enumerate(rest) if index >= 3 or not word.startswith("--node_rank=")]
+    argv = sys.argv
+    sys.argv = ["launch.py", world, f"--node_rank={node}", *rest]
+    try:
+        launch.main()
+    except (ValueError, AssertionError) as error:
+        raise Refused(str(error)) from error
+    finally:
+        sys.argv = argv
+    return spawns

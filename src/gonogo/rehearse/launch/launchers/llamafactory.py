@@ -1,0 +1,135 @@
+"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself by torchrun where the machine has several GPUs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.torch_devices import with_virtual_devices
+
+# Where the training starts, where the command line runs it in its own process.
+_TRAINING = ("llamafactory.train.tuner", "llamafactory.v1.trainers.sft_trainer")
+_CONFIGURATIONS = (".yaml", ".yml", ".json")
+
+
+class LlamaFactory(Launcher):
+    """The command line of LLaMA-Factory."""
+
+    name = "llamafactory"
+    commands = ("llamafactory-cli", "lmf")
+    modules = ("llamafactory.cli",)
+    package = "llamafactory"
+    example = "llamafactory-cli train qwen_lora_sft.yaml"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What LLaMA-Factory starts with those arguments."""
+        folders_of("llamafactory", self.package)
+        base = dict(os.environ)
+        if _is_on("USE_RAY"):
+            raise Refused("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")
+        for word in arguments[1:2]:
+            if word.endswith(_CONFIGURATIONS):
+                _read(word)
+        with ExitStack() as stack:
+            stack.enter_context(with_virtual_devices(surroundings))
+            try:
+                _run_command_line(stack, arguments)
+            except _ByTorchrun as found:
+                run = importlib.import_module("torch.distributed.run")
+                with patch.dict(os.environ, found.environment, clear=True):
+                    return processes_of(run.parse_args(found.arguments), base, surroundings)
+            except _InThisProcess:
+                return started([_alone()], base, 1)
+            except (NotImplementedError, OSError, ValueError) as error:
+                raise Refused(str(error)) from error
+        raise Refused(f"`{' '.join(arguments[:1])}` starts no training")
+
+
+class _ByTorchrun(Exception):
+    """Carries torchrun's arguments out of LLaMA-Factory."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__("torchrun")
+        self.arguments = arguments
+        self.environment = dict(environment)
+
+
+class _InThisProcess(Exception):
+    """Says that the training would have been run without a launcher."""
+
+
+def _is_on(variable: str) -> bool:
+    """As LLaMA-Factory's ``is_env_enabled`` has it."""
+    return os.environ.get(variable, "0").lower() in ("true", "y", "1")
+
+
+def _read(path: str) -> None:
+    """Raise Refused for a configuration that the training could not open: each of its processes would fail on it."""
+    try:
+        with open(path, "rb"):
+            return
+    except OSError as error:
+        raise Refused(str(error)) from error
+
+
+def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
+    """Run ``llamafactory-cli`` up to torchrun or the training."""
+    run_for_real: Callable[..., Any] = subprocess.run
+
+    def run(command: str | Sequence[str], *args: Any, **options: Any) -> Any:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        if words[:1] != ["torchrun"]:
+            return run_for_real(command, *args, **options)
+        raise _ByTorchrun(words[1:], options.get("env") or os.environ)
+
+    stack.enter_context(patch.object(subprocess, "run", run))
+    stack.enter_context(patch.dict(sys.modules, {name: _ends_here(name) for name in _TRAINING}))
+    sys.argv = ["llamafactory-cli", *arguments]
+    misc: Any = importlib.import_module("llamafactory.extras.misc")
+    if hasattr(misc, "find_available_port"):
+        # Which port is free on this machine says nothing of the machine that the run will have.
+        stack.enter_context(patch.object(misc, "find_available_port", lambda: 29500))
+    command_line: Any = importlib.import_module("llamafactory.cli")
+    command_line.main()
+
+
+def _ends_here(name: str) -> ModuleType:
+    """A module whose functions say that the training would have started; its real one imports everything."""
+    module = ModuleType(name)
+
+    def ends(*_args: Any, **_options: Any) -> Any:
+        raise _InThisProcess
+
+    def attribute(asked: str) -> Any:
+        if asked.startswith("__"):  # what walks through all modules asks each for its file
+            raise AttributeError(asked)
+        return ends
+
+    vars(module)["__getattr__"] = attribute
+    return module
+
+
+def _alone() -> Spawn:
+    """The training in one process: by the file that torchrun would be given, which runs the same function."""
+    arguments = sys.argv[1:]
+    name = "llamafactory.launcher"
+    if _is_on("USE_V1"):
+        name, arguments = "llamafactory.v1.launcher", ["train", *arguments]
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise Refused(f"this version has no {name}")
+    command = [sys.executable, spec.origin, *arguments]
+    return Spawn(command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)

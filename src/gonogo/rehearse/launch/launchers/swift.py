@@ -1,0 +1,76 @@
+"""``swift sft …``: ms-swift, which starts itself by torchrun where ``NPROC_PER_NODE`` or ``NNODES`` is set."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.torch_devices import with_virtual_devices
+
+
+class Swift(Launcher):
+    """The command line of ms-swift."""
+
+    name = "swift"
+    commands = ("swift",)
+    modules = ("swift.cli.main",)
+    package = "ms-swift"
+    example = "NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What ms-swift starts with those arguments."""
+        base = dict(os.environ)
+        command = _command(arguments)
+        words = command[1:]
+        if words[:2] == ["-m", "torch.distributed.run"]:
+            run = importlib.import_module("torch.distributed.run")
+            with with_virtual_devices(surroundings):
+                return processes_of(run.parse_args(words[2:]), base, surroundings)
+        alone = Spawn(command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)
+        return started([alone], base, 1)
+
+
+class _Command(Exception):
+    """Carries the command out of ms-swift's ``main``, at the place where it would be run."""
+
+    def __init__(self, words: list[str]) -> None:
+        super().__init__("command")
+        self.words = words
+
+
+def _command(arguments: list[str]) -> list[str]:
+    """What ``swift`` would run. Sets in ``os.environ`` what it would."""
+    main = _main_module()
+
+    def run(words: list[str], **_options: Any) -> Any:
+        raise _Command(list(words))
+
+    main.subprocess = SimpleNamespace(run=run)
+    sys.argv = ["swift", *arguments]
+    try:
+        main.cli_main()
+    except _Command as found:
+        return found.words
+    except KeyError as error:
+        raise Refused(f"it has no command {error}") from error
+    except (IndexError, OSError, ValueError) as error:
+        raise Refused(str(error) or "it is given no command") from error
+    raise Refused("it ended without starting anything")
+
+
+def _main_module() -> Any:
+    """ms-swift's ``cli.main``, without the rest of ms-swift, whose import takes many seconds."""
+    package = ModuleType("swift")
+    package.__path__ = folders_of("swift", Swift.package)
+    utilities = ModuleType("swift.utils")
+    vars(utilities)["get_logger"] = lambda *_args, **_kwargs: logging.getLogger("swift")
+    sys.modules["swift"], sys.modules["swift.utils"] = package, utilities
+    return importlib.import_module("swift.cli.main")

@@ -1,0 +1,145 @@
+"""``torchrun`` and ``python -m torch.distributed.run``: torch's own launcher."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.torch_devices import with_virtual_devices
+
+
+class Torchrun(Launcher):
+    """torch's elastic launcher."""
+
+    name = "torchrun"
+    commands = ("torchrun",)
+    modules = ("torch.distributed.run",)
+    example = "torchrun --nproc_per_node 8 train.py"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What torchrun starts with those arguments."""
+        run = importlib.import_module("torch.distributed.run")
+        base = dict(os.environ)
+        with with_virtual_devices(surroundings):
+            return processes_of(run.parse_args(arguments), base, surroundings)
+
+
+class TorchDistributedLaunch(Launcher):
+    """torchrun's predecessor, which passes ``--local-rank`` to the program."""
+
+    name = "torch.distributed.launch"
+    commands = ()
+    modules = ("torch.distributed.launch",)
+    example = "python -m torch.distributed.launch --nproc_per_node 8 train.py"
+
+    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+        """What it starts with those arguments."""
+        launch: Any = importlib.import_module("torch.distributed.launch")
+        base = dict(os.environ)
+        run_arguments: list[Any] = []
+        launch.run = run_arguments.append
+        with with_virtual_devices(surroundings):
+            launch.launch(launch.parse_args(arguments))
+            return processes_of(run_arguments[0], base, surroundings)
+
+
+def processes_of(
+    run_arguments: Any,
+    base: Mapping[str, str],
+    surroundings: Surroundings,
+    notes: tuple[tuple[str, str], ...] = (),
+) -> Started:
+    """What torchrun starts with parsed arguments; ``os.environ`` is what its processes inherit."""
+    run = importlib.import_module("torch.distributed.run")
+    macros = importlib.import_module("torch.distributed.elastic.utils").macros
+    # Logs would go to the user's folders, and would be made here already.
+    run_arguments.log_dir, run_arguments.redirects, run_arguments.tee = None, "0", "0"
+    own_rendezvous = run_arguments.standalone or (
+        run_arguments.rdzv_backend == "static"
+        and not run_arguments.rdzv_endpoint
+        and run_arguments.master_port is None
+        and run.parse_min_max_nnodes(run_arguments.nnodes)[1] == 1
+    )
+    if run_arguments.master_port is None:
+        run_arguments.master_port = 29500
+    config, entrypoint, program_arguments = run.config_from_args(run_arguments)
+    if not isinstance(entrypoint, str):  # --run-path: the script is run inside the launcher's own process
+        entrypoint, program_arguments = "python", ["-u", *program_arguments]
+    nodes = _nodes(config.min_nodes, config.max_nodes, surroundings.nodes)
+    per_node = int(config.nproc_per_node)
+    if per_node < 1:
+        raise Refused(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
+    virtual_local_rank = bool(getattr(config, "virtual_local_rank", False))
+    inherited = dict(os.environ)
+    visible = inherited.get(surroundings.visible_devices_variable)
+    devices = visible.split(",") if visible else [str(index) for index in range(per_node)]
+    address, port = ("localhost", "29500") if own_rendezvous else _master(run_arguments)
+    spawns = []
+    for rank in range(nodes * per_node):
+        node, local_rank = divmod(rank, per_node)
+        own = {
+            **_place(config, rank, node, local_rank, nodes, per_node),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
+        }
+        if virtual_local_rank:
+            own["LOCAL_RANK"] = "0"
+            own[surroundings.visible_devices_variable] = devices[local_rank] if local_rank < len(devices) else ""
+        spawns.append(
+            Spawn(
+                command=[entrypoint, *macros.substitute(program_arguments, str(local_rank))],
+                environment={**inherited, **own},
+                rank=rank,
+                local_rank=0 if virtual_local_rank else local_rank,
+                world_size=nodes * per_node,
+                local_world_size=per_node,
+                node=node,
+            )
+        )
+    return started(spawns, base, nodes, notes)
+
+
+def _nodes(least: int, most: int, asked: int | None) -> int:
+    """Nodes within ``--nnodes MIN:MAX``: as many as were asked for, else the most."""
+    if asked is not None and least <= asked <= most:
+        return asked
+    return most
+
+
+def _master(run_arguments: Any) -> tuple[str, str]:
+    """Where rank 0 is met. Other than in a static rendezvous, torchrun picks a free port, which is not known before."""
+    endpoint = str(run_arguments.rdzv_endpoint or "")
+    if not endpoint:
+        return str(run_arguments.master_addr or "127.0.0.1"), str(run_arguments.master_port)
+    host, _, port = endpoint.rpartition(":")
+    if run_arguments.rdzv_backend == "static" and host:
+        return host, port
+    return host or endpoint, str(run_arguments.master_port)
+
+
+def _place(config: Any, rank: int, node: int, local_rank: int, nodes: int, per_node: int) -> dict[str, str]:
+    """The variables that torch's LocalElasticAgent._start_workers sets for each process (2.6 to 2.13)."""
+    world = nodes * per_node
+    signals = getattr(config, "signals_to_handle", None)
+    return {
+        **({"TORCHELASTIC_SIGNALS_TO_HANDLE": str(signals)} if signals else {}),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "GROUP_RANK": str(node),
+        "ROLE_RANK": str(rank),
+        "ROLE_NAME": str(config.role or "default"),
+        "LOCAL_WORLD_SIZE": str(per_node),
+        "WORLD_SIZE": str(world),
+        "GROUP_WORLD_SIZE": str(nodes),
+        "ROLE_WORLD_SIZE": str(world),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": str(config.max_restarts),
+        "TORCHELASTIC_RUN_ID": str(config.run_id or "none"),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+    }

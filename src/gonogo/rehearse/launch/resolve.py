@@ -1,0 +1,291 @@
+"""From the command that the user types to the program and the processes that it is started as."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.launch.words import is_python, python_command, shown, without_prefix
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.environment import with_packages
+from gonogo.rehearse.launch.launch import Launch, LaunchedProcess, ProgramKind, Surroundings
+from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
+from gonogo.rehearse.launch.started import is_python_script
+from gonogo.rehearse.shell.left_out import skipped_of
+from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a command is given: what stands around it."""
+
+    surroundings: Surroundings
+    environment: dict[str, str]
+    cwd: str
+    scratch: Path
+    timeout: float
+    packages: tuple[Path, ...] = ()
+    """Folders of packages that are laid over."""
+    in_script: ScriptRun | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A launch, what was left out on the way to it (what, why), and the files that a script wrote for it."""
+
+    launch: Launch
+    skipped: tuple[tuple[Text, Text], ...] = ()
+    files: Path | None = None
+    """A folder that mirrors the root folder, with what a launch script wrote; None without a script."""
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    path: str
+    named: str | None = None
+    notes: tuple[Text, ...] = field(default=())
+
+
+def resolve(command: Sequence[str], situation: Situation) -> Resolved:
+    """The launch that a command comes to. Raises UserError where it comes to none that can be rehearsed."""
+    plain = without_prefix(command)
+    environment = {} if plain.cleared else dict(situation.environment)
+    for name in plain.removed:
+        environment.pop(name, None)
+    environment.update(plain.environment)
+    cwd = os.path.normpath(os.path.join(situation.cwd, plain.chdir)) if plain.chdir else situation.cwd
+    situation = replace(situation, environment=environment, cwd=cwd)
+    words = list(plain.words)
+    if not words:
+        raise _not_accepted(command)
+    if launcher_of(words) is not None:
+        return Resolved(_launched(words, situation))
+    if is_python(plain.name):
+        return Resolved(_python(words, situation))
+    path = words[0] if os.sep in words[0] else shutil.which(words[0], path=environment.get("PATH", os.defpath))
+    if situation.in_script is None and is_script_call(
+        [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
+    ):
+        return _script(words, situation)
+    if path is not None and is_python_script(os.path.join(cwd, path)):
+        return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(sys.executable)))
+    if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
+        _check_program("script", words[0], situation)
+    raise _not_accepted(command)
+
+
+def _not_accepted(command: Sequence[str]) -> UserError:
+    examples = [launcher.example for launcher in all_launchers()]
+    forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
+    return UserError(
+        Text(
+            en="can't rehearse `{command}`: give one of these forms: {forms}",
+            zh="无法排练 `{command}`：请使用以下形式之一：{forms}",
+        ).format(command=shown(command), forms=forms)
+    )
+
+
+def _launched(words: list[str], situation: Situation) -> Launch:
+    found = launcher_of(words)
+    assert found is not None
+    launcher, _ = found
+    interpreter = _interpreter(words[0], situation)
+    shown_to_launcher, written = _in_session(words, situation)
+    started = captured(
+        launcher,
+        shown_to_launcher,
+        situation.surroundings,
+        environment=with_packages(situation.environment, situation.packages),
+        cwd=situation.cwd,
+        python=interpreter.path,
+        scratch=situation.scratch,
+        timeout=situation.timeout,
+    )
+    if written:
+        # What the launcher was shown of the session's files is the program's own path again.
+        text = msgspec.json.encode(started).decode()
+        for path in sorted(written, key=len, reverse=True):
+            text = text.replace(_in_json(path), _in_json(written[path]))
+        started = msgspec.json.decode(text, type=type(started))
+    _check_program(started.program_kind, started.program, situation)
+    return Launch(
+        launcher=launcher.name,
+        program_kind=started.program_kind,
+        program=started.program,
+        nodes=started.nodes,
+        processes=started.processes,
+        environment=situation.environment,
+        cwd=situation.cwd,
+        interpreter=interpreter.path,
+        notes=(*(Text(*note) for note in started.notes), *interpreter.notes),
+    )
+
+
+def _in_json(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
+def _in_session(words: list[str], situation: Situation) -> tuple[list[str], dict[str, str]]:
+    """The words, with the session's copy in the place of each file that the script has written (a hostfile …).
+
+    And the path that was said for each copy.
+    """
+    if situation.in_script is None:
+        return words, {}
+    mapped = []
+    written = {}
+    for word in words:
+        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        path = f"{situation.in_script.files}{os.path.normpath(os.path.join(situation.cwd, value))}"
+        if value and os.path.isfile(path):
+            mapped.append(f"{option}{equals}{path}")
+            written[path] = value
+        else:
+            mapped.append(word)
+    return mapped, written
+
+
+def _python(words: list[str], situation: Situation) -> Launch:
+    command = python_command(words[1:])
+    if command.kind == "script" or command.kind == "module":
+        interpreter = _interpreter(words[0], situation)
+        return _alone(command.kind, command.target, command.arguments, situation, interpreter)
+    raise UserError(
+        Text(
+            en="`{command}` names no program: put the code into a file, as in: python train.py",
+            zh="`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
+        ).format(command=shown(words))
+    )
+
+
+def _alone(
+    kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
+) -> Launch:
+    """A program started without a launcher: one process, or one of the several that its environment speaks of."""
+    _check_program(kind, program, situation)
+    environment = situation.environment
+    world = _number(environment.get("WORLD_SIZE")) if "RANK" in environment else None
+    count = max(situation.surroundings.visible_count(environment), 1)
+    local_world = _number(environment.get("LOCAL_WORLD_SIZE")) or min(world or 1, count)
+    processes = []
+    for rank in range(world or 1):
+        place = {} if world is None else {"RANK": str(rank), "LOCAL_RANK": str(rank % local_world)}
+        processes.append(
+            LaunchedProcess(
+                rank=rank,
+                local_rank=rank % local_world,
+                world_size=world or 1,
+                local_world_size=local_world,
+                node=rank // local_world,
+                arguments=arguments,
+                environment=place,
+            )
+        )
+    return Launch(
+        launcher="python",
+        program_kind=kind,
+        program=program,
+        nodes=processes[-1].node + 1,
+        processes=tuple(processes),
+        environment=environment,
+        cwd=situation.cwd,
+        interpreter=interpreter.path,
+        notes=interpreter.notes,
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and int(text) > 0 else None
+
+
+def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:
+    """Raise UserError for a script or module that isn't there."""
+    if kind == "module":
+        _check_module(program, situation)
+        return
+    path = os.path.join(situation.cwd, program)
+    if situation.in_script is not None and os.path.isfile(f"{situation.in_script.files}{os.path.normpath(path)}"):
+        return
+    if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
+        return
+    if not os.path.isfile(path):
+        what = (
+            Text(en="is a directory", zh="是一个目录")
+            if os.path.isdir(path)
+            else Text(en="does not exist", zh="不存在")
+        )
+        raise UserError(
+            Text(
+                en="the script {script} {what} (looked for in {cwd})",
+                zh="脚本 {script} {what}（在 {cwd} 中查找）",
+            ).format(script=program, what=what, cwd=situation.cwd)
+        )
+
+
+def _check_module(name: str, situation: Situation) -> None:
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    found = subprocess.run(
+        [sys.executable, "-c", code, name.partition(".")[0]],
+        env=with_packages(situation.environment, situation.packages),
+        cwd=situation.cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if found.returncode == 1:
+        raise UserError(
+            Text(
+                en="{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
+                zh="{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
+            ).format(python=sys.executable, name=name, cwd=situation.cwd)
+        )
+
+
+def _interpreter(program: str, situation: Situation) -> _Interpreter:
+    """The Python to run with: the one that the command names by its path where gonogo is there too, else our own."""
+    if os.sep not in program:
+        return _Interpreter(sys.executable)
+    folder = os.path.dirname(os.path.abspath(os.path.join(situation.cwd, program)))
+    if os.path.realpath(folder) == os.path.realpath(os.path.dirname(sys.executable)):
+        return _Interpreter(sys.executable)
+    is_interpreter = is_python(os.path.basename(program))
+    python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
+    if os.path.isfile(python):
+        probe = [python, "-c", "import gonogo.virtual.ranks.plan"]
+        works = subprocess.run(probe, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", check=False)
+        if works.returncode == 0:
+            return _Interpreter(python)
+    note = Text(
+        en="the command names {program}, which has no gonogo: rehearsed with {python} and the packages there",
+        zh="命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
+    ).format(program=program, python=sys.executable)
+    return _Interpreter(sys.executable, notes=(note,))
+
+
+def _script(words: list[str], situation: Situation) -> Resolved:
+    run = run_script(
+        words,
+        situation.surroundings,
+        environment=situation.environment,
+        cwd=situation.cwd,
+        python=sys.executable,
+        packages=situation.packages,
+        scratch=situation.scratch,
+        timeout=situation.timeout,
+    )
+    launches = [call for call in run.calls if call.kind == "launch"]
+    # A script's launches are its stages, of which the later need what the earlier produce. Among plain programs the
+    # training comes last, after what prepares it.
+    chosen = launches[0] if launches else run.calls[-1]
+    inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
+    resolved = resolve(chosen.words, inner)
+    return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), run.files)

@@ -1,0 +1,60 @@
+"""What launchers ask torch about the machine (is there a GPU, how many, which), answered for the virtual one.
+
+Used only in the process in which a launcher's own code is run (``capture.py``), never in a worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from gonogo.rehearse.launch.launch import Surroundings
+
+
+@contextlib.contextmanager
+def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
+    """Let torch answer questions about devices as on the virtual machine.
+
+    The count follows the environment at the time of the question, as CUDA's does before it is initialised.
+    """
+    torch = importlib.import_module("torch")
+
+    def count() -> int:
+        return surroundings.visible_count(os.environ)
+
+    answers: dict[str, Callable[..., Any]] = {
+        "is_available": lambda: count() > 0,
+        "device_count": count,
+        "set_device": lambda device: None,
+        "current_device": lambda: 0,
+        "get_device_name": lambda device=None: surroundings.product,
+        "get_device_capability": lambda device=None: surroundings.compute_capability,
+        "is_bf16_supported": lambda including_emulation=True: (
+            surroundings.device_type == "npu" or surroundings.compute_capability >= (8, 0)
+        ),
+    }
+    device = SimpleNamespace(type=surroundings.device_type, index=None)
+    with contextlib.ExitStack() as stack:
+        if surroundings.device_type == "cuda":
+            for name, answer in answers.items():
+                stack.enter_context(patch.object(torch.cuda, name, answer))
+            # Imported by name, where there is a GPU, by what a framework's command line imports.
+            stack.enter_context(patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, create=True))
+        else:
+            # torch_npu gives torch this module; the name that it registers is what --nproc_per_node may say.
+            stack.enter_context(patch.object(torch, surroundings.device_type, SimpleNamespace(**answers), create=True))
+            backend = stack.enter_context(patch.object(torch._C, "_get_privateuse1_backend_name"))
+            backend.return_value = surroundings.device_type
+            run = importlib.import_module("torch.distributed.run")
+            stack.enter_context(patch.object(run, "_get_custom_mod_func", answers.__getitem__))
+        accelerator = getattr(torch, "accelerator", None)
+        if accelerator is not None:  # new in torch 2.6
+            stack.enter_context(patch.object(accelerator, "is_available", answers["is_available"]))
+            stack.enter_context(patch.object(accelerator, "device_count", count))
+            stack.enter_context(patch.object(accelerator, "current_accelerator", lambda *_args, **_kwargs: device))
+        yield

@@ -1,0 +1,38 @@
+"""Whether the Python that will run the program has a torch that it can be rehearsed with."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from packaging.version import Version
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages import installed_version
+
+OLDEST_TORCH = Version("2.6")
+"""The oldest torch that the virtual accelerator was tried on; ``docs/compatibility.md`` has the others."""
+
+
+def check_torch() -> None:
+    """Raise UserError where there is no torch to rehearse with, or too old a one. Imports no torch."""
+    if importlib.util.find_spec("torch") is None:
+        raise UserError(
+            Text(
+                en="torch is not installed for {python}, which would run the program: "
+                "pip install 'gonogo[rehearse]', or install gonogo where your training's packages are",
+                zh="运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，"
+                "或把 gonogo 安装到您训练所用的环境中",
+            ).format(python=sys.executable)
+        )
+    version = installed_version("torch")
+    if version is not None and version < OLDEST_TORCH:
+        raise UserError(
+            Text(
+                en="torch {version} of {python} is too old to rehearse with: it takes torch {oldest} or newer (the CPU "
+                "build will do), in a Python environment of its own if need be",
+                zh="{python} 的 torch {version} 过旧，无法排练：需要 torch {oldest} 或更新（CPU 版即可），"
+                "必要时请单独建一个 Python 环境",
+            ).format(version=version, python=sys.executable, oldest=OLDEST_TORCH)
+        )

@@ -1,0 +1,1 @@
+"""The ranks of a rehearsal: which are run, and where they part."""

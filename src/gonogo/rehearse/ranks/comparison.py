@@ -1,0 +1,280 @@
+"""Compares what ranks say they call, collective by collective, and finds where they part. No sockets, no clock.
+
+Ranks run like the real program's: a synchronous collective holds a rank until the others have come to it. Within a
+group calls are compared in their order. Where every rank has ended or waits, and no call is complete, they wait for
+each other for ever.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gonogo.evidence.rehearsal.divergence import Call, Divergence, Parting, Side
+from gonogo.virtual.ranks.protocol import Collective, Context, End, Ended, Group, Hello, Message, Reply, Site, Waits
+
+_KEPT = 4
+"""How many of a rank's last calls are remembered."""
+_FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
+
+_NOTHING_READ = Context((), 0, 0)
+
+Send = Callable[[int, Reply], None]
+
+
+@dataclass
+class _Made:
+    """A call that a rank has made; ``index`` counts within the group."""
+
+    collective: Collective
+    members: tuple[int, ...]
+    index: int
+    order: int
+    before: tuple[_Made, ...]
+
+
+@dataclass
+class _Rank:
+    sites: dict[int, Site] = field(default_factory=dict)
+    waiting: _Made | None = None
+    last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    end: End | None = None
+    made: int = 0
+    context: Context = _NOTHING_READ
+    steps: int = 0
+
+
+@dataclass
+class _Group:
+    members: tuple[int, ...]
+    pending: dict[int, deque[_Made]]
+    counts: dict[int, int]
+    agreed: _Made | None = None
+    """The last call that all have made alike."""
+    only_asks: bool = False
+    apart: dict[int, _Made] | None = None
+    """The first of the last calls in a row that were made alike, but not at the same place in the code."""
+
+
+class Comparison:
+    """The calls of the rehearsed ranks. ``send`` is called with a rank and what it is told."""
+
+    def __init__(self, ranks: Iterable[int], send: Send) -> None:
+        self.ranks = {rank: _Rank() for rank in ranks}
+        self.divergence: Divergence | None = None
+        self._send = send
+        self._groups: dict[str, _Group] = {}
+        self._over = False
+
+    def hear(self, rank: int, message: Message) -> None:
+        """Take in one message of a rank."""
+        state = self.ranks[rank]
+        if isinstance(message, Collective):
+            self._called(rank, state, message)
+        elif isinstance(message, Site):
+            state.sites[message.number] = message
+        elif isinstance(message, Context):
+            state.context = message
+        elif isinstance(message, Group):
+            if message.key not in self._groups:
+                rehearsed = [member for member in message.members if member in self.ranks]
+                self._groups[message.key] = _Group(
+                    message.members,
+                    {member: deque() for member in rehearsed},
+                    dict.fromkeys(rehearsed, 0),
+                    only_asks=message.only_asks,
+                )
+        elif isinstance(message, Ended):
+            state.steps = message.steps
+            self.gone(rank, message.how)
+        else:
+            assert isinstance(message, Hello)
+
+    def gone(self, rank: int, how: End = "killed") -> None:
+        """The rank has ended; the first word on it counts."""
+        state = self.ranks[rank]
+        if state.end is not None:
+            return
+        state.end = how
+        state.waiting = None
+        self._look_for_a_stall()
+
+    def _called(self, rank: int, state: _Rank, call: Collective) -> None:
+        if self._over:
+            if call.waits:
+                self._send(rank, Reply("stop"))
+            return
+        group = self._groups[call.group]
+        made = _Made(call, group.members, group.counts[rank], state.made, tuple(state.last))
+        group.counts[rank] += 1
+        if not group.only_asks:
+            state.made += 1
+            state.last.append(_Made(call, group.members, made.index, made.order, ()))
+        group.pending[rank].append(made)
+        if call.waits:
+            state.waiting = made
+        if len(group.pending[rank]) == 1:
+            self._match(group)
+        if state.waiting is not None and not self._over:
+            self._look_for_a_stall()
+
+    def _match(self, group: _Group) -> None:
+        """Compare calls as long as each rehearsed member has made its next one."""
+        while all(group.pending.values()):
+            heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
+            if group.only_asks:
+                self._answer(group, heads)
+                continue
+            if len({made.collective.signature for made in heads.values()}) > 1:
+                self._part(_kind_of(heads), heads)
+                return
+            group.agreed = next(iter(heads.values()))
+            if len({self.ranks[rank].sites[made.collective.site].place for rank, made in heads.items()}) == 1:
+                group.apart = None
+            elif group.apart is None:
+                group.apart = heads
+            self._answer(group, heads)
+
+    def _answer(self, group: _Group, heads: dict[int, _Made]) -> None:
+        waiting = [rank for rank, made in heads.items() if self.ranks[rank].waiting is made]
+        if not waiting:
+            return
+        reply = _values(group, heads)
+        for rank in waiting:
+            self.ranks[rank].waiting = None
+            self._send(rank, reply)
+
+    # -- nobody can go on ---------------------------------------------------------------------------------------------
+
+    def _look_for_a_stall(self) -> None:
+        if self._over or any(state.end is None and state.waiting is None for state in self.ranks.values()):
+            return
+        waiting = {rank: state.waiting for rank, state in self.ranks.items() if state.waiting is not None}
+        spared = [rank for rank, made in waiting.items() if made.collective.waits is Waits.IF_NEED_BE]
+        if spared:
+            for rank in spared:
+                self.ranks[rank].waiting = None
+                self._send(rank, Reply("unknown"))
+            return
+        failed = next(((rank, state.end) for rank, state in self.ranks.items() if state.end in _FAILED), None)
+        if failed is not None:
+            self._stop(Reply("stop", stopped_by=(failed[0], str(failed[1]))))
+        elif any(state.end == "enough" for state in self.ranks.values()):
+            self._stop(Reply("enough"))
+        elif waiting:
+            ended = any(state.end == "completed" for state in self.ranks.values())
+            self._part("ended" if ended else "deadlock", waiting)
+        else:
+            self._left_over()
+
+    def _left_over(self) -> None:
+        """All have completed: a call that one has made and another member has not."""
+        for group in self._groups.values():
+            heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
+            if heads and not group.only_asks:
+                self._part("ended", heads, tuple(group.pending))
+                return
+
+    def _stop(self, reply: Reply) -> None:
+        self._over = True
+        for rank, state in self.ranks.items():
+            if state.end is None:
+                state.waiting = None
+                self._send(rank, reply)
+
+    # -- the divergence -----------------------------------------------------------------------------------------------
+
+    def _part(self, parting: Parting, heads: dict[int, _Made], concerned: tuple[int, ...] | None = None) -> None:
+        ended = [rank for rank, state in self.ranks.items() if state.end == "completed" and rank not in heads]
+        if concerned is not None:
+            ended = [rank for rank in ended if rank in concerned]
+        sides: dict[object, list[int]] = defaultdict(list)
+        for rank, made in heads.items():
+            sides[(made.collective.group, made.index, made.collective.signature)].append(rank)
+        if parting not in ("other-call", "other-size"):
+            for rank in ended:
+                sides["ended"].append(rank)
+        group = self._groups[next(iter(heads.values())).collective.group]
+        places: dict[int, list[int]] = defaultdict(list)
+        for rank, made in (group.apart or {}).items():
+            places[self.ranks[rank].sites[made.collective.site].place].append(rank)
+        self.divergence = Divergence(
+            parting,
+            self._sides(sides.values(), heads),
+            self._call_of_any(group.agreed) if group.agreed is not None else None,
+            self._sides(places.values(), group.apart or {}),
+        )
+        self._over = True
+        for rank, state in self.ranks.items():
+            if state.end is None:
+                state.waiting = None
+                self._send(rank, Reply("stop"))
+
+    def _sides(self, ranks: Iterable[list[int]], heads: dict[int, _Made]) -> tuple[Side, ...]:
+        listed = [self._side(some, heads.get(some[0])) for some in ranks]
+        return tuple(sorted(listed, key=lambda side: (-len(side.ranks), side.ranks)))
+
+    def _side(self, ranks: list[int], made: _Made | None) -> Side:
+        first = self.ranks[ranks[0]]
+        before = made.before if made is not None else tuple(first.last)
+        site = first.sites.get(made.collective.site) if made is not None else None
+        return Side(
+            ranks=tuple(sorted(ranks)),
+            call=_call(first, made) if made is not None else None,
+            before=tuple(_call(first, one) for one in before),
+            batch=first.context.batch,
+            batches=first.context.batches,
+            steps=made.collective.step if made is not None else max(first.steps, first.context.steps),
+            functions=site.functions if site is not None else (),
+        )
+
+    def _call_of_any(self, made: _Made) -> Call:
+        rank = next(rank for rank in made.members if rank in self.ranks)
+        return _call(self.ranks[rank], made)
+
+
+def _call(rank: _Rank, made: _Made) -> Call:
+    collective = made.collective
+    site = rank.sites.get(collective.site)
+    return Call(
+        operator=collective.operator,
+        group=made.members,
+        index=made.index,
+        sizes=collective.sizes,
+        dtype=collective.dtype,
+        reduction=collective.reduction,
+        root=collective.root,
+        module=collective.module,
+        parameters=tuple(str(number) for number in collective.parameters),
+        phase=collective.phase,
+        step=collective.step,
+        frames=site.frames if site is not None else (),
+    )
+
+
+def _kind_of(heads: dict[int, _Made]) -> Parting:
+    """Whether the calls are different ones, or the same with other sizes or types."""
+    calls = {(made.collective.operator, made.collective.root, made.collective.parameters) for made in heads.values()}
+    groups_made = any(operator == "new_group" for operator, _, _ in calls)
+    return "other-call" if len(calls) > 1 or groups_made else "other-size"
+
+
+def _values(group: _Group, heads: dict[int, _Made]) -> Reply:
+    """What was sent, by member; members that are not rehearsed send what the lowest rehearsed one does."""
+    one = next(iter(heads.values())).collective
+    if one.payload_of_root:
+        source = heads.get(one.root if one.root is not None else -1) or heads[min(heads)]
+        payload = source.collective.payload
+        return Reply("go") if payload is None else Reply("values", (payload,), (0,) * len(group.members))
+    payloads = {rank: made.collective.payload for rank, made in heads.items()}
+    if all(payload is None for payload in payloads.values()):
+        return Reply("go")
+    unique: dict[bytes, int] = {}
+    of: dict[int, int] = {}
+    for rank, payload in payloads.items():
+        if payload is None:
+            return Reply("unknown")
+        of[rank] = unique.setdefault(payload, len(unique))
+    lowest = of[min(of)]
+    return Reply("values", tuple(unique), tuple(of.get(member, lowest) for member in group.members))

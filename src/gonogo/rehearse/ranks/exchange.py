@@ -1,0 +1,144 @@
+"""Where the ranks that are rehearsed together meet: a thread that hears of their collectives and compares them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, Listener
+from types import TracebackType
+
+import msgspec
+
+from gonogo.evidence.rehearsal.divergence import Divergence
+from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.ranks.comparison import Comparison
+from gonogo.virtual.ranks.plan import ExchangeAddress
+from gonogo.virtual.ranks.protocol import Hello, Message, Reply, send_at_once
+
+_BACKLOG = 1024
+
+
+class Exchange:
+    """Open while the workers run. ``host``: an address of this machine at which workers elsewhere reach it."""
+
+    def __init__(self, ranks: Sequence[int], host: str | None = None) -> None:
+        self._folder = tempfile.mkdtemp(prefix="gonogo-") if host is None else None
+        key = secrets.token_bytes(32)
+        address = (host, 0) if host is not None else os.path.join(str(self._folder), "exchange")
+        self._listener = Listener(address, backlog=_BACKLOG, authkey=key)
+        bound = self._listener.address
+        named = f"{host}:{bound[1]}" if isinstance(bound, tuple) else str(bound)
+        self.address = ExchangeAddress(named, key.hex(), tuple(ranks))
+        self._comparison = Comparison(ranks, self._send)
+        self._lock = threading.Lock()
+        self._of_rank: dict[int, Connection] = {}
+        self._ranks_of: dict[Connection, int] = {}
+        self._decode = msgspec.msgpack.Decoder(list[Message]).decode
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._closed = False
+        self._failure: Exception | None = None
+        self._threads = [
+            threading.Thread(target=run, daemon=True, name=f"gonogo-exchange-{run.__name__}")
+            for run in (self._accept, self._serve)
+        ]
+
+    def __enter__(self) -> Exchange:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closed = True
+        self._wake.send(b"\0")
+        self._threads[1].join(5)
+        self._listener.close()
+        for connection in list(self._ranks_of):
+            connection.close()
+        for end in (self._wake, self._woken):
+            end.close()
+        self._selector.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Where the ranks parted, as far as is known now."""
+        with self._lock:
+            return self._comparison.divergence
+
+    def watch(self, statuses: Sequence[RankStatus]) -> None:
+        """Learn from the workers' states which of them have ended, with or without a word."""
+        with self._lock:
+            for status in statuses:
+                if status.state not in ("waiting", "running"):
+                    self._comparison.gone(status.rank)
+
+    # -- the threads --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except (OSError, EOFError, ValueError):  # closed, or a stranger without the key
+                if self._closed:
+                    return
+                continue
+            except Exception:  # AuthenticationError has no base of its own
+                continue
+            if isinstance(self._listener.address, tuple):
+                send_at_once(connection)
+            self._selector.register(connection, selectors.EVENT_READ)
+            with contextlib.suppress(OSError):
+                self._wake.send(b"\0")
+
+    def _serve(self) -> None:
+        try:
+            while not self._closed:
+                for key, _ in self._selector.select():
+                    if key.fileobj is self._woken:
+                        self._woken.recv(64)
+                        continue
+                    assert isinstance(key.fileobj, Connection)
+                    self._hear(key.fileobj)
+        except Exception as error:  # told to whoever opened the exchange; the ranks must not wait for ever
+            self._failure = error
+            for connection in list(self._ranks_of):
+                connection.close()
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            messages = self._decode(connection.recv_bytes())
+        except (OSError, EOFError, msgspec.DecodeError):
+            self._selector.unregister(connection)
+            rank = self._ranks_of.pop(connection, None)
+            connection.close()
+            if rank is not None and self._of_rank.get(rank) is connection:
+                with self._lock:
+                    self._comparison.gone(rank)
+            return
+        with self._lock:
+            for message in messages:
+                if isinstance(message, Hello):
+                    self._ranks_of[connection] = message.rank
+                    self._of_rank[message.rank] = connection
+                self._comparison.hear(self._ranks_of[connection], message)
+
+    def _send(self, rank: int, reply: Reply) -> None:
+        connection = self._of_rank.get(rank)
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.send_bytes(self._encode(reply))

@@ -1,0 +1,46 @@
+"""``--ranks sample``: a few ranks that stand for all, by their place in the world and by what data they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.finding import Text
+from gonogo.rehearse.launch.launch import Launch
+
+SAMPLE = "sample"
+
+
+def is_sample(asked: str) -> bool:
+    """Whether ``--ranks`` asks for a sample."""
+    return asked.strip().lower() == SAMPLE
+
+
+def sample_of(launch: Launch) -> set[int]:
+    """The first rank, the last, and the first of each node."""
+    firsts: dict[int, int] = {}
+    for process in launch.processes:
+        firsts.setdefault(process.node, process.rank)
+    return {0, launch.world_size - 1, *firsts.values()}
+
+
+def with_each_shape(ranks: Iterable[int], probed: RankRecord) -> tuple[list[int], Text]:
+    """The sample, with a rank more for each kind of batch that none of it reads; and what to say of it."""
+    chosen = set(ranks)
+    shapes = probed.data_shapes
+    seen = {shapes[rank] for rank in chosen if rank < len(shapes)}
+    for rank, shape in enumerate(shapes):
+        if shape not in seen:
+            seen.add(shape)
+            chosen.add(rank)
+    why = Text(
+        en="one for each of {count} kind(s) of batches", zh="以及 {count} 种 batch 各一个"
+    ).format(count=len(seen)) if shapes else Text(
+        en="the other ranks' batches could not be looked at beforehand", zh="无法事先查看其他 rank 的 batch"
+    )  # fmt: skip
+    listed = ", ".join(str(rank) for rank in sorted(chosen))
+    note = Text(
+        en="--ranks sample took ranks {ranks}: the first, the last, the first of each node; {why}",
+        zh="--ranks sample 选取了 rank {ranks}：第一个、最后一个、每个节点的第一个；{why}",
+    )
+    return sorted(chosen), note.format(ranks=listed, why=why)

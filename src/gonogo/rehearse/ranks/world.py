@@ -1,0 +1,102 @@
+"""The world of a launch: the machine it needs, held against the machine it was given, and the ranks to run."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo.evidence.environment.hardware import Machine, machine_from
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.launch import UNSTATED, Launch, LaunchedProcess, Surroundings, is_unstated
+from gonogo.rehearse.ranks.sample import is_sample, sample_of
+from gonogo.rehearse.request import RehearsalRequest
+
+
+def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> Machine:
+    """The machine of a rehearsal: as stated, and where that says nothing, as the command needs it.
+
+    Raises UserError where neither says how many accelerators a node has, and where the two contradict each other.
+    """
+    per_node = launch.processes_per_node
+    if is_unstated(per_node):
+        raise UserError(
+            Text(
+                en="neither the command nor --gpus says how many accelerators a node has: add --gpus 8x{name}",
+                zh="命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",
+            ).format(name=stated.accelerator.name)
+        )
+    if request.nodes is not None and request.nodes != launch.nodes:
+        raise UserError(
+            Text(
+                en="the command starts {launched} node(s), --nodes says {asked}: change one of them "
+                "(torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
+                zh="命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者"
+                "（torchrun --nnodes、accelerate --num_machines、deepspeed --hostfile）",
+            ).format(launched=launch.nodes, asked=request.nodes)
+        )
+    if stated.count == UNSTATED:
+        count = max([per_node, *(_named_devices(launch, process) for process in launch.processes[:per_node])])
+        return machine_from(request.gpus, launch.nodes, request.host_memory, count)
+    if per_node > stated.count:
+        raise UserError(
+            Text(
+                en="the command starts {processes} processes on a node, --gpus gives it {count} accelerators: "
+                "start {count}, or say --gpus {processes}x{name}",
+                zh="命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器："
+                "请启动 {count} 个，或使用 --gpus {processes}x{name}",
+            ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
+        )
+    return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)
+
+
+def _environment(launch: Launch, process: LaunchedProcess) -> dict[str, str]:
+    kept = {name: value for name, value in launch.environment.items() if name not in process.removed}
+    return {**kept, **process.environment}
+
+
+def _named_devices(launch: Launch, process: LaunchedProcess) -> int:
+    """How many devices a node must have for the list of visible ones to make sense; 0 without a list."""
+    environment = _environment(launch, process)
+    listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
+    numbers = [int(entry) for entry in listed.split(",") if entry.strip().isdigit()]
+    return max(numbers, default=-1) + 1
+
+
+def ranks_to_run(asked: str, launch: Launch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
+    """The ranks of ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
+
+    With ``may_be_more``, those that the launch has: the program may start the others itself.
+
+    Where the list of visible devices is too short for the processes of a node, the first rank that finds no device is
+    run besides: the others can't tell. Raises UserError for what is no rank of the launch.
+    """
+    world = launch.world_size
+    if asked.strip().lower() == "all":
+        return list(range(world))
+    ranks: set[int] = sample_of(launch) if is_sample(asked) else set()
+    for part in asked.split(",") if not ranks else ():
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if match is None:
+            raise UserError(
+                Text(
+                    en="--ranks {asked}: write 0, 0,3, sample or all",
+                    zh="--ranks {asked}：请写成 0、0,3、sample 或 all",
+                ).format(asked=asked)
+            )
+        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        if may_be_more:
+            ranks = {rank for rank in ranks if rank < world} or {0}
+        if max(ranks, default=0) >= world:
+            raise UserError(
+                Text(
+                    en="--ranks {asked}: the command starts {world} process(es), ranks 0 to {last}",
+                    zh="--ranks {asked}：命令启动 {world} 个进程，rank 为 0 到 {last}",
+                ).format(asked=asked, world=world, last=world - 1)
+            )
+    surroundings = Surroundings.of(machine, None)
+    for process in launch.processes:
+        visible = surroundings.visible_count(_environment(launch, process))
+        if process.local_world_size > 1 and process.local_rank >= visible:
+            ranks.add(process.rank)
+            break
+    return sorted(ranks)

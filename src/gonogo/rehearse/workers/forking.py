@@ -1,0 +1,261 @@
+"""Workers' processes: each started by itself, or forked by a server that has imported torch for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from gonogo.rehearse.launch.python_start import python_module
+
+_LONGEST = 8192
+_OF_A_RANK = frozenset(
+    {
+        "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
+        "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_NODE_RANK", "PMI_RANK", "PMI_LOCAL_RANK", "MPI_LOCALRANKID",
+        "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",  # hidden while torch is imported
+        "HF_MODULES_CACHE", "HF_DATASETS_CACHE", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
+        "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "WANDB_DIR", "TMPDIR",
+    }
+)  # fmt: skip
+"""Variables that may differ between workers of one server: importing torch reads none of them."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a worker is started: by its command line, or by a server that is told of its plan."""
+
+    command: list[str]
+    plan: str
+    environment: Mapping[str, str]
+    cwd: str
+    folder: Path
+
+
+class Process:
+    """A worker's process, the leader of its own session. ``output`` is what it prints."""
+
+    def __init__(self, start: Start, server: ForkServer | None) -> None:
+        self._start = start
+        self._server = server
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+        self._ended: int | None = None
+        read, self._write = os.pipe()
+        self.output: IO[bytes] = os.fdopen(read, "rb", buffering=0)
+        if server is None or not server.ask(self, start, self._write):
+            self.spawn()
+
+    def spawn(self) -> None:
+        """Start it as a process that imports everything itself."""
+        self._server = None
+        self._popen = subprocess.Popen(
+            self._start.command,
+            env=dict(self._start.environment),
+            cwd=self._start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=self._write,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(self._write)
+
+    def forked(self, pid: int) -> None:
+        """The server has forked it."""
+        self._pid = pid
+        os.close(self._write)
+
+    def has_ended(self, status: int) -> None:
+        """The server has seen it end."""
+        self._ended = status
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a process."""
+        return self._popen is not None or self._pid is not None
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._popen.returncode if self._popen is not None else self._ended
+
+    def poll(self) -> int | None:
+        """Its exit status if it has ended."""
+        if self._server is not None:
+            self._server.hear(0)
+        return self._popen.poll() if self._popen is not None else self._ended
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status. Raises subprocess.TimeoutExpired."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._popen is None and self._ended is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise subprocess.TimeoutExpired(self._start.command, timeout or 0.0)
+            assert self._server is not None
+            self._server.hear(left)
+        if self._popen is not None:
+            return self._popen.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        assert self._ended is not None
+        return self._ended
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Signal it, if it runs."""
+        self._signal(os.kill, number)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Signal it and whatever it has started; one that is still to be forked never will be."""
+        self._signal(os.killpg, number)
+
+    def _signal(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
+        if not self.is_started and self._server is not None:
+            if number is signal.SIGKILL:
+                self._server.forget(self)
+                self._ended = -number
+                os.close(self._write)
+            return
+        pid = self._popen.pid if self._popen is not None else self._pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                send(pid, number)
+
+
+class ForkServer:
+    """A server for workers that are alike, started with the first of them."""
+
+    def __init__(self, python: str, environment: Mapping[str, str], cwd: str) -> None:
+        self._python = python
+        self._environment = {name: value for name, value in environment.items() if name not in _OF_A_RANK}
+        self._cwd = cwd
+        self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._asked: dict[str, Process] = {}
+        self._forked: dict[int, Process] = {}
+        self._gone = False
+
+    def command(self, descriptor: str) -> list[str]:
+        """The server's command line, given the descriptor of its socket."""
+        return python_module(self._python, "gonogo.virtual.ranks.fork_server", descriptor, dies_with_parent=True)
+
+    def suits(self, start: Start) -> bool:
+        """Whether that command line starts what the server forks."""
+        return start.command == python_module(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
+
+    def _run(self) -> None:
+        with self._theirs as theirs:
+            self._popen = subprocess.Popen(
+                self.command(str(theirs.fileno())),
+                env=self._environment,
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def ask(self, process: Process, start: Start, output: int) -> bool:
+        """Ask for a worker; False where the server can't fork it, or is gone."""
+        if not self.suits(start):
+            return False
+        if self._popen is None:
+            self._run()
+        path = start.folder / "start.json"
+        path.write_bytes(
+            msgspec.json.encode(
+                {
+                    "plan": start.plan,
+                    "environment": dict(start.environment),
+                    "cwd": start.cwd,
+                    "command": start.command,
+                }
+            )
+        )
+        try:
+            socket.send_fds(self._channel, [str(path).encode()], [output])
+        except OSError:
+            return False
+        self._asked[str(path)] = process
+        return True
+
+    def forget(self, process: Process) -> None:
+        """A worker that is not wanted any more before there is one: nobody is forked from now on."""
+        self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
+        if not self._forked and self._popen is not None:
+            self._popen.kill()
+
+    def hear(self, timeout: float | None) -> None:
+        """Take in what the server has to say, for so many seconds at most until it says something."""
+        if self._gone:
+            return
+        while select.select([self._channel], [], [], timeout)[0]:
+            timeout = 0
+            try:
+                packet = self._channel.recv(_LONGEST)
+            except OSError:
+                packet = b""
+            if not packet:
+                self._all_gone()
+                return
+            what, pid, rest = packet.decode().split(" ", 2)
+            if what == "ended":
+                process = self._forked.pop(int(pid), None)
+                if process is not None:
+                    process.has_ended(int(rest))
+                continue
+            process = self._asked.pop(rest, None)
+            if process is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(pid), signal.SIGKILL)
+                continue
+            self._forked[int(pid)] = process
+            process.forked(int(pid))
+
+    def _all_gone(self) -> None:
+        """The server has ended: its workers with it; those that it was to fork are started without it."""
+        self._gone = True
+        for process in self._forked.values():
+            process.has_ended(-signal.SIGKILL)
+        asked, self._asked = list(self._asked.values()), {}
+        for process in asked:
+            process.spawn()
+
+    def close(self) -> None:
+        """End the server."""
+        self._channel.close()
+        self._theirs.close()
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.wait()
+
+
+def are_alike(environments: Sequence[Mapping[str, str]]) -> bool:
+    """Whether workers with these environments find the same torch after importing it."""
+    first, *others = environments
+    fixed = {name: value for name, value in first.items() if name not in _OF_A_RANK}
+    return all({name: value for name, value in one.items() if name not in _OF_A_RANK} == fixed for one in others)
+
+
+@contextlib.contextmanager
+def fork_server(python: str, environments: Sequence[Mapping[str, str]], cwd: str) -> Iterator[ForkServer | None]:
+    """A server for workers with these environments; None where each is better started by itself."""
+    if len(environments) < 2 or sys.platform != "linux" or not are_alike(environments):
+        yield None
+        return
+    server = ForkServer(python, environments[0], cwd)
+    try:
+        yield server
+    finally:
+        server.close()

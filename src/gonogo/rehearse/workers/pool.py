@@ -1,0 +1,55 @@
+"""Where the ranks of a rehearsal run: on this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.workers.workers import Assignment, run_workers
+
+OnRanks = Callable[[tuple[RankStatus, ...]], None]
+
+
+class NodeLost(Exception):
+    """A node went away while ranks that are in touch with each other ran: they can only be run again together."""
+
+    def __init__(self, records: list[RankRecord]) -> None:
+        super().__init__("a node was lost")
+        self.records = records
+        """What is to be said of the ranks if they are not run again."""
+
+
+class Pool(Protocol):
+    """Runs workers."""
+
+    @property
+    def host(self) -> str | None:
+        """An address at which the workers reach this process by TCP; None where all are on this machine."""
+
+    def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
+        """As :func:`gonogo.rehearse.workers.workers.run_workers`. Raises :class:`NodeLost`, see there."""
+
+
+class LocalPool:
+    """Processes of this machine."""
+
+    host = None
+
+    def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
+        """As ``run_workers``."""
+        return run_workers(assignments, deadline, on_progress)
+
+
+@contextmanager
+def pool_for(ray: str | None) -> Iterator[Pool]:
+    """The pool that ``--ray`` names. Raises UserError where there is no such cluster."""
+    if ray is None:
+        yield LocalPool()
+        return
+    from gonogo.rehearse.workers.ray_cluster import connected
+
+    with connected(ray) as pool:
+        yield pool

@@ -1,0 +1,268 @@
+"""``--ray``: the ranks run as tasks of a Ray cluster.
+
+A task starts the worker on its node, as the local pool would here, and gives back its record and its log. An actor on
+this node, the board, hears of each rank's progress and answers how it is to end. Ranks of a node that is lost are run
+again on another; see ``ray_shipment.py`` for what the nodes must have.
+
+Uses Ray's public interface only. Tried on Ray 2.60.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import Outcome, RankRecord
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.workers.pool import NodeLost, OnRanks
+from gonogo.rehearse.workers.ray_rank import run_rank
+from gonogo.rehearse.workers.ray_shipment import Returned, pack
+from gonogo.rehearse.workers.workers import Assignment, not_started
+from gonogo.virtual.ranks.plan import Progress
+
+TIMES_AGAIN = 2
+"""How often the ranks of a lost node are run again."""
+_POLL = 0.3
+# Ray notices a node that does not answer after fifteen seconds; until then it would send tasks there.
+_UNTIL_NOTICED = 45.0
+# A worker told to end has five seconds to write its record, and Ray some to bring it here.
+_TO_END = 20.0
+_TELLS_A_SECOND = 400
+
+
+class RayPool:
+    """Runs ranks on the cluster that this process is connected to."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        exceptions = ray.exceptions
+        self._lost = (exceptions.NodeDiedError, exceptions.WorkerCrashedError, exceptions.ObjectLostError)
+
+    @property
+    def host(self) -> str:
+        """The address of this node, as the others know it."""
+        return str(self._ray.util.get_node_ip_address())
+
+    def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
+        """As ``run_workers``; a rank whose node is lost is run again, or the record says what happened."""
+        running = _Run(self._ray, self._lost, assignments, on_progress)
+        try:
+            running.until(deadline)
+        except KeyboardInterrupt:
+            running.end("interrupted")
+        finally:
+            running.close()
+        return running.records()
+
+
+class _Run:
+    """One :meth:`RayPool.run`."""
+
+    def __init__(self, ray: Any, lost: tuple[Any, ...], assignments: Sequence[Assignment], on_progress: OnRanks):
+        self._ray = ray
+        self._lost_errors = lost
+        self._assignments = assignments
+        self._on_progress = on_progress
+        self._together = any(assignment.plan.exchange is not None for assignment in assignments)
+        self._share = _share(ray, len(assignments)) if self._together else 1.0
+        self._between = max(0.5, len(assignments) / _TELLS_A_SECOND)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        self._board = ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
+        self._records: dict[int, RankRecord] = {}
+        self._progress: dict[int, Progress | None] = {}
+        self._times: dict[int, int] = {}
+        self._node_lost = False
+        self._running: dict[Any, Assignment] = {self._start(assignment): assignment for assignment in assignments}
+
+    def _start(self, assignment: Assignment) -> Any:
+        task = self._ray.remote(_rank).options(num_cpus=self._share, max_retries=0, scheduling_strategy="SPREAD")
+        return task.remote(msgspec.msgpack.encode(pack(assignment)), assignment.plan.rank, self._board, self._between)
+
+    def until(self, deadline: float) -> None:
+        """Run until all have ended, or the time is over."""
+        while self._running:
+            self._step()
+            if self._together and self._node_lost:
+                self.end("interrupted")
+                raise NodeLost(self.records())
+            if time.monotonic() > deadline:
+                self.end("timed-out")
+                return
+
+    def end(self, outcome: Outcome) -> None:
+        """Have the ranks that still run write what they know; a second Ctrl-C leaves at once."""
+        until = time.monotonic() + _TO_END
+        with contextlib.suppress(KeyboardInterrupt, self._ray.exceptions.RayError):
+            self._ray.get(self._board.end.remote(outcome), timeout=_TO_END)
+            while self._running and time.monotonic() < until:
+                heard = set(self._progress)
+                if all(assignment.plan.rank not in heard for assignment in self._running.values()):
+                    break  # those that are left have never started
+                self._step(again=False)
+        for reference, assignment in self._running.items():
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(reference, force=True)
+            self._records[assignment.plan.rank] = self._silent(assignment, outcome, "it did not answer in time")
+        self._running.clear()
+
+    def close(self) -> None:
+        """Leave nothing of it on the cluster."""
+        for reference in self._running:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(reference, force=True)
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(self._board)
+
+    def records(self) -> list[RankRecord]:
+        """A record for each assignment, in their order."""
+        return [self._records[assignment.plan.rank] for assignment in self._assignments]
+
+    def _step(self, again: bool = True) -> None:
+        ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_POLL)
+        for reference in ready:
+            assignment = self._running.pop(reference)
+            try:
+                returned = msgspec.msgpack.decode(self._ray.get(reference), type=Returned)
+            except self._lost_errors as error:
+                self._node_is_lost(assignment, error, again)
+            except self._ray.exceptions.RayTaskError as error:
+                _say_if_gonogo_is_missing(error)
+                raise
+            else:
+                self._records[assignment.plan.rank] = _received(assignment, returned)
+        heard: dict[int, bytes] = self._ray.get(self._board.all.remote())
+        for rank, line in heard.items():
+            self._progress[rank] = msgspec.json.decode(line, type=Progress) if line else None
+        self._on_progress(self._statuses())
+
+    def _node_is_lost(self, assignment: Assignment, error: BaseException, again: bool) -> None:
+        rank = assignment.plan.rank
+        self._node_lost = True
+        how = f"its Ray node was lost: {str(error).strip().partition(chr(10))[0]}"
+        times = self._times[rank] = self._times.get(rank, 0) + 1
+        if again and isinstance(error, self._ray.exceptions.NodeDiedError):
+            self._wait_until_noticed(rank)
+        if again and not self._together and times <= TIMES_AGAIN:
+            self._running[self._start(assignment)] = assignment
+            return
+        if times > 1:
+            how += f" (it was tried {times} times)"
+        self._records[rank] = self._silent(assignment, "killed", how)
+
+    def _wait_until_noticed(self, rank: int) -> None:
+        """Until Ray knows that the rank's node is gone."""
+        until = time.monotonic() + _UNTIL_NOTICED
+        place = self._ray.get(self._board.place.remote(rank))
+        while time.monotonic() < until and any(node["Alive"] and node["NodeID"] == place for node in self._ray.nodes()):
+            time.sleep(_POLL)
+
+    def _silent(self, assignment: Assignment, outcome: Outcome, how: str) -> RankRecord:
+        """The record of a rank from which none came."""
+        plan = assignment.plan
+        record = not_started(plan, outcome)
+        if plan.rank in self._progress:
+            doing = self._progress[plan.rank]
+            record.events = [f"the worker wrote no record: {how}"]
+            if doing is not None:
+                record.steps, record.operators = doing.step, doing.operators
+                record.last_activity = f"{doing.phase}, step {doing.step}, {doing.activity}"
+        elif outcome == "killed":
+            record.events = [f"the worker wrote no record: {how}"]
+        return record
+
+    def _statuses(self) -> tuple[RankStatus, ...]:
+        statuses = []
+        for assignment in self._assignments:
+            rank = assignment.plan.rank
+            if rank in self._records:
+                statuses.append(RankStatus(rank, self._records[rank].outcome))
+            elif rank in self._progress:
+                statuses.append(RankStatus(rank, "running", self._progress[rank]))
+            else:
+                statuses.append(RankStatus(rank, "waiting"))
+        return tuple(statuses)
+
+
+class _Board:
+    """An actor: what the ranks have told, and how they are to end."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, bytes] = {}
+        self._places: dict[int, str] = {}
+        self._ending: Outcome | None = None
+
+    def tell(self, rank: int, line: bytes) -> Outcome | None:
+        self._lines[rank] = line or self._lines.get(rank, b"")
+        return self._ending
+
+    def settle(self, rank: int, node: str) -> None:
+        self._places[rank] = node
+        self._lines[rank] = b""
+
+    def place(self, rank: int) -> str | None:
+        return self._places.get(rank)
+
+    def all(self) -> dict[int, bytes]:
+        return self._lines
+
+    def end(self, outcome: Outcome) -> None:
+        self._ending = outcome
+
+
+def _rank(shipped: bytes, rank: int, board: Any, seconds_between: float) -> bytes:
+    """The task. It ends with the rehearsal that started it: where the board is gone, telling it fails."""
+    ray: Any = importlib.import_module("ray")
+
+    def tell(line: bytes) -> Outcome | None:
+        ending: Outcome | None = ray.get(board.tell.remote(rank, line), timeout=60)
+        return ending
+
+    ray.get(board.settle.remote(rank, ray.get_runtime_context().get_node_id()), timeout=60)
+    return run_rank(shipped, str(ray.util.get_node_ip_address()), tell, seconds_between)
+
+
+def _received(assignment: Assignment, returned: Returned) -> RankRecord:
+    """The record, also as a file in the rank's folder, where ``--keep`` looks for it."""
+    if returned.refused is not None:
+        raise UserError(Text(*returned.refused))
+    plan = assignment.plan
+    (assignment.folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+    assignment.log.write_bytes(returned.log)
+    Path(plan.progress).write_bytes(returned.progress)
+    Path(plan.record).write_bytes(returned.record)
+    return msgspec.json.decode(returned.record, type=RankRecord)
+
+
+def _share(ray: Any, ranks: int) -> float:
+    """The part of a CPU with which all the ranks fit on the cluster at once: those in touch wait for each other."""
+    total = ray.cluster_resources().get("CPU", 0.0)
+    free = ray.available_resources().get("CPU", 0.0) / total if total else 0.0
+    cpus = [node["Resources"].get("CPU", 0.0) * free for node in ray.nodes() if node["Alive"]]
+    shares = sorted(
+        {1.0} | {cpu / count for cpu in cpus for count in range(1, ranks + 1) if cpu <= count}, reverse=True
+    )
+    for share in shares:
+        rounded = int(share * 1e4) / 1e4  # Ray's smallest part
+        if rounded and sum(int(cpu / rounded + 1e-6) for cpu in cpus) >= ranks:
+            return rounded
+    return 0.0
+
+
+def _say_if_gonogo_is_missing(error: Any) -> None:
+    if "No module named 'gonogo" in str(error):
+        raise UserError(
+            Text(
+                en="gonogo is not installed on a Ray node: every node needs the same Python environment",
+                zh="某个 Ray 节点没有安装 gonogo：每个节点都需要同样的 Python 环境",
+            )
+        ) from None

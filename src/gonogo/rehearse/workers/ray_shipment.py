@@ -1,0 +1,127 @@
+"""What goes to a Ray node and comes back: a rank's assignment, made to fit the node; its record and its log.
+
+Shipped are the plan, the environment and what the launch script wrote. Everything else has to be on the node already,
+under the same path: the Python environment, the program, its data and model files, versions that are laid over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import os
+import sys
+import tarfile
+from pathlib import Path
+
+import msgspec
+
+import gonogo
+from gonogo.finding import Text
+from gonogo.rehearse.workers.workers import Assignment
+from gonogo.virtual.ranks.plan import WorkerPlan
+
+_COMPARED = ("torch", "deepspeed", "transformers", "accelerate", "peft")
+
+
+class Shipment(msgspec.Struct, frozen=True):
+    """One rank, as it goes to a node."""
+
+    plan: WorkerPlan
+    python: str
+    environment: dict[str, str]
+    cwd: str
+    folder: str
+    """The worker's folder on the machine that ships it; the node uses one of its own in its place."""
+    files: bytes
+    """What lies in that folder, as a tar."""
+    needed: tuple[str, ...]
+    """Paths that have to be on the node."""
+    versions: dict[str, str]
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """What a node gives back."""
+
+    record: bytes = b""
+    log: bytes = b""
+    progress: bytes = b""
+    refused: tuple[str, str] | None = None
+    """Why the node can't run it, in English and Chinese."""
+
+
+def pack(assignment: Assignment) -> Shipment:
+    """The assignment as it goes out."""
+    plan = assignment.plan
+    program = Path(assignment.cwd, plan.program)
+    overlays = assignment.environment.get("GONOGO_OVERLAYS", "").split(os.pathsep)
+    needed = [assignment.cwd, assignment.python, *filter(None, overlays)]
+    if plan.program_kind == "script" and program.exists():  # else the launch script wrote it, and it is shipped
+        needed.append(str(program))
+    return Shipment(
+        plan=plan,
+        python=assignment.python,
+        environment=assignment.environment,
+        cwd=assignment.cwd,
+        folder=str(assignment.folder),
+        files=_tar(assignment.folder),
+        needed=tuple(path for path in needed if os.path.exists(path)),
+        versions=versions(),
+    )
+
+
+def unpack(shipment: Shipment, folder: Path) -> Assignment:
+    """The assignment as it is run on the node, in a folder of the node's own."""
+    with tarfile.open(fileobj=io.BytesIO(shipment.files)) as archive:
+        archive.extraction_filter = lambda member, _path: member  # links into the user's caches are ours
+        archive.extractall(folder)
+
+    def here(text: str) -> str:
+        return text.replace(shipment.folder, str(folder))
+
+    plan = shipment.plan
+    return Assignment(
+        plan=msgspec.structs.replace(
+            plan, scratch=here(plan.scratch), record=here(plan.record), progress=here(plan.progress)
+        ),
+        python=shipment.python,
+        environment={name: here(value) for name, value in shipment.environment.items()},
+        cwd=shipment.cwd,
+        folder=folder,
+    )
+
+
+def refusal(shipment: Shipment, node: str) -> Text | None:
+    """Why this node can't run it; None where it can."""
+    missing = next((path for path in shipment.needed if not os.path.exists(path)), None)
+    if missing is not None:
+        return Text(
+            en="Ray node {node}: {path} is not there: every node needs the program, its data and the same Python "
+            "environment under the same paths, as on a shared file system",
+            zh="Ray 节点 {node} 上没有 {path}：每个节点都需要在相同路径下有程序、数据和同样的 Python 环境"
+            "（例如使用共享文件系统）",
+        ).format(node=node, path=missing)
+    ours = versions() if os.path.realpath(sys.executable) == os.path.realpath(shipment.python) else shipment.versions
+    for name, version in shipment.versions.items():
+        if ours.get(name) != version:
+            return Text(
+                en="Ray node {node} has {name} {there}, this machine {here}: install the same versions on every node",
+                zh="Ray 节点 {node} 上的 {name} 是 {there}，本机是 {here}：请在每个节点安装相同的版本",
+            ).format(node=node, name=name, there=ours.get(name, "-"), here=version)
+    return None
+
+
+def versions() -> dict[str, str]:
+    """What has to agree between the nodes."""
+    found = {"gonogo": gonogo.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
+    for name in _COMPARED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _tar(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return packed.getvalue()

@@ -1,0 +1,92 @@
+"""The folder of a rehearsal: made where temporary files belong, and gone after it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_LEAST_FREE = 32 << 20
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder below TMPDIR, gone also when SIGTERM or a hang-up ends the process.
+
+    Raises UserError where there can't be one, or where there is no room in it.
+    """
+    parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gonogo-", dir=parent)).resolve()
+    except OSError as error:
+        raise UserError(
+            Text(
+                en="the temporary folder {path} can't be used ({why}): point TMPDIR to one that can be written",
+                zh="临时目录 {path} 无法使用（{why}）：请用 TMPDIR 指向可写的目录",
+            ).format(path=parent, why=error.strerror or error)
+        ) from None
+    with _ended_in_order():
+        try:
+            free = shutil.disk_usage(folder).free
+            if free < _LEAST_FREE:
+                raise _full(parent, free)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Within the block a signal that would end the process raises SystemExit, so that what is open is put in order."""
+    numbers = [
+        number
+        for name in ("SIGTERM", "SIGHUP")
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # signals are the main thread's
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def say_if_full(folder: Path) -> Iterator[None]:
+    """Turn a full disk within the block into a UserError that names the temporary folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _full(str(folder.parent), shutil.disk_usage(folder).free) from None
+
+
+def _full(path: str, free: int) -> UserError:
+    return UserError(
+        Text(
+            en="the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least}): free some space, "
+            "or point TMPDIR to another disk",
+            zh="临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）："
+            "请清理空间，或用 TMPDIR 指向另一块磁盘",
+        ).format(path=path, free=free / (1 << 20), least=_LEAST_FREE >> 20)
+    )

@@ -1,0 +1,220 @@
+"""The workers of a rehearsal: one process a rank, as many at once as there are cores, ended when time is over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import Outcome, RankRecord
+from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.workers.forking import ForkServer, Process, Start, fork_server
+from gonogo.rehearse.workers.log_file import LogFile
+from gonogo.virtual.ranks.plan import ExchangeAddress, Progress, WorkerPlan
+
+_POLL = 0.05
+# A worker told to end writes its record first; one that is inside native code can't, and is killed.
+_TO_WRITE = 5.0
+_TAIL_LINES = 15
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one worker is started with. ``folder`` holds its plan, record, progress and log."""
+
+    plan: WorkerPlan
+    python: str
+    environment: dict[str, str]
+    cwd: str
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """What the program printed."""
+        return self.folder / "output.log"
+
+    @property
+    def plan_file(self) -> Path:
+        """The plan, as its worker reads it."""
+        return self.folder / "plan.json"
+
+    @property
+    def start(self) -> Start:
+        """How its worker is started."""
+        plan = str(self.plan_file)
+        command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
+        return Start(command, plan, self.environment, self.cwd, self.folder)
+
+    def meeting(self, where: ExchangeAddress) -> Assignment:
+        """The same worker, in touch with the others through an exchange."""
+        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where))
+
+
+class Worker:
+    """One rank's process on this machine."""
+
+    def __init__(self, assignment: Assignment, server: ForkServer | None = None) -> None:
+        self.assignment = assignment
+        assignment.plan_file.write_bytes(msgspec.json.encode(assignment.plan))
+        self.process = Process(assignment.start, server)
+        self.log = LogFile(self.process.output, assignment.log)
+        self._read_to = 0
+        self.progress: Progress | None = None
+
+    def look(self) -> None:
+        """Read what the worker has reported since the last look."""
+        with contextlib.suppress(OSError), open(self.assignment.plan.progress, "rb") as file:
+            file.seek(self._read_to)
+            lines = file.read().splitlines(keepends=True)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                self._read_to += len(line)
+                with contextlib.suppress(msgspec.DecodeError):
+                    self.progress = msgspec.json.decode(line, type=Progress)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Signal the worker and whatever it has started."""
+        self.process.signal_group(number)
+
+    def end(self) -> None:
+        """Leave nothing of it running, and its log complete."""
+        self.tell(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def record(self, if_silent: Outcome) -> RankRecord:
+        """The record it wrote, or one that says how it ended where it wrote none."""
+        self.look()
+        plan = self.assignment.plan
+        path = Path(plan.record)
+        if path.exists():
+            try:
+                return msgspec.json.decode(path.read_bytes(), type=RankRecord)
+            except (msgspec.DecodeError, OSError) as error:
+                return self._silent("killed", f"its record can't be read: {error}")
+        status = self.process.returncode or 0
+        how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return self._silent(if_silent, how)
+
+    def _silent(self, outcome: Outcome, how: str) -> RankRecord:
+        plan = self.assignment.plan
+        doing = self.progress
+        tail = self.log.tail(_TAIL_LINES)
+        return RankRecord(
+            rank=plan.rank,
+            local_rank=plan.local_rank,
+            device=f"{plan.accelerator.device_type}:{plan.local_rank}",
+            outcome=outcome,
+            steps=doing.step if doing else 0,
+            operators=doing.operators if doing else 0,
+            last_activity=f"{doing.phase}, step {doing.step}, {doing.activity}" if doing else "",
+            events=[f"the worker wrote no record: {how}", *tail],
+        )
+
+
+def run_workers(
+    assignments: Sequence[Assignment], deadline: float, on_progress: Callable[[tuple[RankStatus, ...]], None]
+) -> list[RankRecord]:
+    """Run each assignment's worker; a record for each, in their order, whatever happens.
+
+    ``deadline`` is a time of ``time.monotonic``: workers that still run then are told to end (``timed-out``), those not
+    yet started never are. KeyboardInterrupt ends all (``interrupted``) and does not come through. Workers that are in
+    touch with each other wait for each other: they all run at once.
+    """
+    at_once = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if any(assignment.plan.exchange is not None for assignment in assignments):
+        at_once = len(assignments)
+    waiting = list(assignments)
+    running: list[Worker] = []
+    records: dict[int, RankRecord] = {}
+    ending: Outcome = "interrupted"
+    with _server_for(assignments) as server:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running.append(Worker(waiting.pop(0), server))
+                for worker in [worker for worker in running if worker.process.poll() is not None]:
+                    running.remove(worker)
+                    worker.end()
+                    records[worker.assignment.plan.rank] = worker.record("killed")
+                for worker in running:
+                    worker.look()
+                on_progress(_status(assignments, running, records))
+                if time.monotonic() > deadline:
+                    ending = "timed-out"
+                    break
+                if running:
+                    _wait(running[0])
+        except KeyboardInterrupt:
+            ending = "interrupted"
+        finally:
+            end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
+    for worker in running:
+        records[worker.assignment.plan.rank] = worker.record(ending)
+    for assignment in waiting:
+        records[assignment.plan.rank] = not_started(assignment.plan, ending)
+    return [records[assignment.plan.rank] for assignment in assignments]
+
+
+def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContextManager[ForkServer | None]:
+    """What forks their workers, if that pays: they run the same program with the same Python."""
+    if not assignments:
+        return contextlib.nullcontext()
+    first = assignments[0]
+    return fork_server(first.python, [assignment.environment for assignment in assignments], first.cwd)
+
+
+def _wait(worker: Worker) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        worker.process.wait(_POLL)
+
+
+def end_all(workers: Sequence[Worker], number: signal.Signals) -> None:
+    """Let workers write what they know, then end them; a second Ctrl-C ends them at once."""
+    try:
+        for worker in workers:
+            worker.process.send_signal(number)
+        deadline = time.monotonic() + _TO_WRITE
+        while time.monotonic() < deadline and any(worker.process.poll() is None for worker in workers):
+            time.sleep(_POLL)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+    """The record of a rank whose worker never ran."""
+    return RankRecord(
+        rank=plan.rank,
+        local_rank=plan.local_rank,
+        device=f"{plan.accelerator.device_type}:{plan.local_rank}",
+        outcome=outcome,
+        events=["the worker was not started"],
+    )
+
+
+def _status(
+    assignments: Sequence[Assignment], running: Sequence[Worker], records: dict[int, RankRecord]
+) -> tuple[RankStatus, ...]:
+    progress = {worker.assignment.plan.rank: worker.progress for worker in running}
+    statuses = []
+    for assignment in assignments:
+        rank = assignment.plan.rank
+        if rank in records:
+            statuses.append(RankStatus(rank, records[rank].outcome))
+        elif rank in progress:
+            statuses.append(RankStatus(rank, "running", progress[rank]))
+        else:
+            statuses.append(RankStatus(rank, "waiting"))
+    return tuple(statuses)

@@ -1,0 +1,84 @@
+"""From where a collective is called: the stack, remembered by number, and the parameters that ZeRO gathers by it."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
+from typing import Any
+
+from gonogo.virtual.ranks.protocol import Site
+from gonogo.virtual.stack import OURS, frame_of
+
+_FRAMES_KEPT = 60
+_OF_ZERO = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
+_LISTS = ("params_to_reduce", "param_list", "params", "param")
+"""Local variables that hold the parameters of the collective, in ZeRO's functions."""
+
+
+class CallSites:
+    """Stacks by number; a stack is described once, by ``on_new``."""
+
+    def __init__(self, on_new: Callable[[Site], None]) -> None:
+        self._on_new = on_new
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._lists: dict[int, str | None] = {}
+        """By code's identity: the local variable with ZeRO's parameters."""
+        self._codes: list[CodeType] = []
+        """Kept alive, so that no other takes its identity."""
+
+    def here(self) -> tuple[int, tuple[int, ...]]:
+        """The number of the caller's stack, and DeepSpeed's numbers of the parameters that it is for."""
+        frame: FrameType | None = sys._getframe(1)
+        key: list[int] = []
+        parameters: tuple[int, ...] | None = None
+        known = self._lists
+        while frame is not None:
+            code = frame.f_code
+            identity = id(code)
+            try:
+                variable = known[identity]
+            except KeyError:
+                variable = known[identity] = _list_in(code)
+                self._codes.append(code)
+            if variable is not None and parameters is None:
+                parameters = _numbers_of(frame.f_locals.get(variable)) or None
+            key.append(identity)
+            key.append(frame.f_lasti)
+            frame = frame.f_back
+        stack = tuple(key)
+        number = self._numbers.get(stack)
+        if number is None:
+            number = self._numbers[stack] = len(self._numbers)
+            self._on_new(_described(number, sys._getframe(1)))
+        return number, parameters or ()
+
+
+def _list_in(code: CodeType) -> str | None:
+    path = code.co_filename.replace("\\", "/")
+    if not path.endswith(_OF_ZERO):
+        return None
+    return next((name for name in _LISTS if name in code.co_varnames or name in code.co_cellvars), None)
+
+
+def _numbers_of(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    several: Iterable[Any] = value if isinstance(value, list | tuple) else (value,)
+    return tuple(number for one in several if isinstance(number := getattr(one, "ds_id", None), int))
+
+
+def _described(number: int, frame: FrameType | None) -> Site:
+    frames = []
+    functions = []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS):
+            functions.append(code.co_name)
+        made = frame_of(code.co_filename, frame.f_lineno, code.co_name)
+        if made is not None and made.owner != "torch":
+            frames.append(made)
+        frame = frame.f_back
+    place = zlib.crc32(repr([(one.path, one.line) for one in frames]).encode())
+    return Site(number, tuple(reversed(frames[:_FRAMES_KEPT])), tuple(reversed(functions)), place)

@@ -1,0 +1,89 @@
+"""DistributedDataParallel: its C++ reducer runs as it is, but for what reads memory or waits for a real backend."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as _distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from gonogo.virtual.hooks.patching import Patches
+
+dist: Any = _distributed
+
+
+class _Reduction:
+    """How far the reduction of one backward has come."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.expected = self.begun = self.finished = False
+
+    def begin(self, expected: bool) -> None:
+        """A forward is run; ``expected`` is False within ``no_sync``."""
+        self.expected, self.begun, self.finished = expected, False, False
+
+    def watch(self, module: torch.nn.Module) -> None:
+        """Learn of every gradient that arrives."""
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+
+    def _arrived(self, parameter: torch.Tensor) -> None:
+        self.begun = True
+
+    @property
+    def is_half_done(self) -> bool:
+        """Some gradients came, and not every bucket was full."""
+        return self.expected and self.begun and not self.finished
+
+
+def install(assume: Callable[[str], object]) -> Callable[[], None]:
+    """Take the comparison of parameter shapes across ranks for granted, and finish each bucket's all-reduce at once."""
+    patches = Patches()
+    future_class: Any = torch.futures.Future
+    forward: Any = DistributedDataParallel.forward
+    register: Any = DistributedDataParallel.register_comm_hook
+    rebuild: Any = dist.Reducer._rebuild_buckets
+
+    def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
+        assume("every rank's model has the same parameters")
+
+    def all_reduce(reduction: _Reduction, bucket: Any) -> Any:
+        buffer = bucket.buffer()
+        dist.all_reduce(buffer, group=reduction.group)
+        reduction.finished = reduction.finished or bucket.is_last()
+        future = future_class(devices=[])
+        future.set_result(buffer)
+        return future
+
+    all_reduce.__annotations__ = {"bucket": dist.GradBucket, "return": future_class[torch.Tensor]}
+
+    @functools.wraps(forward)
+    def with_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+        reduction = self.__dict__.get("gonogo_reduction")
+        if reduction is None:
+            reduction = self.__dict__["gonogo_reduction"] = _Reduction(self.process_group)
+            if not self._comm_hooks:
+                reduction.watch(self.module)
+                register(self, reduction, all_reduce)
+        if torch.is_grad_enabled():
+            if reduction.is_half_done:
+                rebuild(self.reducer)  # raises: it begins by asking whether the last reduction was finished
+            reduction.begin(self.require_backward_grad_sync)
+        return forward(self, *args, **kwargs)
+
+    def keep_buckets(reducer: Any) -> bool:
+        """Buckets keep their first order: to rebuild them, C++ writes their numbers into memory.
+
+        What C++ asks before that, whether the last reduction was finished, is asked by ``with_hook``.
+        """
+        return False
+
+    patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
+    patches.set(dist, "_verify_params_across_processes", verify)
+    patches.set(DistributedDataParallel, "forward", with_hook)
+    return patches.undo

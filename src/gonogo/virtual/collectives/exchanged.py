@@ -1,0 +1,290 @@
+"""A ``c10d`` operator of several rehearsed ranks: what it is, told to the others, and answered by what they sent."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.virtual import private
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.ranks.protocol import Waits
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import across_ranks as agreed
+from gonogo.virtual.values import values
+
+_FROM_ROOT = frozenset({"broadcast_", "scatter_"})
+_REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
+                      "reduce_scatter_tensor_coalesced_"})  # fmt: skip
+_SIZED_BY_OUTPUT = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "scatter_",
+                              "allgather_into_tensor_coalesced_"})  # fmt: skip
+_UNEVEN = frozenset({"alltoall_", "alltoall_base_"})
+_IN_PLACE = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "broadcast_", "send", "recv_",
+                       "recv_any_source_"})  # fmt: skip
+
+
+class Operation:
+    """One call of a ``c10d`` operator, its arguments by name."""
+
+    def __init__(self, func: Any, args: Any, reduction: Any) -> None:
+        self.name: str = func._schema.name.removeprefix("c10d::")
+        arguments = _arguments_of(func)
+        named = dict(zip(arguments, args, strict=False))
+        boxed = named["process_group"]
+        self.group: Any = dist.ProcessGroup.unbox(boxed)
+        self.members = members_of(self.group)
+        self.mine = self.group.rank()
+        self.blocks = self._blocks(named, arguments)
+        first = flat(args[0])
+        second = flat(args[1]) if len(args) > 1 else []
+        in_place = self.name in _IN_PLACE or self.name in ("barrier", "monitored_barrier_")
+        self.outputs = first
+        self.inputs = first if in_place else second
+        self.reduction = _name_of(reduction) if self.name in _REDUCES else None
+        self.root: int | None = named.get("root_rank")
+        self.peer: int | None = named.get("dst", named.get("src"))
+        self.tag: int = named.get("tag", 0)
+        self.splits: tuple[int, ...] = tuple(named.get("input_split_sizes", ()))
+
+    @staticmethod
+    def _blocks(named: dict[str, Any], names: tuple[str, ...]) -> bool | None:
+        """Whether the program goes on only after it; None where this torch does not say."""
+        for name in ("async_op", "asyncOp"):
+            if name in names:
+                return not named.get(name, True)
+        return None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements of the tensors that have to be alike on all ranks."""
+        if self.name in ("barrier", "monitored_barrier_"):
+            return ()
+        tensors = self.outputs if self.name in _SIZED_BY_OUTPUT else self.inputs
+        return tuple(tensor.numel() for tensor in tensors)
+
+    @property
+    def dtype(self) -> str | None:
+        """The type of the tensors."""
+        tensors = self.inputs or self.outputs
+        if self.name in ("barrier", "monitored_barrier_") or not tensors:
+            return None
+        return str(tensors[0].dtype).removeprefix("torch.")
+
+
+def flat(value: Any) -> list[torch.Tensor]:
+    """The tensors in nested lists."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for item in value for t in flat(item)] if isinstance(value, list | tuple) else []
+
+
+def _name_of(reduction: Any) -> str:
+    kind = getattr(reduction, "op", reduction)
+    return str(getattr(kind, "name", kind)).rpartition(".")[2]
+
+
+_ARGUMENTS: dict[int, tuple[str, ...]] = {}
+_MEMBERS: dict[int, tuple[Any, tuple[int, ...]]] = {}
+
+
+def _arguments_of(func: Any) -> tuple[str, ...]:
+    """The names of an operator's arguments; operators live as long as the process."""
+    known = _ARGUMENTS.get(id(func))
+    if known is None:
+        known = _ARGUMENTS[id(func)] = tuple(argument.name for argument in func._schema.arguments)
+    return known
+
+
+def members_of(group: Any) -> tuple[int, ...]:
+    """A process group's global ranks, in the group's order."""
+    places = c10d._world.pg_group_ranks.get(group)
+    if places is None:
+        return tuple(range(dist.get_world_size()))
+    known = _MEMBERS.get(id(places))
+    if known is None or known[0] is not places:
+        known = _MEMBERS[id(places)] = (places, tuple(sorted(places, key=lambda rank: places[rank])))
+    return known[1]
+
+
+def key_of(group: Any, members: Sequence[int]) -> str:
+    """A name for the group that is the same on all of its ranks."""
+    return f"{group.group_name}:{len(members)}:{members[0]}:{members[-1]}"
+
+
+def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+    """Tell the others of the operation, and give its outputs the values that follow; False where nobody is asked."""
+    if operation.name in ("send", "recv_"):
+        return _point_to_point(peers, operation, mode)
+    if not peers.are_in(operation.members) or operation.name == "recv_any_source_":
+        return False
+    from_root = operation.name in _FROM_ROOT
+    root = operation.members[operation.root] if operation.root is not None else None
+    is_root = root == peers.rank
+    lowest = next(rank for rank in operation.members if rank in peers.ranks)
+    # Where the sender itself is not rehearsed, the lowest rehearsed rank stands for it.
+    sends = is_root or (root not in peers.ranks and lowest == peers.rank) if from_root else True
+    payload = _payload(operation) if sends else None
+    received = peers.call(
+        key_of(operation.group, operation.members),
+        operation.members,
+        operation.name.strip("_"),
+        sizes=operation.sizes,
+        dtype=operation.dtype,
+        reduction=operation.reduction,
+        root=root,
+        waits=_waits(operation, payload, from_root),
+        payload=payload,
+        payload_of_root=from_root,
+        uneven=operation.name in _UNEVEN,
+    )
+    if operation.name not in ("barrier", "monitored_barrier_"):
+        _give(operation, received, mode)
+    return True
+
+
+def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
+    assert operation.peer is not None
+    other = operation.members[operation.peer]
+    sending = operation.name == "send"
+    pair = (peers.rank, other) if sending else (other, peers.rank)
+    if not peers.are_in(pair):
+        return False
+    received = peers.call(
+        f"{key_of(operation.group, operation.members)}:{pair[0]}>{pair[1]}:{operation.tag}",
+        pair,
+        "send/recv",
+        sizes=operation.sizes,
+        dtype=operation.dtype,
+        root=pair[0],
+        waits=Waits.NO if sending else Waits.YES if _is_called("recv") else Waits.IF_NEED_BE,
+        payload=_payload(operation) if sending else None,
+        payload_of_root=True,
+    )
+    if not sending:
+        _give(operation, received, mode)
+    return True
+
+
+def _is_called(function: str) -> bool:
+    """Whether this function of torch.distributed is on the stack: ``recv`` waits where ``irecv`` does not."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == function and frame.f_code.co_filename == c10d.__file__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Waits:
+    if operation.blocks:
+        return Waits.YES
+    known_maybe = payload is not None or (from_root and sum(operation.sizes) <= values.EMPTY_LIMIT)
+    return Waits.IF_NEED_BE if known_maybe or operation.blocks is None else Waits.NO
+
+
+def _payload(operation: Operation) -> bytes | None:
+    """What this rank sends, where all of it is known."""
+    if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
+        return None
+    if any(isinstance(tensor, VirtualTensor) and not values.is_known(tensor) for tensor in operation.inputs):
+        return None
+    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > agreed.LIMIT:
+        return None
+    with private.modes_off():
+        known = [values.read(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
+        if any(tensor is None for tensor in known):
+            return None
+        head = torch.tensor(operation.splits, dtype=torch.int64, device="cpu")
+        return agreed.packed([head, *(tensor for tensor in known if tensor is not None)])
+
+
+def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode) -> None:
+    """The outputs hold what follows from what was received; unknown where that isn't known."""
+    given = None
+    if received is not None:
+        with private.modes_off():
+            opened = {payload: agreed.unpacked(payload) for payload in set(received)}
+            sent = [opened[payload] for payload in received]
+            given = agreed.results(
+                operation.name,
+                [one[1:] for one in sent],
+                operation.mine,
+                root=operation.root,
+                reduction=operation.reduction or "SUM",
+                splits=[one[0].tolist() for one in sent],
+            )
+    if given is None:
+        if operation.name == "reduce_" and operation.mine != operation.root:
+            return
+        if operation.name == "broadcast_" and operation.mine == operation.root:
+            return
+        for out in operation.outputs:
+            values.forget(mode.virtualise(out))
+        return
+    for out, value in zip(operation.outputs, given, strict=False):
+        if value is None:
+            continue
+        if isinstance(out, VirtualTensor):
+            with mode:
+                out.copy_(value.reshape(out.shape))
+        else:
+            with private.modes_off():
+                out.copy_(value.reshape(out.shape))
+
+
+# -- collectives of Python objects ---------------------------------------------------------------------------------
+
+
+def tell(
+    peers: Peers,
+    group: Any,
+    operator: str,
+    *,
+    objects: list[Any] | None = None,
+    root: int | None = None,
+    from_root: bool = False,
+    sizes: tuple[int, ...] = (),
+) -> list[Any] | None:
+    """Tell the others of a collective of Python objects; the lists of objects that the members send, or None."""
+    group = group or c10d._get_default_group()
+    members = members_of(group)
+    if not peers.are_in(members):
+        return None
+    lowest = next(rank for rank in members if rank in peers.ranks)
+    sends = not from_root or root == peers.rank or (root not in peers.ranks and lowest == peers.rank)
+    received = peers.call(
+        key_of(group, members),
+        members,
+        operator,
+        sizes=sizes,
+        root=root,
+        payload=pickle.dumps(objects) if sends and objects is not None else None,
+        payload_of_root=from_root,
+    )
+    return None if received is None else [pickle.loads(payload) for payload in received]
+
+
+def tell_one(peers: Peers, group: Any, source: int, target: int, objects: list[Any] | None) -> list[Any] | None:
+    """Tell of objects that ``source`` sends to ``target``; for the target, what it receives, or None."""
+    group = group or c10d._get_default_group()
+    members = members_of(group)
+    if not peers.are_in((source, target)):
+        return None
+    sending = peers.rank == source
+    received = peers.call(
+        f"{key_of(group, members)}:{source}>{target}:objects",
+        (source, target),
+        "send/recv of objects",
+        root=source,
+        waits=Waits.NO if sending else Waits.YES,
+        payload=pickle.dumps(objects) if sending else None,
+        payload_of_root=True,
+    )
+    return pickle.loads(received[0]) if received is not None and not sending else None

@@ -1,0 +1,195 @@
+"""The other ranks that are rehearsed with this one: told of each collective, and waited for as the program would.
+
+The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. Where they part it says so, and
+:class:`RanksParted` ends the program there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Client, Connection
+
+import msgspec
+
+from gonogo.virtual.collectives.call_sites import CallSites
+from gonogo.virtual.ranks.plan import ExchangeAddress
+from gonogo.virtual.ranks.protocol import (
+    Collective,
+    Context,
+    End,
+    Ended,
+    Group,
+    Hello,
+    Message,
+    Reply,
+    Waits,
+    send_at_once,
+)
+
+_BATCH = 64
+"""Calls in which the rank does not wait are told so many at a time ..."""
+_BATCH_SECONDS = 0.02
+"""... or after so long."""
+_AHEAD = 1024
+"""How many of them a rank makes without waiting for the others."""
+
+Situation = Callable[[], tuple[str | None, str, int]]
+"""Module, phase and step now."""
+
+
+class RanksParted(BaseException):
+    """Raised in the program where it would wait for ever, or where another rank has ended."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__("the ranks have parted")
+        self.reply = reply
+
+
+class EnoughRehearsed(BaseException):
+    """Raised in the program where another rank, for which it waits, was stopped after the steps asked for."""
+
+
+class Peers:
+    """One rank's line to the exchange. ``situation`` is set before the program runs."""
+
+    def __init__(self, rank: int, where: ExchangeAddress) -> None:
+        self.rank = rank
+        self.ranks = frozenset(where.ranks)
+        self.situation: Situation = lambda: (None, "load", 0)
+        self.over = False
+        """Whether the ranks have parted: what the program still calls while it ends concerns nobody."""
+        self._connection = _connect(where)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(Reply).decode
+        self._waiting_to_go: list[Message] = [Hello(rank)]
+        self._sent_at = time.monotonic()
+        self._ahead = 0
+        self._groups: set[str] = set()
+        self._sites = CallSites(self._waiting_to_go_append)
+        self._thread = threading.get_ident()
+        self._flush()
+
+    def _waiting_to_go_append(self, message: Message) -> None:
+        self._waiting_to_go.append(message)
+
+    def are_in(self, members: tuple[int, ...]) -> bool:
+        """Whether the others of a group have to be asked: not where this rank alone is rehearsed of it."""
+        if self.over or threading.get_ident() != self._thread:
+            return False
+        return any(member in self.ranks for member in members if member != self.rank)
+
+    def call(
+        self,
+        group: str,
+        members: tuple[int, ...],
+        operator: str,
+        *,
+        sizes: tuple[int, ...] = (),
+        dtype: str | None = None,
+        reduction: str | None = None,
+        root: int | None = None,
+        waits: Waits = Waits.YES,
+        payload: bytes | None = None,
+        payload_of_root: bool = False,
+        uneven: bool = False,
+    ) -> list[bytes] | None:
+        """Tell of one collective; what each member sent where the rank waited and it is known, else None."""
+        if group not in self._groups:
+            self._groups.add(group)
+            self._waiting_to_go.append(Group(group, members))
+        site, parameters = self._sites.here()
+        module, phase, step = self.situation()
+        if waits is Waits.NO:
+            self._ahead += 1
+            if self._ahead >= _AHEAD:
+                waits = Waits.IF_NEED_BE
+        self._waiting_to_go.append(
+            Collective(
+                group,
+                operator,
+                sizes,
+                dtype,
+                reduction,
+                root,
+                parameters,
+                module,
+                phase,
+                step,
+                site,
+                waits,
+                payload,
+                payload_of_root,
+                uneven,
+            )
+        )
+        if waits is Waits.NO:
+            # What is sent to one rank, that rank may be waiting for.
+            if (
+                operator.startswith("send")
+                or len(self._waiting_to_go) >= _BATCH
+                or time.monotonic() - self._sent_at > _BATCH_SECONDS
+            ):
+                self._flush()  # the answer can wait: where a rank learns of it has to be the same each time
+            return None
+        self._ahead = 0
+        self._flush()
+        reply = self._take()
+        return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
+
+    def ask(self, what: str, mine: bytes) -> list[bytes] | None:
+        """What every rehearsed rank answers to the same question; None where not all come to ask it."""
+        if self.over or threading.get_ident() != self._thread:
+            return None
+        key = f"asked: {what}"
+        if key not in self._groups:
+            self._groups.add(key)
+            self._waiting_to_go.append(Group(key, tuple(sorted(self.ranks)), True))
+        question = Collective(key, what, (), None, None, None, (), None, "", 0, 0, Waits.IF_NEED_BE, mine)
+        self._waiting_to_go.append(question)
+        self._flush()
+        reply = self._take()
+        return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
+
+    def context(self, batch: tuple[tuple[str, str], ...], batches: int, steps: int) -> None:
+        """The rank has read a batch."""
+        if not self.over:
+            self._waiting_to_go.append(Context(batch, batches, steps))
+
+    def ended(self, how: End, steps: int) -> None:
+        """The program has ended, after so many optimizer steps."""
+        try:
+            self._waiting_to_go.append(Ended(how, steps))
+            self._flush()
+            self._connection.close()
+        except OSError:  # the exchange has gone, with whoever would be told
+            pass
+        self.over = True
+
+    def _flush(self) -> None:
+        # The list itself is handed to the call sites: emptied, not replaced.
+        encoded = self._encode(self._waiting_to_go)
+        self._waiting_to_go.clear()
+        self._connection.send_bytes(encoded)
+        self._sent_at = time.monotonic()
+
+    def _take(self) -> Reply:
+        reply = self._decode(self._connection.recv_bytes())
+        if reply.kind == "stop":
+            self.over = True
+            raise RanksParted(reply)
+        if reply.kind == "enough":
+            self.over = True
+            raise EnoughRehearsed
+        return reply
+
+
+def _connect(where: ExchangeAddress) -> Connection:
+    host, _, port = where.address.rpartition(":")
+    tcp = bool(host) and port.isdigit()
+    address = (host, int(port)) if tcp else where.address
+    connection = Client(address, authkey=bytes.fromhex(where.key))
+    if tcp:
+        send_at_once(connection)
+    return connection

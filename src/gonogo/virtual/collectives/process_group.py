@@ -1,0 +1,329 @@
+"""``torch.distributed`` for one rank of many: process groups without other processes.
+
+NCCL, HCCL and Gloo groups are made of torch's own ``fake`` backend, which runs no communication and opens no port;
+``get_backend`` goes on answering what the program asked for. Rendezvous keeps its own checks (``RANK``,
+``MASTER_ADDR``…), and gets a store in memory. Collectives reach the dispatch mode as ``c10d`` operators; those of
+Python objects are answered here, as though every rank had sent what this one sends.
+
+Replaces private names of torch.distributed: ``distributed_c10d._store_based_barrier``, ``_world.pg_map``,
+``_world.pg_backend_config``, ``rendezvous._create_c10d_store``. Tried on torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import zlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.virtual.collectives import exchanged
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.hooks.patching import Patches
+
+rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
+_FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
+Assume = Callable[[str], object]
+
+_SAME = "every rank sends the objects that this rank sends"
+_KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
+_OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
+
+
+def install(
+    assume: Assume, peers: Peers | None = None, device_type: str = "cuda", stores: str | None = None
+) -> Callable[[], None]:
+    """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
+
+    ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is the accelerators': an Ascend machine
+    has HCCL and a torch without NCCL. ``stores`` is where the ranks keep what the program puts into its stores, if all
+    are here to put it in.
+    """
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
+
+    patches = Patches()
+    replaced: list[tuple[Any, Any]] = []
+
+    def replace(name: str, value: Any) -> None:
+        for module in (c10d, dist):
+            original = vars(module).get(name)
+            if original is not None and original is not value:
+                replaced.append((original, value))
+            patches.set(module, name, value)
+
+    on_npu = device_type == "npu"
+    for name, function in {**_groups(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
+        replace(name, function)
+    replace("is_gloo_available", lambda: True)
+    replace("is_nccl_available", lambda: not on_npu)
+    if on_npu:
+        replace("is_hccl_available", lambda: True)
+        patches.set(dist.Backend, "HCCL", "hccl")
+        patches.item(dist.Backend.default_device_backend_map, "npu", "hccl")
+    replace("is_backend_available", lambda backend: _is_backend_available(backend, on_npu))
+    if not hasattr(c10d, "ProcessGroupNCCL"):
+        replace("ProcessGroupNCCL", _ProcessGroupNCCL)
+    patches.set(c10d, "_store_based_barrier", lambda *args, **kwargs: None)
+    stand_in = _MemoryStore if stores is None else _shared(stores)
+    for store in ("TCPStore", "FileStore"):
+        replaced.append((getattr(dist, store), stand_in))
+        patches.set(dist, store, stand_in)
+        patches.set(rendezvous, store, stand_in)
+    patches.set(rendezvous, "_create_c10d_store", lambda *args, **kwargs: stand_in())
+    patches.everywhere(replaced)
+    patches.on_undo(_destroy)
+    return patches.undo
+
+
+class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
+    """Stands for ``TCPStore`` and ``FileStore``: holds what this rank put in."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+
+def _shared(path: str) -> Any:
+    """A class of stores, one for each address or file that the program names, which all ranks see."""
+
+    class SharedStore(_FileStore):  # type: ignore[misc]
+        """Stands for ``TCPStore`` and ``FileStore`` where all ranks are rehearsed."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            named = zlib.crc32(repr([*args[:2], kwargs.get("port"), kwargs.get("file_name")]).encode())
+            super().__init__(f"{path}-{named}", -1)
+
+    return SharedStore
+
+
+class _ProcessGroupNCCL:
+    """Stands for ``ProcessGroupNCCL`` where torch has none: its options are taken, and change nothing."""
+
+    NCCL_CTA_POLICY_ZERO = 0
+
+    class Options:
+        """``ProcessGroupNCCL.Options``."""
+
+        def __init__(self, is_high_priority_stream: bool = False) -> None:
+            self.is_high_priority_stream = is_high_priority_stream
+            self.config = SimpleNamespace()
+
+
+def _destroy() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
+    known = _OF_NPU if on_npu else _KNOWN_BACKENDS
+    return backend.lower() in known or backend.upper() in dist.Backend._plugins
+
+
+def _checked(backend: Any, on_npu: bool) -> str:
+    """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
+    name = "undefined" if backend is None else str(backend).lower()
+    for part in name.split(","):
+        single = part.rpartition(":")[2]
+        if single == "mpi":
+            raise RuntimeError(
+                "Distributed package doesn't have MPI built in. MPI is only included if you build PyTorch from source "
+                "on a host that has MPI installed."
+            )
+        if single == "nccl" and on_npu:
+            raise RuntimeError("Distributed package doesn't have NCCL built in")
+        if not _is_backend_available(single, on_npu):
+            raise AssertionError(f"Unknown c10d backend type {single.upper()}")
+    return name
+
+
+def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
+    """What makes groups, and what asks for more than the fake backend has."""
+    real_init, real_new_group = c10d.init_process_group, c10d.new_group
+    whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
+
+    def name_group(group: Any, backend: str) -> Any:
+        """Have torch's own tables say which backend was asked for."""
+        if isinstance(group, dist.ProcessGroup):
+            store = c10d._world.pg_map[group][1]
+            c10d._world.pg_map[group] = (dist.Backend(backend), store)
+            config = {"undefined": whole, "hccl": "npu:hccl"}.get(backend, backend)
+            c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(dist.Backend(config)))
+        return group
+
+    def init_process_group(
+        backend: Any = None,
+        init_method: str | None = None,
+        timeout: Any = None,
+        world_size: int = -1,
+        rank: int = -1,
+        store: Any = None,
+        group_name: str = "",
+        pg_options: Any = None,
+        device_id: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if backend is None and device_id is not None:
+            backend = "hccl" if on_npu else "nccl"
+        requested = _checked(backend, on_npu)
+        if store is None:
+            method = init_method or "env://"
+            store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
+            init_method = None
+        real_init("fake", init_method, timeout, world_size, rank, store, group_name)
+        name_group(c10d._get_default_group(), requested)
+
+    def new_group(
+        ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        requested = _checked(backend, on_npu) if backend is not None else str(c10d.get_backend())
+        kwargs.pop("device_id", None)
+        local = args[0] if args else kwargs.get("use_local_synchronization", False)
+        if peers is not None and not local:
+            everyone = tuple(range(dist.get_world_size()))
+            if peers.are_in(everyone):
+                peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
+        return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
+
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        if c10d._rank_not_in_group(group):
+            return
+        if c10d.get_backend(group) != dist.Backend.GLOO:
+            raise ValueError("monitored_barrier is only implemented for GLOO backend.")
+        if peers is not None:
+            exchanged.tell(peers, group, "monitored_barrier")
+
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Any:
+        group = group or c10d._get_default_group()
+        if c10d._rank_not_in_group(group):
+            return None
+        options = c10d.BarrierOptions()
+        options.device = torch.device("cpu")
+        if hasattr(options, "asyncOp"):
+            options.asyncOp = async_op
+        work = group.barrier(opts=options)
+        return work if async_op else None
+
+    return {
+        "init_process_group": init_process_group,
+        "new_group": new_group,
+        "monitored_barrier": monitored_barrier,
+        "barrier": barrier,
+    }
+
+
+def _copy(value: Any) -> Any:
+    """What arrives is a pickled copy; what can't be pickled can't be sent."""
+    return pickle.loads(pickle.dumps(value))
+
+
+def _source(src: Any, group: Any, group_src: Any) -> int:
+    """The global rank that sends, or gathers."""
+    if group_src is not None:
+        return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
+    return 0 if src is None else int(src)
+
+
+def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
+    is_outside = c10d._rank_not_in_group
+
+    def told(group: Any, operator: str, **what: Any) -> list[Any] | None:
+        """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
+        return exchanged.tell(peers, group, operator, **what) if peers is not None else None
+
+    def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+        if is_outside(group):
+            return
+        sent = told(group, "all_gather_object", objects=[obj])
+        if sent is None:
+            assume(_SAME)
+        for index in range(dist.get_world_size(group)):
+            object_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
+
+    def gather_object(
+        obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
+    ) -> None:
+        if is_outside(group):
+            return
+        mine, target = dist.get_rank(), _source(dst, group, group_dst)
+        c10d._validate_output_list_for_rank(mine, target, object_gather_list)
+        sent = told(group, "gather_object", objects=[obj], root=target)
+        if mine == target:
+            if sent is None:
+                assume(_SAME)
+            for index in range(dist.get_world_size(group)):
+                object_gather_list[index] = _copy(obj) if sent is None else _copy(sent[index][0])
+        else:
+            _copy(obj)
+
+    def broadcast_object_list(
+        object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
+    ) -> None:
+        if is_outside(group):
+            return
+        root = _source(src, group, group_src)
+        count = len(object_list)
+        sent = told(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
+        if dist.get_rank() == root:
+            _copy(object_list)
+        elif sent is not None:
+            object_list[:] = _copy(sent[0])
+        else:
+            assume(f"rank {root} broadcasts the objects that this rank has in their place")
+
+    def scatter_object_list(
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: Any = None,
+        src: Any = None,
+        group: Any = None,
+        group_src: Any = None,
+    ) -> None:
+        if is_outside(group):
+            return
+        if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
+            raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
+        root = _source(src, group, group_src)
+        given = scatter_object_input_list
+        sent = told(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
+        if sent is not None and sent[0]:
+            scatter_object_output_list[0] = _copy(sent[0][dist.get_rank(group)])
+        elif dist.get_rank() == root:
+            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
+        elif given:
+            assume(f"rank {root} scatters the objects that this rank would")
+            scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
+        else:
+            assume(f"rank {root} scatters the object that stands in the output list already")
+
+    def send_object_list(
+        object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
+    ) -> None:
+        _copy(object_list)
+        if peers is not None:
+            exchanged.tell_one(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
+
+    def recv_object_list(
+        object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
+    ) -> int:
+        if src is None and group_src is None:
+            assume("the objects received are those that stand in the list already")
+            return -1
+        origin = _source(src, group, group_src)
+        sent = exchanged.tell_one(peers, group, origin, dist.get_rank(), None) if peers is not None else None
+        if sent is not None:
+            object_list[:] = _copy(sent)
+        else:
+            assume("the objects received are those that stand in the list already")
+        return origin
+
+    return {
+        "all_gather_object": all_gather_object,
+        "gather_object": gather_object,
+        "broadcast_object_list": broadcast_object_list,
+        "scatter_object_list": scatter_object_list,
+        "send_object_list": send_object_list,
+        "recv_object_list": recv_object_list,
+    }

@@ -1,0 +1,154 @@
+"""Collectives: recorded, and answered by what the rehearsed ranks send; others are taken to send what this one does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.evidence.rehearsal.record import CollectiveTotal
+from gonogo.virtual.collectives import exchanged
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import real, values
+
+_REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
+             "reduce_scatter_tensor_coalesced_"}  # fmt: skip
+
+
+class CollectiveRecord:
+    """What this rank has put into collectives; ``peers`` are the ranks that are rehearsed with it."""
+
+    def __init__(self, peers: Peers | None = None) -> None:
+        self.peers = peers
+        self.count: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.reduction: Any = None
+        """The reduction of the collective that is being called."""
+
+    def totals(self) -> list[CollectiveTotal]:
+        """By operator, in the order of the names."""
+        return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
+
+
+def install(record: CollectiveRecord) -> Callable[[], None]:
+    """Have the mode hand ``c10d`` operators to this file; returns the undo."""
+
+    def handle(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+        return _collective(mode, func, args, kwargs, record)
+
+    NAMESPACE_HANDLERS["c10d"] = handle
+    patches = Patches()
+    for name in ("AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"):
+        patches.set(c10d, name, _noting(getattr(c10d, name), record))
+    return patches.undo
+
+
+def _noting(options: Any, record: CollectiveRecord) -> Any:
+    """A class of options that notes the reduction: the operator's own argument can't be read from Python."""
+
+    class Noting(options):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            record.reduction = dist.ReduceOp.SUM
+
+        @property
+        def reduceOp(self) -> Any:
+            return options.reduceOp.__get__(self)
+
+        @reduceOp.setter
+        def reduceOp(self, value: Any) -> None:
+            record.reduction = value
+            options.reduceOp.__set__(self, value)
+
+    Noting.__name__ = options.__name__
+    return Noting
+
+
+def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
+    name = func._schema.name.removeprefix("c10d::")
+    sent = _sent(name, args)
+    record.count[name] += 1
+    record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
+    stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
+    out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
+    back = {id(stand_in): original for stand_in, original in stand_ins.values()}
+    peers = record.peers
+    if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
+        _answer(mode, name, args, record)
+    return _back(out, back)
+
+
+def _sent(name: str, args: Any) -> list[torch.Tensor]:
+    """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
+    first = exchanged.flat(args[0]) if args else []
+    second = exchanged.flat(args[1]) if len(args) > 1 else []
+    return second or first
+
+
+def _answer(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
+    """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
+    outputs = exchanged.flat(args[0]) if args else []
+    inputs = exchanged.flat(args[1]) if len(args) > 1 else []
+    if not inputs:
+        if name in _REDUCING and any(isinstance(t, VirtualTensor) and values.is_known(t) for t in outputs):
+            mode.ledger.assume("every rank sends what this rank sends")
+            _scale(outputs, args, record)
+        return
+    mine = [values.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
+    if any(value is None for value in mine):
+        for out in outputs:
+            if isinstance(out, VirtualTensor):
+                values.forget(out)
+        return
+    mode.ledger.assume("every rank sends what this rank sends")
+    sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
+    for out in outputs:
+        repeated = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)
+        with mode:
+            out.copy_(repeated)
+
+
+def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> None:
+    """A sum over ranks that all send the same is that times their number."""
+    if record.reduction != dist.ReduceOp.SUM:
+        return
+    size = next((dist.ProcessGroup.unbox(a).size() for a in args if "ProcessGroup" in str(a)), dist.get_world_size())
+    for out in outputs:
+        known = values.read(out) if isinstance(out, VirtualTensor) and values.materialise(out) else None
+        if known is not None:
+            known.mul_(size)
+
+
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without memory for the fake backend, which looks at nothing but the rows that are to be split."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    return real.empty((rows, 0), dtype=tensor.dtype)
+
+
+def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> Any:
+    out = []
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            known = stand_ins.get(id(value))
+            if known is None:
+                known = stand_ins[id(value)] = (_stand_in(value), value)
+            value = known[0]
+        elif isinstance(value, list | tuple):
+            value = _swapped(value, stand_ins)
+        out.append(value)
+    return tuple(out) if isinstance(arguments, tuple) else out
+
+
+def _back(out: Any, back: dict[int, Any]) -> Any:
+    if isinstance(out, torch.Tensor):
+        return back.get(id(out), out)
+    if isinstance(out, list | tuple):
+        return type(out)(_back(item, back) for item in out)
+    return out

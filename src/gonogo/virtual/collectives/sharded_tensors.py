@@ -1,0 +1,136 @@
+"""DTensor over virtual tensors, as FSDP2 and tensor parallelism use it, and the collectives that it calls.
+
+DTensor's own dispatch runs as it is: its operators end in operators on local tensors and in functional collectives,
+which are done here by their counterparts of ``torch.distributed``, so that they are recorded like any others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as _distributed
+
+from gonogo.virtual import private
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
+from gonogo.virtual.tensor import VirtualTensor
+
+dist: Any = _distributed
+
+
+def install() -> Callable[[], None]:
+    """Have DTensors say where their local tensors are, and functional collectives be recorded; returns the undo."""
+    patches = Patches()
+
+    def follow(module: ModuleType) -> None:
+        owner: Any = module.DTensor
+
+        def answers(name: str) -> property:
+            inherited = getattr(torch.Tensor, name)
+
+            def get(tensor: Any) -> Any:
+                local = tensor._local_tensor
+                return getattr(local, name) if isinstance(local, VirtualTensor) else inherited.__get__(tensor)
+
+            return property(get)
+
+        for name in ("device", "is_cuda", "is_cpu", "is_meta"):
+            patches.set(owner, name, answers(name))
+
+    def propagate_apart(module: ModuleType) -> None:
+        """A result's shape is found out on fake tensors, which take no memory: nothing of the program's."""
+        owner: Any = module.ShardingPropagator
+        for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
+            if hasattr(owner, name):
+                patches.set(owner, name, _apart(getattr(owner, name)))
+
+    patches.on_undo(after_import("torch.distributed.tensor._api", follow))
+    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_apart))
+    patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional)
+    return patches.undo
+
+
+def _apart(function: Any) -> Any:
+    @functools.wraps(function)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        with private.modes_off():
+            return function(*args, **kwargs)
+
+    return apart
+
+
+def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    name = func._schema.name.rpartition("::")[2]
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    if name == "wait_tensor":
+        return args[0]
+    if name == "_wrap_tensor_autograd":  # what is not done yet; a rehearsal's collective is done when it is called
+        with mode:
+            return torch.ops.aten.alias(args[0])
+    run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
+    if run is None:
+        raise UnsupportedOperator(str(func), "a functional collective without a counterpart")
+    group = private.group_of_name(given["group_name"])
+    with mode:
+        if "coalesced" in name:
+            return [run(tensor, {**given, "input": tensor}, group) for tensor in args[0]]
+        return run(args[0], given, group)
+
+
+def _operation(given: dict[str, Any]) -> Any:
+    """``ReduceOp`` of its name."""
+    name = str(given["reduce_op"]).upper()
+    return getattr(dist.ReduceOp, name)
+
+
+def _all_reduce(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    return _all_reduce_in_place(tensor.clone(), given, group)
+
+
+def _all_reduce_in_place(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    dist.all_reduce(tensor, _operation(given), group=group)
+    return tensor
+
+
+def _all_gather(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    out = tensor.new_empty((tensor.shape[0] * given["group_size"], *tensor.shape[1:]))
+    dist.all_gather_into_tensor(out, tensor.contiguous(), group=group)
+    return out
+
+
+def _reduce_scatter(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    out = tensor.new_empty((tensor.shape[0] // given["group_size"], *tensor.shape[1:]))
+    dist.reduce_scatter_tensor(out, tensor.contiguous(), _operation(given), group=group)
+    return out
+
+
+def _all_to_all(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    sizes = given["output_split_sizes"]
+    out = tensor.new_empty((sum(sizes), *tensor.shape[1:]))
+    dist.all_to_all_single(out, tensor.contiguous(), list(sizes), list(given["input_split_sizes"]), group=group)
+    return out
+
+
+def _broadcast(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    return _broadcast_in_place(tensor.clone(), given, group)
+
+
+def _broadcast_in_place(tensor: Any, given: dict[str, Any], group: Any) -> Any:
+    dist.broadcast(tensor, given["src"], group=group)
+    return tensor
+
+
+_COLLECTIVES: dict[str, Callable[[Any, dict[str, Any], Any], Any]] = {
+    "all_reduce": _all_reduce,
+    "all_reduce_": _all_reduce_in_place,
+    "all_gather_into_tensor": _all_gather,
+    "reduce_scatter_tensor": _reduce_scatter,
+    "all_to_all_single": _all_to_all,
+    "broadcast": _broadcast,
+    "broadcast_": _broadcast_in_place,
+}

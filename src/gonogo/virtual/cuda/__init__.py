@@ -1,0 +1,1 @@
+"""The facade of ``torch.cuda``."""

@@ -1,0 +1,134 @@
+"""``torch.cuda.memory``: every question answered by the replayed caching allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.virtual.cuda.devices import Replacement
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
+
+if TYPE_CHECKING:
+    from gonogo.virtual.cuda.facade import VirtualCuda
+    from gonogo.virtual.memory.caching_allocator import CachingAllocator
+
+
+def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
+    """(module, name, replacement) for every name this file answers for."""
+    for name, value in {**_questions(cuda), **_orders(cuda)}.items():
+        yield torch.cuda.memory, name, value
+        if name in vars(torch.cuda):
+            yield torch.cuda, name, value
+
+
+def free_and_total(cuda: VirtualCuda, index: int) -> tuple[int, int]:
+    """``cudaMemGetInfo``: what the context, the communicators and the segments leave, and the device's memory."""
+    accelerator = cuda.accelerator
+    used = accelerator.allowance_bytes + cuda.allocator_of(index).reserved
+    return max(accelerator.total_bytes - used, 0), accelerator.total_bytes
+
+
+def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
+    """``memory_stats`` as nested dicts, the shape in which C++ gives them."""
+    nested: dict[str, Any] = {}
+    for key, value in allocator.memory_stats().items():
+        *path, last = key.split(".")
+        place = nested
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
+
+
+def _questions(cuda: VirtualCuda) -> dict[str, Any]:
+    def allocator(device: Any) -> CachingAllocator:
+        return cuda.allocator_of(cuda.index_of(device))
+
+    def mem_get_info(device: Any = None) -> tuple[int, int]:
+        index = cuda.index_of(device)
+        cuda.check_ordinal(index)
+        return free_and_total(cuda, index)
+
+    def list_gpu_processes(device: Any = None) -> str:
+        return f"GPU:{cuda.index_of(device)}\nno processes are running"
+
+    return {
+        "memory_allocated": lambda device=None: allocator(device).allocated,
+        "max_memory_allocated": lambda device=None: allocator(device).peak_allocated,
+        "memory_reserved": lambda device=None: allocator(device).reserved,
+        "max_memory_reserved": lambda device=None: allocator(device).peak_reserved,
+        "memory_cached": lambda device=None: allocator(device).reserved,
+        "max_memory_cached": lambda device=None: allocator(device).peak_reserved,
+        "memory_stats": lambda device=None: allocator(device).memory_stats(),
+        "memory_stats_as_nested_dict": lambda device=None: nested_stats(allocator(device)),
+        "host_memory_stats": dict,
+        "host_memory_stats_as_nested_dict": dict,
+        "memory_snapshot": lambda *args, **kwargs: [],
+        "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": []},
+        "mem_get_info": mem_get_info,
+        "list_gpu_processes": list_gpu_processes,
+        "get_allocator_backend": lambda: "native",
+        "get_per_process_memory_fraction": lambda device=None: cuda.fractions.get(cuda.index_of(device), 1.0),
+    }
+
+
+def _orders(cuda: VirtualCuda) -> dict[str, Any]:
+    def empty_cache() -> None:
+        if cuda.initialized:
+            for index in range(cuda.count):
+                cuda.allocator_of(index).empty_cache()
+
+    def reset_peaks(device: Any = None) -> None:
+        cuda.allocator_of(cuda.index_of(device)).reset_peaks()
+
+    def set_fraction(fraction: float, device: Any = None) -> None:
+        if not isinstance(fraction, float):
+            raise TypeError("Invalid type for fraction argument, must be `float`")
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+        index = cuda.index_of(device)
+        cuda.fractions[index] = fraction
+        cuda.allocator_of(index).set_memory_fraction(fraction, cuda.accelerator.total_bytes)
+
+    def allocate(size: int, device: Any = None, stream: Any = None) -> int:
+        return cuda.allocator_of(cuda.index_of(device)).malloc(size, int(getattr(stream, "stream_id", stream or 0)))
+
+    def delete(address: int) -> None:
+        for index in range(cuda.count):
+            try:
+                cuda.allocator_of(index).free(address)
+            except ValueError:
+                continue
+            return
+        raise RuntimeError(f"invalid device pointer: {address:#x}")
+
+    def unsupported(what: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise cuda.unsupported(f"torch.{cuda.kind}.{what}", "only PyTorch's own caching allocator is replayed")
+
+        return refuse
+
+    return {
+        "empty_cache": empty_cache,
+        "reset_peak_memory_stats": reset_peaks,
+        "reset_accumulated_memory_stats": lambda device=None: None,
+        "reset_max_memory_allocated": reset_peaks,
+        "reset_max_memory_cached": reset_peaks,
+        "reset_peak_host_memory_stats": lambda: None,
+        "reset_accumulated_host_memory_stats": lambda: None,
+        "set_per_process_memory_fraction": set_fraction,
+        "caching_allocator_alloc": allocate,
+        "caching_allocator_delete": delete,
+        "caching_allocator_enable": lambda value=True: None,
+        "caching_allocator_disabled": nullcontext,
+        "_record_memory_history": lambda *args, **kwargs: None,
+        "_dump_snapshot": lambda *args, **kwargs: None,
+        "_set_allocator_settings": lambda env: AllocatorSettings.parse(env, cuda.kind) and None,
+        "change_current_allocator": unsupported("memory.change_current_allocator"),
+        "CUDAPluggableAllocator": unsupported("memory.CUDAPluggableAllocator"),
+        "MemPool": unsupported("MemPool"),
+        "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler asks for its __wrapped__
+    }

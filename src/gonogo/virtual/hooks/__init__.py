@@ -1,0 +1,1 @@
+"""Followed without being changed: torch's training calls, DeepSpeed's engine, transformers' Trainer."""

@@ -1,0 +1,147 @@
+"""The life of a training program: which phase it is in, how many steps it has made, and when it has made enough."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gonogo.evidence.rehearsal.record import Phase, TensorPlace
+from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.values.assumptions import Ledger
+
+_CATEGORY_OF_PHASE: dict[str, str] = {
+    "load": "parameters",
+    "init": "optimizer",
+    "forward": "activations",
+    "backward": "temporary",
+    "step": "temporary",
+    "evaluate": "activations",
+    "save": "temporary",
+    "exit": "temporary",
+}
+_STEADY = ("forward", "backward", "step", "evaluate")
+"""Phases in which every rank of a node does the same; before the first step, initialization as well."""
+_STEPS_TOO_MANY = 8
+"""A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
+_EMPTY_PASSES_TOO_MANY = 1000
+EVALUATION_BATCHES = 2
+
+
+class RehearsalComplete(BaseException):
+    """Raised in the program once it has shown what was asked for and would go on without end."""
+
+
+def note_phase(error: BaseException, phase: Phase) -> None:
+    """Attach the phase in which an exception was raised; the innermost one stays."""
+    if not hasattr(error, "gonogo_phase"):
+        error.gonogo_phase = phase  # type: ignore[attr-defined]
+
+
+class Lifecycle:
+    """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
+
+    def __init__(self, target: int, memory: MemoryRecord, ledger: Ledger) -> None:
+        self.target = target
+        self.memory = memory
+        self.ledger = ledger
+        self.phase: Phase = "load"
+        self.step = 0
+        self.reached: list[Phase] = ["load"]
+        self.expected: list[Phase] = ["forward", "backward", "step"]
+        """What a real run reaches: a program that never trains has shown nothing of its training."""
+        self.activity = ""
+        self.in_backward = 0
+        self.has_engine = False
+        self.model_in_eval_mode = False
+        self.in_evaluation = 0
+        self.trained_root: Any = None
+        """The model of the first training forward."""
+        self.left_on_cpu: list[TensorPlace] = []
+        self.on_batch: Callable[[Any], None] | None = None
+        """Told of each batch that the program reads."""
+        self.on_loader: Callable[[Any], None] | None = None
+        """Told of each data loader that the program begins to read for training."""
+        self.ask_left: Callable[[int], list[int] | None] | None = None
+        """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
+        self.batches_left: int | None = None
+        """How many there were where the rehearsal ended the data, if that is known."""
+        self.more_steps = 0
+        """Steps to be made beyond the target, because the ranks' data ends at different steps."""
+        self._empty_passes = 0
+        self._after_save = False
+
+    @property
+    def enough(self) -> bool:
+        """Whether the steps asked for have been made."""
+        return self.step >= self.target
+
+    def enter(self, phase: Phase) -> None:
+        """The program is in ``phase`` from now on."""
+        if phase == self.phase and not self._after_save:
+            return
+        self._after_save = False
+        self._switch(phase)
+
+    def _switch(self, phase: Phase) -> None:
+        for record in self.memory.devices.values():
+            record.note_peak()
+            record.steady = phase in _STEADY or (phase == "init" and not self.step)
+        self.phase = phase
+        if phase not in self.reached:
+            self.reached.append(phase)
+        self.memory.set_category(_CATEGORY_OF_PHASE[phase])
+        self.memory.makes_states = phase == "step"
+
+    @contextmanager
+    def during(self, phase: Phase, activity: str = "") -> Iterator[None]:
+        """The program is in ``phase`` meanwhile."""
+        before, before_activity = self.phase, self.activity
+        self.activity = activity or self.activity
+        self.in_evaluation += phase == "evaluate"
+        if phase == "save" and self.phase != "save":
+            gc.collect()  # when Python would do so by itself depends on all else that it does
+        self.enter(phase)
+        try:
+            yield
+        except BaseException as error:
+            note_phase(error, self.phase)
+            raise
+        finally:
+            self.in_evaluation -= phase == "evaluate"
+            self._switch(before)
+            self.activity = before_activity
+            if phase == "save":  # what was gathered on one rank may not be collected yet
+                self._after_save = True
+                for record in self.memory.devices.values():
+                    record.steady = False
+
+    def expect(self, *phases: Phase) -> None:
+        """A real run of the program, as it is set up, reaches these phases."""
+        self.expected += [phase for phase in phases if phase not in self.expected]
+
+    def step_done(self) -> None:
+        """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
+        self.step += 1
+        self.ledger.step = self.step
+        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
+            raise RehearsalComplete
+
+    def empty_pass(self) -> None:
+        """The program asked for data after the end once more."""
+        self._empty_passes += 1
+        if self._empty_passes > _EMPTY_PASSES_TOO_MANY:
+            raise RehearsalComplete
+
+    def moment(self) -> tuple[Phase, int]:
+        """Phase and step now; what a save has gathered belongs to it until the next phase is entered."""
+        return "save" if self._after_save else self.phase, self.step
+
+    def describe(self, module: str | None) -> str:
+        """What the program is doing, for the display and for a worker that is ended."""
+        parts: list[Any] = [
+            self.phase,
+            f"step {self.step + 1}" if self.phase in ("forward", "backward", "step") else "",
+        ]
+        return ", ".join(part for part in (*parts, module or self.activity) if part)

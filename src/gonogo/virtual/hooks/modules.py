@@ -1,0 +1,203 @@
+"""Which module is running, forward or backward, and what the model's tensors are called."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.evidence.rehearsal.record import TensorPlace
+from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.tensor import VirtualTensor
+
+
+class ModuleTracker:
+    """Follows every module's forward through torch's global hooks, and its backward through its output's node."""
+
+    def __init__(self, memory: MemoryRecord) -> None:
+        self.memory = memory
+        self.stack: list[nn.Module] = []
+        self.ran: set[int] = set()
+        """Identities of the modules whose forward ran."""
+        self.with_gradient: set[int] = set()
+        """Identities of the parameters that got a gradient."""
+        self.on_enter_root: Callable[[nn.Module], None] = lambda module: None
+        self._names: dict[int, str] = {}
+        self._roots: dict[int, weakref.ref[nn.Module]] = {}
+        self._watched: set[int] = set()
+        self._handles: list[Any] = []
+
+    def install(self) -> Callable[[], None]:
+        """Set the hooks; returns what takes them off."""
+        hooks = torch.nn.modules.module
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._enter),
+            hooks.register_module_forward_hook(self._leave, always_call=True),
+        ]
+        return self._take_off
+
+    def _take_off(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def add_root(self, root: nn.Module) -> None:
+        """Learn the names of a model's modules; a wrapper's ``module.`` is dropped."""
+        for name, module in root.named_modules():
+            name = name.removeprefix("module.") if name != "module" else ""
+            self._names[id(module)] = name
+        self._roots[id(root)] = weakref.ref(root)
+
+    def path_of(self, module: nn.Module) -> str:
+        """The module's path in its model, or its class's name where it has none."""
+        return self._names.get(id(module)) or type(module).__name__
+
+    @property
+    def current(self) -> str | None:
+        """Path of the module that runs (in backward: whose output's gradient is being used)."""
+        return self.memory.module
+
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        if not self.stack:
+            if id(module) not in self._names:
+                self.add_root(module)
+            self.on_enter_root(module)
+        elif id(module) not in self._names:
+            self._name_child(module)
+        self.stack.append(module)
+        self.ran.add(id(module))
+        self.memory.module = self._names.get(id(module)) or type(module).__name__
+
+    def _name_child(self, module: nn.Module) -> None:
+        parent = self.stack[-1]
+        prefix = self._names.get(id(parent), type(parent).__name__)
+        for name, child in parent.named_modules():
+            if name and id(child) not in self._names:
+                self._names[id(child)] = f"{prefix}.{name}" if prefix else name
+
+    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        while self.stack:
+            if self.stack.pop() is module:
+                break
+        node = _first_node(output)
+        if node is not None:
+            path = self._names.get(id(module)) or type(module).__name__
+            node.register_prehook(lambda gradients: self._in_backward(path))
+        self.memory.module = self.path_of(self.stack[-1]) if self.stack else None
+
+    def _in_backward(self, path: str) -> None:
+        if not self.stack:
+            self.memory.module = path
+
+    def roots(self) -> list[nn.Module]:
+        """The models that are alive, largest first."""
+        alive = [root for reference in self._roots.values() if (root := reference()) is not None]
+        return sorted(alive, key=lambda root: -sum(1 for _ in root.parameters()))
+
+    def named_tensors(self) -> Iterator[tuple[str, str, torch.Tensor]]:
+        """(name, kind, tensor) of every parameter, buffer, gradient and partition of the live models."""
+        for root in self.roots():
+            for name, parameter in root.named_parameters():
+                name = name.removeprefix("module.")
+                yield name, "parameter", parameter
+                partition = getattr(parameter, "ds_tensor", None)
+                if partition is not None:
+                    yield name, "parameter", partition
+                if parameter.is_leaf and parameter.grad is not None:
+                    yield name, "gradient", parameter.grad
+            for name, buffer in root.named_buffers():
+                yield name.removeprefix("module."), "buffer", buffer
+
+    def numbered_parameters(self) -> dict[int, str]:
+        """Names of the parameters by the numbers that DeepSpeed has given them."""
+        return {
+            number: name
+            for name, kind, tensor in self.named_tensors()
+            if kind == "parameter" and isinstance(number := getattr(tensor, "ds_id", None), int)
+        }
+
+    def name_of(self, tensor: torch.Tensor) -> tuple[str | None, str]:
+        """(name, kind) of a tensor that is, or shares storage with, one of the models' tensors."""
+        for name, kind, candidate in self.named_tensors():
+            if candidate is tensor:
+                return name, kind
+            if not isinstance(tensor, VirtualTensor) or not isinstance(candidate, VirtualTensor):
+                continue
+            if candidate.cell is tensor.cell and candidate.numel():
+                return name, kind
+        return None, "unknown"
+
+    def watch_gradients(self, root: nn.Module) -> None:
+        """Note which trainable parameters get a gradient, and count their storages as parameters."""
+        if id(root) in self._watched:
+            return
+        self._watched.add(id(root))
+        for parameter in root.parameters():
+            if parameter.requires_grad and parameter.is_leaf:
+                parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
+                # Up to torch 2.8 the hook above is left out where a checkpoint recomputes an autograd.Function.
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    lambda leaf: self.with_gradient.add(id(leaf))
+                )
+
+    def _noting(self, identity: int) -> Callable[[Any], None]:
+        def note(gradient: Any) -> None:
+            self.with_gradient.add(identity)
+            if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
+                self.memory.recategorise(gradient.cell, "gradients")
+
+        return note
+
+    def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
+        """Trainable parameters (that took part in no forward, that did and got no gradient)."""
+        unused: list[str] = []
+        without: list[str] = []
+        seen: set[int] = set()
+        for prefix, module in root.named_modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                full = f"{prefix}.{name}".removeprefix(".").removeprefix("module.")
+                got = id(parameter) in self.with_gradient
+                if not parameter.requires_grad or got or id(parameter) in seen:
+                    continue
+                seen.add(id(parameter))
+                (without if id(module) in self.ran else unused).append(full)
+        return unused, without
+
+    def left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
+        """Parameters and buffers on the CPU where most of the model is on an accelerator; ZeRO's own are left out."""
+        places = []
+        named: list[tuple[str, torch.Tensor, bool]] = [
+            (n, p, False) for n, p in root.named_parameters() if not hasattr(p, "ds_id")
+        ]
+        named += [(n, b, True) for n, b in root.named_buffers()]
+        devices = [tensor.device.type for _, tensor, _ in named if tensor.numel()]
+        parameters = [p.device.type for p in root.parameters()]
+        if not parameters or sum(kind != "cpu" for kind in parameters) * 2 < len(parameters) or not devices:
+            return []
+        for name, tensor, is_buffer in named:
+            if tensor.device.type == "cpu" and tensor.numel():
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                name = name.removeprefix("module.")
+                places.append(TensorPlace(name, str(tensor.device), dtype, tuple(tensor.shape), is_buffer))
+        return places
+
+
+def owns_storage(tensor: VirtualTensor) -> bool:
+    """Whether the tensor is most of its storage, not a part of some bucket."""
+    return tensor.numel() * tensor.element_size() * 2 >= tensor.cell.nbytes
+
+
+def _first_node(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return output.grad_fn if output.requires_grad else None
+    if isinstance(output, dict):
+        output = output.values()
+    elif not isinstance(output, list | tuple):
+        return None
+    for value in output:
+        node = _first_node(value)
+        if node is not None:
+            return node
+    return None

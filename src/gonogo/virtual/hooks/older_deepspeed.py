@@ -1,0 +1,125 @@
+"""Names that an older DeepSpeed imports and a newer torch or numpy no longer has: put back when DeepSpeed is imported.
+
+A name is put back only where the DeepSpeed at hand imports it, and is said to have been. Tried with DeepSpeed 0.14.0 to
+0.16.5 on torch 2.13 and numpy 2.4.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gonogo.virtual.hooks.patching import Patches
+
+Assume = Callable[[str], object]
+
+_ELASTIC = "torch.distributed.elastic.agent.server.api"
+
+
+class _Moved(NamedTuple):
+    importer: str
+    """File of DeepSpeed that imports the name."""
+    module: str
+    name: str
+    until: str
+    """The newest DeepSpeed that imports it."""
+    make: Callable[[], Any]
+
+
+def _socket_with_port() -> socket.socket:
+    """A socket bound to a free port of this machine, as torch's ``_get_socket_with_port`` made it."""
+    for family, kind, protocol, _, _ in socket.getaddrinfo("localhost", None, socket.AF_UNSPEC, socket.SOCK_STREAM):
+        found = socket.socket(family, kind, protocol)
+        try:
+            found.bind(("localhost", 0))
+        except OSError:
+            found.close()
+        else:
+            found.listen(0)
+            return found
+    raise RuntimeError("Failed to create a socket")
+
+
+MOVED = (
+    _Moved("elasticity/elastic_agent.py", _ELASTIC, "log", "0.14.0", lambda: logging.getLogger(_ELASTIC)),
+    _Moved("elasticity/elastic_agent.py", _ELASTIC, "_get_socket_with_port", "0.14.2", lambda: _socket_with_port),
+    _Moved("autotuning/scheduler.py", "numpy", "BUFSIZE", "0.14.3", lambda: 8192),
+)
+
+
+class _BeforeDeepSpeed(MetaPathFinder):
+    """Finds nothing itself: has an action run before the module that the others find is executed."""
+
+    def __init__(self, action: Callable[[Path], None]) -> None:
+        self._action = action
+        self._searching = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "deepspeed" or self._searching:
+            return None
+        self._searching = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._searching = False
+        if spec is not None and spec.loader is not None and spec.origin is not None:
+            spec.loader = _Loader(spec.loader, functools.partial(self._action, Path(spec.origin).parent))
+        return spec
+
+
+class _Loader(Loader):
+    """The module's own loader, after an action."""
+
+    def __init__(self, inner: Loader, action: Callable[[], None]) -> None:
+        self._inner = inner
+        self._before = action
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._before()
+        self._inner.exec_module(module)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+def install(assume: Assume) -> Callable[[], None]:
+    """Watch for the import of DeepSpeed; returns the undo. ``assume`` is told which names were put back."""
+    patches = Patches()
+
+    def restore(folder: Path) -> None:
+        for moved in _missing(folder):
+            patches.set(importlib.import_module(moved.module), moved.name, moved.make())
+            assume(f"{moved.module}.{moved.name}, which this DeepSpeed imports, is there as it was in older versions")
+
+    finder = _BeforeDeepSpeed(restore)
+    sys.meta_path.insert(0, finder)
+    patches.on_undo(lambda: sys.meta_path.remove(finder))
+    return patches.undo
+
+
+def _missing(folder: Path) -> Iterator[_Moved]:
+    """The names that the DeepSpeed in ``folder`` imports from modules that lack them."""
+    for moved in MOVED:
+        importer = folder / moved.importer
+        if not importer.is_file():
+            continue
+        pattern = rf"^from {re.escape(moved.module)} import [^(\n]*\b{moved.name}\b"
+        is_imported = re.search(pattern, importer.read_text(encoding="utf-8"), re.MULTILINE)
+        if is_imported and not hasattr(importlib.import_module(moved.module), moved.name):
+            yield moved

@@ -1,0 +1,72 @@
+"""transformers' Trainer, ended through its own control flow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.patching import Patches
+
+
+def install(life: Lifecycle) -> Callable[[], None]:
+    """Have every Trainer stop after the steps asked for, evaluating and saving once where it is set up to."""
+    patches = Patches()
+    patches.on_undo(after_import("transformers.trainer", lambda module: _follow(patches, module, life)))
+    return patches.undo
+
+
+def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
+    from transformers import TrainerCallback
+
+    class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]
+        """Ends the training loop after its last rehearsed step."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if _is_on(args, "eval_strategy", "evaluation_strategy"):
+                life.expect("evaluate")
+            if _is_on(args, "save_strategy"):
+                life.expect("save")
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+            if life.enough:
+                control.should_training_stop = True
+                control.should_log = True
+                if _is_on(args, "eval_strategy", "evaluation_strategy"):
+                    control.should_evaluate = True
+                if _is_on(args, "save_strategy"):
+                    control.should_save = True
+            return control
+
+    train = module.Trainer.train
+
+    @functools.wraps(train)
+    def followed(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(c, StopWhenRehearsed) for c in trainer.callback_handler.callbacks):
+            trainer.add_callback(StopWhenRehearsed)
+        with life.during("init", "Trainer.train"):
+            return train(trainer, *args, **kwargs)
+
+    patches.set(module.Trainer, "train", followed)
+    for name in ("evaluate", "predict"):
+        _in_phase(patches, module.Trainer, name, life, "evaluate")
+    for name in ("save_model", "_save_checkpoint"):
+        _in_phase(patches, module.Trainer, name, life, "save")
+
+
+def _is_on(args: Any, *names: str) -> bool:
+    value = next((getattr(args, name) for name in names if hasattr(args, name)), "no")
+    return str(getattr(value, "value", value)) != "no"
+
+
+def _in_phase(patches: Patches, owner: Any, name: str, life: Lifecycle, phase: Any) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with life.during(phase, f"{owner.__name__}.{name}"):
+            return original(self, *args, **kwargs)
+
+    patches.set(owner, name, followed)

@@ -1,0 +1,255 @@
+"""Follows a training program through torch's own calls: backward, optimizer steps, data, parameters, saving."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.virtual import private
+from gonogo.virtual.apart import Apart
+from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
+from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.operators import foreach
+from gonogo.virtual.ranks.garbage import collect_as_usual
+from gonogo.virtual.tensor import VirtualTensor
+
+
+def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
+    """Patch torch so that ``life`` follows the program; returns what puts everything back."""
+    patches = Patches()
+    patches.on_undo(modules.install())
+    patches.on_undo(foreach.install())
+    modules.on_enter_root = functools.partial(_enter_root, life, modules)
+    _follow_backward(patches, life, modules)
+    _follow_optimizers(patches, life, mode)
+    _make_parameters_virtual(patches, mode)
+    _follow_data(patches, life, mode)
+    return patches.undo
+
+
+def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    if life.in_backward or life.phase in ("evaluate", "save"):
+        return
+    if torch.is_grad_enabled() and root.training:
+        life.model_in_eval_mode = False
+        if "forward" not in life.reached:
+            gc.collect()
+            gc.freeze()  # what was imported and built stays: collections need not walk it again
+            life.left_on_cpu = modules.left_on_cpu(root)
+            life.trained_root = root
+        modules.watch_gradients(root)
+        life.enter("forward")
+    elif life.step and not root.training:
+        life.enter("evaluate")
+
+
+def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> None:
+        life.in_backward += 1
+        if life.in_backward == 1:
+            life.enter("backward")
+        try:
+            original(*args, **kwargs)
+        except BaseException as error:
+            note_phase(error, life.phase)
+            raise
+        finally:
+            life.in_backward -= 1
+            if not life.in_backward:
+                _count_gradients(life, modules)
+                modules.memory.module = None
+
+    patches.set(torch.autograd, "backward", backward)
+
+
+def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:
+    for root in modules.roots()[:1]:
+        for parameter in root.parameters():
+            gradient = parameter.grad if parameter.is_leaf else None
+            if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
+                life.memory.recategorise(gradient.cell, "gradients")
+
+
+def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not life.has_engine:
+            life.enter("step")
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        count_states(optimizer, life)
+        if not life.has_engine:
+            life.step_done()
+
+    patches.on_undo(register_optimizer_step_pre_hook(before).remove)
+    patches.on_undo(register_optimizer_step_post_hook(after).remove)
+
+
+def count_states(optimizer: Any, life: Lifecycle) -> None:
+    """Count an optimizer's state tensors as such, under their parameter's module."""
+    for state in getattr(optimizer, "state", {}).values():
+        if isinstance(state, Mapping):
+            for value in state.values():
+                if isinstance(value, VirtualTensor):
+                    life.memory.recategorise(value.cell, "optimizer")
+
+
+def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
+    """Parameters are virtual from the start, and their values, which nothing may depend on, unknown."""
+    original = nn.Parameter.__new__
+
+    def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        collect_as_usual()
+        if type(data) is torch.Tensor and data.device.type == "cpu" and not Apart.now:
+            data = mode.virtualise(data)
+        if cls is not nn.Parameter and isinstance(data, VirtualTensor):
+            return torch.Tensor._make_subclass(cls, data, requires_grad)
+        parameter = original(cls, data, requires_grad)
+        if isinstance(parameter, VirtualTensor):
+            parameter.cell.values = None
+            mode.memory.recategorise(parameter.cell, "parameters")
+        return parameter
+
+    patches.set(nn.Parameter, "__new__", staticmethod(new))
+
+
+def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+    original = DataLoader.__iter__
+    train = nn.Module.train
+
+    def iterate(loader: Any) -> Any:
+        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
+            life.on_loader(loader)
+        return Batches(loader, original, life, mode)
+
+    def in_this_process(loader: Any) -> Any:
+        if loader.num_workers:
+            mode.ledger.assume("the data is loaded in the training process, not in worker processes")
+            workers, loader.__dict__["num_workers"] = loader.num_workers, 0
+            try:
+                return _SingleProcessDataLoaderIter(loader)
+            finally:
+                loader.__dict__["num_workers"] = workers
+        return _SingleProcessDataLoaderIter(loader)
+
+    @functools.wraps(train)
+    def followed_train(module: Any, mode: bool = True) -> Any:
+        life.model_in_eval_mode = not mode
+        return train(module, mode)
+
+    patches.set(DataLoader, "__iter__", iterate)
+    patches.set(DataLoader, "_get_iterator", in_this_process)
+    patches.set(nn.Module, "train", followed_train)
+
+
+_WORTH_GOING_ON = 32
+"""Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
+_LOOKED_AHEAD = 8
+
+
+class Batches:
+    """A data loader's iterator that runs the program's data pipeline on real tensors, and ends early.
+
+    Training data ends once enough steps were made; an evaluation sees a few batches.
+    """
+
+    def __init__(self, loader: Any, original: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode) -> None:
+        self._life = life
+        self._mode = mode
+        self._given = 0
+        self._ahead: list[Any] = []
+        """Batches that were read to see whether there are any."""
+        self._goes_on: bool | None = None
+        """Whether the data goes on to its own end, once the ranks have been asked."""
+        with private.modes_off():
+            self._iterator = original(loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __next__(self) -> Any:
+        life = self._life
+        evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
+        if life.in_evaluation or (evaluating and life.step):
+            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
+                raise StopIteration
+        elif life.enough and not self._has_to_go_on():
+            if not self._given:
+                life.empty_pass()
+            raise StopIteration
+        before, life.activity = life.activity, "reading data"
+        try:
+            with private.modes_off():
+                batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
+        finally:
+            life.activity = before
+        self._given += 1
+        given = virtual_batch(batch, self._mode)
+        if life.on_batch is not None:
+            life.on_batch(given)
+        return given
+
+    def _has_to_go_on(self) -> bool:
+        """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
+        life = self._life
+        if self._goes_on is None:
+            self._goes_on = False
+            if life.ask_left is not None and self._given:
+                left = self._left()
+                everywhere = life.ask_left(left)
+                if everywhere is not None and len(set(everywhere)) > 1:
+                    self._goes_on = min(everywhere) <= _WORTH_GOING_ON
+                    if self._goes_on:
+                        life.more_steps += min(everywhere)
+                    else:
+                        life.batches_left = left
+        return self._goes_on
+
+    def _left(self) -> int:
+        """How many batches there are still; a few are read to see, where the data set has no length."""
+        with private.modes_off():
+            if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
+                return 0
+            if self._iterator._dataset_kind == 0:  # of a data set with a length
+                return len(self._iterator) - self._given
+            self._ahead += itertools.islice(self._iterator, _LOOKED_AHEAD - len(self._ahead))
+        return len(self._ahead)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+
+def virtual_batch(batch: Any, mode: VirtualMode) -> Any:
+    """The batch with every real CPU tensor replaced by a virtual one that knows its values."""
+    if type(batch) is torch.Tensor:
+        return mode.virtualise(batch) if batch.device.type == "cpu" else batch
+    if isinstance(batch, dict):
+        for key in batch:
+            batch[key] = virtual_batch(batch[key], mode)
+        return batch
+    if isinstance(getattr(batch, "data", None), dict):  # BatchEncoding, BatchFeature
+        virtual_batch(batch.data, mode)
+        return batch
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(virtual_batch(value, mode) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(virtual_batch(value, mode) for value in batch)
+    return batch

@@ -1,0 +1,1 @@
+"""What lies where, and what PyTorch's caching allocator reserves for it."""

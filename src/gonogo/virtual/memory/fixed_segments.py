@@ -1,0 +1,93 @@
+"""Segments as ``cudaMalloc`` gives them: of one size for life, given back only when wholly free.
+
+Source: c10/cuda/CUDACachingAllocator.cpp, ``get_allocation_size``, ``alloc_block``, ``release_block``,
+``release_available_cached_blocks``, ``garbage_collect_cached_blocks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gonogo.virtual.memory.blocks import Block, Pool, Stat
+
+if TYPE_CHECKING:
+    from gonogo.virtual.memory.caching_allocator import CachingAllocator
+
+SMALL_SIZE = 1 << 20
+SMALL_SEGMENT = 2 << 20
+MIN_LARGE_ALLOCATION = 10 << 20
+ROUND_LARGE = 2 << 20
+
+
+class FixedSegments:
+    """The segments of one allocator."""
+
+    def __init__(self, allocator: CachingAllocator) -> None:
+        self._allocator = allocator
+        self._settings = allocator.settings
+        self._max_split = allocator.settings.max_split_bytes
+        self.oversize = Stat()
+        """Segments of ``max_split_size_mb`` or more."""
+
+    def segment_size(self, size: int) -> int:
+        """Bytes of the segment that is made for a block of ``size`` bytes."""
+        if size <= SMALL_SIZE:
+            return SMALL_SEGMENT
+        if size < MIN_LARGE_ALLOCATION:
+            return self._settings.large_segment_bytes
+        return -(-size // ROUND_LARGE) * ROUND_LARGE
+
+    def allocate(self, pool: Pool, size: int) -> Block | None:
+        """A new segment as one block, in no pool; None where the driver has no room for it."""
+        segment = self.segment_size(size)
+        if not self._allocator.take_memory(pool, segment, segments=1):
+            return None
+        if self._max_split is not None and segment >= self._max_split:
+            self.oversize.add(1)
+        return Block(self._allocator.take_addresses(segment), segment, None, None, pool)
+
+    def release(self, pool: Pool) -> None:
+        """Give back every segment that is one free block."""
+        for block in pool.in_order():
+            if not block.is_split:
+                self._release_block(pool, block)
+
+    def release_oversize(self, pool: Pool, size: int) -> bool:
+        """Give back just enough blocks that are too large to be split; whether they make ``size`` bytes together."""
+        assert self._max_split is not None
+        wanted = max(size, self._max_split)
+        blocks = [block for block in pool.in_order() if block.size >= self._max_split]
+        fitting = next((block for block in blocks if block.size >= wanted), None)
+        if fitting is not None:
+            self._release_block(pool, fitting)
+            return True
+        released = 0
+        while blocks and released < wanted:
+            block = blocks.pop()
+            released += block.size
+            self._release_block(pool, block)
+        return released >= wanted
+
+    def collect_garbage(self, pools: Iterable[Pool], target: int) -> None:
+        """Give back ``target`` bytes of wholly free segments, those not used for long first, by mean age."""
+        free = [
+            (pool, block, pool.searches - block.born)
+            for pool in pools
+            for block in pool.in_order()
+            if not block.is_split
+        ]
+        reclaimed = 0
+        while free and reclaimed < target:
+            threshold = sum(age for _, _, age in free) / len(free)
+            old = [entry for entry in free if entry[2] >= threshold]
+            free = [entry for entry in free if entry[2] < threshold]
+            for pool, block, _ in old:
+                reclaimed += block.size
+                self._release_block(pool, block)
+
+    def _release_block(self, pool: Pool, block: Block) -> None:
+        pool.remove(block)
+        self._allocator.give_memory(pool, block.size, segments=1)
+        if self._max_split is not None and block.size >= self._max_split:
+            self.oversize.add(-1)

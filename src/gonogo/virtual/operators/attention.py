@@ -1,0 +1,119 @@
+"""Attention as real hardware would run it: on the fused operators, not on the math path that meta tensors take.
+
+The choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``select_sdp_backend``): flash where its
+conditions hold, else memory-efficient, else math. Both fused operators keep the output and a log-sum-exp for
+backward, never the n × n scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+aten = torch.ops.aten
+_backends: Any = torch.backends.cuda
+_HALF = (torch.float16, torch.bfloat16)
+_MASK_ALIGNMENT = 16
+
+
+def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
+    """Route ``scaled_dot_product_attention`` on accelerators; returns the undo."""
+    patches = Patches()
+    original = F.scaled_dot_product_attention
+
+    def scaled_dot_product_attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        operands = (query, key, value)
+        if not all(isinstance(t, VirtualTensor) and t.device.type != "cpu" and t.dim() == 4 for t in operands):
+            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        query, key, value = _cast_by_autocast(query, key, value)
+        grouped = key.shape[1] != query.shape[1]
+        if _fits_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
+            return _flash(query, key, value, dropout_p, is_causal, scale)
+        if _fits_efficient(query, key, value, compute_capability) and not grouped:
+            return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    scaled_dot_product_attention.__doc__ = original.__doc__
+    patches.set(F, "scaled_dot_product_attention", scaled_dot_product_attention)
+    patches.set(torch._C._nn, "scaled_dot_product_attention", scaled_dot_product_attention)
+    return patches.undo
+
+
+def _cast_by_autocast(*tensors: Any) -> Any:
+    if not torch.is_autocast_enabled("cuda"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cuda")
+    return tuple(t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors)
+
+
+def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[int, int]) -> bool:
+    return (
+        _backends.flash_sdp_enabled()
+        and capability >= (8, 0)
+        and mask is None
+        and query.dtype in _HALF
+        and query.dtype == key.dtype == value.dtype
+        and query.shape[-1] == key.shape[-1] == value.shape[-1] <= 256
+        and query.shape[1] % max(key.shape[1], 1) == 0
+    )
+
+
+def _fits_efficient(query: Any, key: Any, value: Any, capability: tuple[int, int]) -> bool:
+    allowed = (*_HALF, torch.float32) if capability >= (8, 0) else (torch.float16, torch.float32)
+    return (
+        _backends.mem_efficient_sdp_enabled()
+        and capability >= (5, 0)
+        and query.dtype in allowed
+        and query.dtype == key.dtype == value.dtype
+        and query.shape[-1] == key.shape[-1]
+    )
+
+
+def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+    size = query.shape[-1]
+    scale = scale if scale is not None else 1.0 / math.sqrt(size)
+    missing = -size % 8
+    if missing:
+        query, key, value = (F.pad(t, (0, missing)) for t in (query, key, value))
+    output = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    return output[..., :size] if missing else output
+
+
+def _efficient(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
+) -> Any:
+    if mask is not None:
+        mask = _bias(mask, query, key)
+    keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, keeps, dropout_p, is_causal, scale=scale
+    )[0]
+
+
+def _bias(mask: Any, query: Any, key: Any) -> Any:
+    """A mask as the kernel takes it: additive, of the query's dtype, expanded, its last stride aligned."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), -math.inf)
+    elif mask.dtype != query.dtype:
+        mask = mask.to(query.dtype)
+    length = mask.shape[-1]
+    missing = -length % _MASK_ALIGNMENT
+    if missing:
+        mask = F.pad(mask, (0, missing))[..., :length]
+    return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])

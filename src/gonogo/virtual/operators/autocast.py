@@ -1,0 +1,127 @@
+"""``torch.autocast`` on an accelerator.
+
+ATen's autocast asks a tensor whether it is on CUDA, and virtual tensors are on ``meta`` to C++: so the casts are made
+here, above autograd, by the same lists (aten/src/ATen/autocast_mode.h), with the same cache of casted weights, which
+takes memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+LOWER_PRECISION = {
+    "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "convolution", "_convolution", "prelu", "addmm", "addmv", "addr", "matmul", "__matmul__", "__rmatmul__", "einsum",
+    "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul", "multi_dot", "lstm_cell",
+    "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention", "multi_head_attention_forward",
+}  # fmt: skip
+FLOAT32 = {
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh",
+    "tan", "pow", "__pow__", "__rpow__", "softplus", "layer_norm", "native_layer_norm", "group_norm",
+    "nuclear_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss", "cross_entropy",
+    "hinge_embedding_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "margin_ranking_loss",
+    "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss",
+    "binary_cross_entropy_with_logits", "dist", "pdist", "cdist", "renorm", "logsumexp", "interpolate", "upsample",
+    "prod", "softmax", "log_softmax", "softmin", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm",
+    "norm", "sum", "gelu_backward",
+}  # fmt: skip
+WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
+          "scatter_add"}  # fmt: skip
+
+
+def install() -> Callable[[], None]:
+    """Have entering ``torch.autocast`` for an accelerator cast virtual tensors; returns the undo."""
+    patches = Patches()
+    autocast: Any = torch.amp.autocast_mode.autocast
+    enter, leave = autocast.__enter__, autocast.__exit__
+
+    @functools.wraps(enter)
+    def entered(self: Any) -> Any:
+        result = enter(self)
+        within = bool(_Casting.entered)
+        if self.device != "cpu" and (self._enabled or within):
+            mode: Any = _Casting(self.fast_dtype if self._enabled else None)
+            mode.__enter__()
+            self.__dict__.setdefault("gonogo_modes", []).append(mode)
+            _Casting.entered.append(mode)
+        return result
+
+    @functools.wraps(leave)
+    def left(self: Any, *exception: Any) -> Any:
+        modes = self.__dict__.get("gonogo_modes")
+        if modes:
+            modes.pop().__exit__(*exception)
+            _Casting.entered.pop()
+        return leave(self, *exception)
+
+    patches.set(autocast, "__enter__", entered)
+    patches.set(autocast, "__exit__", left)
+    return patches.undo
+
+
+class _Casting(TorchFunctionMode):
+    """Casts the operands of listed functions. ``dtype`` None: autocast is off within an outer one."""
+
+    entered: ClassVar[list[_Casting]] = []
+    """Those that are entered, the innermost last."""
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self._weights: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
+            return func(*args, **kwargs)
+        if kwargs.get("out") is not None:  # autocast has no overload that writes into a given tensor
+            return func(*args, **kwargs)
+        if name in LOWER_PRECISION:
+            target: torch.dtype | None = self.dtype
+        elif name in FLOAT32 and kwargs.get("dtype") is None:
+            target = torch.float32
+        elif name in WIDEST:
+            target = _widest(args)
+        else:
+            target = None
+        if target is not None:
+            args, kwargs = self._cast(args, target), self._cast(kwargs, target)
+        return func(*args, **kwargs)
+
+    def _cast(self, value: Any, dtype: torch.dtype) -> Any:
+        if isinstance(value, VirtualTensor):
+            if not value.is_floating_point() or value.dtype in (dtype, torch.float64) or value.device.type == "cpu":
+                return value
+            return self._cast_weight(value, dtype) if _is_cached(value, dtype) else value.to(dtype)
+        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+            return type(value)(self._cast(item, dtype) for item in value)
+        if isinstance(value, dict):
+            return {key: self._cast(item, dtype) for key, item in value.items()}
+        return value
+
+    def _cast_weight(self, weight: VirtualTensor, dtype: torch.dtype) -> torch.Tensor:
+        """A leaf is cast once and kept until autocast is left."""
+        found = self._weights.get(id(weight))
+        if found is None or found[0] is not weight:
+            found = self._weights[id(weight)] = (weight, weight.to(dtype))
+        return found[1]
+
+
+def _is_cached(value: torch.Tensor, dtype: torch.dtype) -> bool:
+    lower = dtype != torch.float32 and value.dtype == torch.float32
+    kept = value.requires_grad and value.is_leaf and not value._is_view()
+    return lower and kept and torch.is_autocast_cache_enabled()
+
+
+def _widest(args: Any) -> torch.dtype | None:
+    dtypes = [value.dtype for value in args if isinstance(value, VirtualTensor) and value.is_floating_point()]
+    return functools.reduce(torch.promote_types, dtypes) if dtypes else None

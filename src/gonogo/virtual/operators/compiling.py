@@ -1,0 +1,61 @@
+"""``torch.compile``: what is compiled is run as it is written, and of a function begun when it is first called.
+
+Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
+imports all of the compiler, which takes more than a second. Importing it runs operators, which are none of the
+program's: virtual ones would in turn import the compiler, half imported as it is (seen with torch 2.8). It also holds
+its own stand-ins against ``Tensor.__new__``, which DeepSpeed replaces within ``zero.Init``; virtual operators need the
+compiler there first, where a real run does not need it at all. So it is imported before.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.hooks.after_import import after_import, import_within
+from gonogo.virtual.hooks.patching import Patches
+
+_HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
+
+
+AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+
+
+def install(assume: Callable[[str], object] = lambda what: None) -> Callable[[], None]:
+    """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo.
+
+    ``assume`` is told when compiled code is run: kernels can't be compiled for a device that isn't there.
+    """
+    patches = Patches()
+    patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
+    patches.on_undo(import_within(private.COMPILER, private.modes_off))
+    patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
+    real = torch.compile
+
+    @functools.wraps(real)
+    def compile_(model: Any = None, **options: Any) -> Any:
+        if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
+            if model is not None:
+                assume(AS_WRITTEN)
+            return real(model, **options)
+
+        @functools.cache
+        def made() -> Any:
+            assume(AS_WRITTEN)
+            return real(model, **options)
+
+        @functools.wraps(model)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            return made()(*args, **kwargs)
+
+        return compiled
+
+    patches.set(torch, "compile", compile_)
+    return patches.undo

@@ -1,0 +1,46 @@
+"""Optimizers and gradient clipping take the multi-tensor path that they take on an accelerator.
+
+Torch chooses ``foreach`` and ``fused`` by a parameter's exact type, and groups tensors by the device that C++ knows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.optim.optimizer as optimizer
+import torch.utils._foreach_utils as foreach_utils
+
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+
+def install() -> Callable[[], None]:
+    """Count virtual tensors among the types that have the multi-tensor path; returns the undo."""
+    patches = Patches()
+    for module in (optimizer, foreach_utils):
+        patches.set(module, "_foreach_supported_types", [*module._foreach_supported_types, VirtualTensor])
+    original = torch._C._group_tensors_by_device_and_dtype
+
+    @functools.wraps(original)
+    def group(lists: Any, with_indices: bool = False) -> Any:
+        if not any(_is_virtual(tensor) for tensor in lists[0]):
+            return original(lists, with_indices)
+        groups: dict[tuple[torch.device, torch.dtype], Any] = {}
+        for position, first in enumerate(lists[0]):
+            columns, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+            for column, tensors in zip(columns, lists, strict=True):
+                if tensors:
+                    column.append(tensors[position])
+            if with_indices:
+                positions.append(position)
+        return groups
+
+    patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
+    return patches.undo
+
+
+def _is_virtual(tensor: Any) -> bool:
+    return isinstance(tensor, VirtualTensor) or isinstance(getattr(tensor, "_local_tensor", None), VirtualTensor)

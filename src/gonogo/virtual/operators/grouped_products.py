@@ -1,0 +1,64 @@
+"""Grouped matrix products (``torch._grouped_mm``: a mixture's experts at once) in float32 and float16.
+
+Kernels take both since torch 2.9 (https://github.com/pytorch/pytorch/pull/162059); torch's rule of shapes for meta
+tensors still knows bfloat16 alone. It is asked with bfloat16 tensors whose rows lie as many bytes apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from packaging.version import Version
+
+from gonogo.virtual import private
+from gonogo.virtual.mode import HANDLERS, VirtualMode
+from gonogo.virtual.operators.placement import common_device
+from gonogo.virtual.tensor import Spec, VirtualTensor
+from gonogo.virtual.values import carrying, real
+
+_TAKEN = (torch.float32, torch.float16)
+_SINCE = Version("2.9")
+_ALIGNMENT = 16
+"""Bytes at whose multiples rows begin (aten/src/ATen/native/GroupedMMUtils.h)."""
+
+
+def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    left, right = args[0], args[1]
+    operator = mode.operator(func)
+    if left.dtype != right.dtype or left.dtype not in _TAKEN or _other_result(left, args, kwargs):
+        return mode.run(operator, args, kwargs)
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
+    device = common_device(func, tensors, args)
+    offsets = args[2] if len(args) > 2 else kwargs.get("offs")
+    with private.modes_off():
+        groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
+        shape = func(_in_bfloat16(left), _in_bfloat16(right), groups).shape
+    out = mode._new(*_result(shape, left.dtype, device))
+    carrying.carry(mode, operator, args, kwargs, tensors, out)
+    return out
+
+
+def _other_result(left: torch.Tensor, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a bias, or a result of another dtype, is asked for: torch's own rule refuses both."""
+    bias = args[3] if len(args) > 3 else kwargs.get("bias")
+    dtype = args[4] if len(args) > 4 else kwargs.get("out_dtype")
+    return bias is not None or dtype not in (None, left.dtype)
+
+
+def _in_bfloat16(matrix: torch.Tensor) -> torch.Tensor:
+    times = matrix.element_size() // 2
+    strides = [stride if stride == 1 else stride * times for stride in matrix.stride()]
+    return real.meta_strided(matrix.shape, strides, dtype=torch.bfloat16)
+
+
+def _result(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tuple[Spec, int]:
+    """A CUDA build makes its rows begin at multiples of the alignment."""
+    columns, size = shape[-1], dtype.itemsize
+    row = -(-columns * size // _ALIGNMENT) * _ALIGNMENT // size if torch.version.cuda else columns
+    strides = (shape[-2] * row, row, 1)[-len(shape) :]
+    return Spec.of(shape, strides, dtype, device), shape[:-1].numel() * row * size
+
+
+if Version(torch.__version__) >= _SINCE and hasattr(torch.ops.aten, "_grouped_mm"):
+    HANDLERS[torch.ops.aten._grouped_mm.default] = _grouped_product

@@ -1,0 +1,70 @@
+"""Tensor classes of libraries over virtual data: bitsandbytes' ``Params4bit`` and the like, which keep their methods.
+
+``Tensor._make_subclass(cls, data)`` gives, for virtual data, a tensor of a class that is both ``cls`` and virtual: it
+has the library's attributes and methods, and the device, the storage and the dispatch of a virtual tensor.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.virtual import private
+from gonogo.virtual.apart import Apart
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.tensor import VirtualTensor
+
+_make: Any = private.make_alias
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+
+
+def install(memory: MemoryRecord) -> Callable[[], None]:
+    """Have ``Tensor._make_subclass`` and ``Tensor.as_subclass`` keep virtual data virtual; returns the undo."""
+    patches = Patches()
+    as_subclass = torch.Tensor.as_subclass
+
+    def make_subclass(cls: Any, data: Any, requires_grad: bool = False, **options: Any) -> Any:
+        if type(data) is torch.Tensor and data.device.type == "cpu" and issubclass(cls, nn.Parameter) and not Apart.now:
+            data = VirtualTensor.mode.virtualise(data)
+        if not isinstance(data, VirtualTensor):
+            return _make(cls, data, requires_grad, **options)
+        made = of_class(cls, data, requires_grad)
+        if issubclass(cls, nn.Parameter):
+            made.cell.values = None
+            memory.recategorise(made.cell, "parameters")
+        return made
+
+    def as_subclass_of(tensor: Any, cls: Any) -> Any:
+        if not isinstance(tensor, VirtualTensor):
+            return as_subclass(tensor, cls)
+        return tensor if issubclass(VirtualTensor, cls) else of_class(cls, tensor, tensor.requires_grad)
+
+    patches.set(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
+    patches.set(torch.Tensor, "as_subclass", as_subclass_of)
+    return patches.undo
+
+
+def of_class(cls: type, data: VirtualTensor, requires_grad: bool = False) -> Any:
+    """A tensor of (a virtual class derived from) ``cls`` that shares ``data``'s storage."""
+    with private.DisableTorchDispatch():
+        made = _make(virtual_class(cls), data, requires_grad)
+    made._device, made._spec, made.cell = data._device, None, data.cell
+    return made
+
+
+@cache
+def virtual_class(cls: type) -> type:
+    """The class that is both ``cls`` and virtual; named as ``cls``, since libraries ask for names."""
+    if issubclass(cls, VirtualTensor):
+        return cls
+    if cls in _PLAIN:
+        return VirtualTensor
+    made = types.new_class(cls.__name__, (cls, VirtualTensor), {"metaclass": type(cls)})
+    made.__module__, made.__qualname__ = cls.__module__, cls.__qualname__
+    return made

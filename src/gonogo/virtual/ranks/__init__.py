@@ -1,0 +1,1 @@
+"""One virtual rank as a process: its plan, its session around the program, its record."""

@@ -1,0 +1,68 @@
+"""What a worker is told: the program, its place in the world, the machine, and where the record goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gonogo.evidence.environment.hardware import Accelerator
+
+SPAWN = "torch.multiprocessing.spawn"
+"""The launcher of processes that a program starts itself, by that or by torchrun's agent."""
+
+
+class ExchangeAddress(msgspec.Struct, frozen=True):
+    """Where a worker meets the other ranks that are rehearsed with it."""
+
+    address: str
+    """``HOST:PORT``, or the path of a local socket."""
+    key: str
+    """What proves to the exchange, and to the worker, that the other side belongs to this rehearsal."""
+    ranks: tuple[int, ...]
+    """The ranks that are rehearsed together."""
+
+
+class WorkerPlan(msgspec.Struct, frozen=True):
+    """Written as JSON by the parent; read by ``python -m gonogo.virtual PLAN``."""
+
+    program_kind: Literal["script", "module"]
+    """``script``: a path to run as ``python PATH``; ``module``: a name to run as ``python -m NAME``."""
+    program: str
+    arguments: tuple[str, ...]
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    accelerator: Accelerator
+    host_bytes: int | None
+    steps: int
+    scratch: str
+    """A folder of this worker's own: what the program writes lands below it (see ``virtual/filesystem.py``)."""
+    record: str
+    """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
+    progress: str
+    """A file to which a :class:`Progress` JSON line is appended about twice a second."""
+    trace_autograd: bool = False
+    """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
+    devices: int = 0
+    """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
+    started_by_program: bool = False
+    """Whether this rank is a process that the program starts itself (see ``virtual/starting.py``)."""
+    only_looks: bool = False
+    """Only look at what batches each rank will read, and end with the first of its own."""
+    exchange: ExchangeAddress | None = None
+    """None where one rank is rehearsed alone."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a worker is doing now, for the live display."""
+
+    rank: int
+    phase: str
+    step: int
+    operators: int
+    device_bytes: int
+    host_bytes: int
+    activity: str
+    """Module or call being run, e.g. ``model.layers.3`` or ``from_pretrained``."""

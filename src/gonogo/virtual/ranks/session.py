@@ -1,0 +1,401 @@
+"""One virtual rank: everything put in place around a program, the program run, and its record made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.finding.errors import UserError
+from gonogo.virtual import private
+from gonogo.virtual.collectives import record as collectives
+from gonogo.virtual.collectives import sharded_tensors
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.failure import entered_the_driver, failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.hooks import deepcompile, engine, trainer, training
+from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.storage_ledger import DeviceRecord, MemoryRecord
+from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.operators import (
+    attention,
+    autocast,
+    compiling,
+    dropout,
+    grouped_products,
+    recurrent,
+    refusals,
+    scripting,
+    storages,
+    subclasses,
+    writes,
+)
+from gonogo.virtual.ranks import starting
+from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+from gonogo.virtual.ranks.program import run_program
+from gonogo.virtual.ranks.protocol import End, Reply
+from gonogo.virtual.sandbox import spawned
+from gonogo.virtual.stack import frames_of_call, frames_of_traceback
+from gonogo.virtual.tensor import CPU, VirtualTensor
+from gonogo.virtual.values import batches, data_dependent, data_shapes, read_arguments
+from gonogo.virtual.values.assumptions import Ledger
+from gonogo.virtual.weights import loading
+
+STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
+         "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
+"""Packages whose versions the record names."""
+
+_END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
+
+__all__ = ["Session", "data_dependent", "grouped_products", "recurrent", "writes"]
+
+
+class Session:
+    """A process that believes it has accelerators. Use as a context manager, once a process."""
+
+    def __init__(self, plan: WorkerPlan) -> None:
+        self.plan = plan
+        private.name_accelerator(plan.accelerator.device_type)
+        self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
+        self.memory = MemoryRecord(self._device_record)
+        self.ledger = Ledger(os.path.dirname(torch.__file__))
+        self.mode = VirtualMode(self.memory, self.ledger)
+        self.modules = ModuleTracker(self.memory)
+        self.life = Lifecycle(plan.steps, self.memory, self.ledger)
+        self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
+        """The ranks that are rehearsed with this one, or None."""
+        self.collectives = collectives.CollectiveRecord(self.peers)
+        self.facts: dict[str, Any] = {}
+        self.events: list[str] = []
+        self.saved_bytes = 0
+        self.nvme: NvmeTraffic | None = None
+        """What DeepSpeed offloads to NVMe."""
+        self.started = time.monotonic()
+        self.raw_traceback = ""
+        """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
+        self._origin: tuple[Frame, ...] = ()
+        self._parted: Reply | None = None
+        self.batch: tuple[tuple[str, str], ...] = ()
+        self.batches = 0
+        self.data_shapes: list[str] = []
+        self._undo: list[Callable[[], None]] = []
+
+    def _device_record(self, name: str) -> DeviceRecord:
+        accelerator = self.plan.accelerator
+        if name == "cpu":
+            record = DeviceRecord(name, self.plan.host_bytes or 0, 0, None)
+        else:
+            settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
+            capacity = accelerator.total_bytes - accelerator.allowance_bytes
+            allocator = CachingAllocator(capacity, settings)
+            record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
+            record.on_shortage = self._shortage
+        record.moment = self.life.moment
+        return record
+
+    def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
+        allocator = record.allocator
+        assert allocator is not None
+        assert allocator.shortage is not None
+        return Shortage(
+            device=record.name,
+            requested_bytes=requested,
+            allocated_bytes=allocator.shortage.allocated,
+            reserved_bytes=allocator.shortage.reserved,
+            capacity_bytes=allocator.capacity_bytes,
+            phase=self.life.phase,
+            step=self.life.step,
+            operator=str(self.mode.current) if self.mode.current is not None else None,
+            module=self.modules.current,
+            frames=frames_of_call(),
+            by_category=record.categories(),
+        )
+
+    def __enter__(self) -> Session:
+        from gonogo.virtual.ranks import surroundings
+
+        VirtualTensor.mode = self.mode
+        VirtualTensor.accelerator_type = self.plan.accelerator.device_type
+        self.memory.device(CPU)
+        self.memory.device(self.device)
+        self.memory.set_category("parameters")
+        undo = self._undo
+        undo.append(collectives.install(self.collectives))
+        undo.append(private.lift_only_cpu_tensors())
+        undo += surroundings.install(self)
+        undo.append(attention.install(self.plan.accelerator.compute_capability))
+        undo.append(autocast.install())
+        undo.append(dropout.install())
+        undo.append(compiling.install(self.ledger.assume))
+        undo.append(refusals.install())
+        undo.append(scripting.install())
+        undo.append(starting.install(self.plan))
+        undo.append(read_arguments.install())
+        undo.append(storages.install())
+        undo.append(subclasses.install(self.memory))
+        undo.append(sharded_tensors.install())
+        undo.append(training.install(self.mode, self.life, self.modules))
+        undo.append(trainer.install(self.life))
+        undo.append(deepcompile.install())
+        undo.append(engine.install(self.life, self.modules, self.facts))
+        undo.append(loading.install(self.life, self.modules, self.facts))
+        undo.append(_mode_in_threads(self.mode))
+        self.mode.on_failure = functools.partial(_note, self.modules)
+        if self.peers is not None:
+            self.meet(self.peers)
+        if self.plan.only_looks:
+            self.life.on_loader = self._look_at_data
+        torch.manual_seed(0)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def meet(self, peers: Peers) -> None:
+        """Tell the other ranks what this one does, and the batches it reads."""
+        peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
+        self.life.on_batch = functools.partial(_read_batch, self, peers)
+        self.life.ask_left = functools.partial(_left_everywhere, peers)
+
+    def _look_at_data(self, loader: Any) -> None:
+        plan = self.plan
+        self.data_shapes = data_shapes.shapes_by_rank(loader, plan.rank, plan.world_size, plan.steps)
+        raise RehearsalComplete
+
+    def run(self) -> RankRecord:
+        """Run the program to its end; never raises for what the program does."""
+        outcome: Outcome = "completed"
+        failure: Failure | None = None
+        unsupported: list[Unsupported] = []
+        user_error = None
+        processes: int | None = None
+        ended: End = "completed"
+        try:
+            with self.mode, self._watching_autograd():
+                run_program(self.plan)
+            self.life.enter("exit")
+        except (RehearsalComplete, EnoughRehearsed):
+            self.events.append("stopped: the program went on after the steps that were asked for")
+            ended = "enough"
+        except starting.HasEnded:
+            self.events.append(f"stopped: what the program does after {SPAWN} was not run")
+            self.life.enter("exit")
+        except starting.StartsProcesses as starts:
+            outcome, processes = "unsupported", starts.count
+            why = "the processes that it starts were not rehearsed"
+            place = _place_of(frames_of_traceback(starts.__traceback__))
+            unsupported.append(Unsupported(SPAWN, place, why))
+        except RanksParted as parted:
+            outcome, ended = "diverged", "stopped"
+            self._parted = parted.reply
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+        except BaseException as error:
+            self.raw_traceback = traceback.format_exc()
+            found = _in_chain(error, UnsupportedOperator)
+            told = _in_chain(error, UserError)
+            if isinstance(error, SystemExit) and error.code in (None, 0):
+                self.life.enter("exit")
+            elif told is not None:
+                outcome, user_error = "raised", (told.text.en, told.text.zh)
+            elif found is not None:
+                outcome = "unsupported"
+                failure = failure_of(error, self.life, self.modules, ())
+                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why))
+            else:
+                outcome = "raised"
+                failure = failure_of(error, self.life, self.modules, self._origin)
+                if entered_the_driver(failure.message):
+                    outcome = "unsupported"
+                    why = "it entered the real CUDA driver, which serves no device here"
+                    unsupported.append(Unsupported(failure.operator or failure.type, _place_of(failure.frames), why))
+        for where in spawned.asked_for_accelerators(self.plan.scratch):
+            why = "it asks for an accelerator, which only the processes that are rehearsed have"
+            unsupported.append(Unsupported("a process that the program starts", where, why))
+            outcome = "unsupported" if outcome == "raised" else outcome
+        if self.peers is not None:
+            how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")
+            self.peers.ended(how, self.life.step)
+        record = self.record(outcome, failure)
+        record.unsupported = unsupported
+        record.user_error = user_error
+        record.starts_processes = processes
+        if self._parted is not None:
+            record.stopped_by = self._parted.stopped_by
+        if self.peers is not None:
+            record.parameter_names = self.modules.numbered_parameters()
+        return record
+
+    @contextlib.contextmanager
+    def _watching_autograd(self) -> Iterator[None]:
+        """In a run that repeats a failed one, have autograd say where each node comes from."""
+        if not self.plan.trace_autograd:
+            yield
+            return
+        with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
+            show = warnings.showwarning
+
+            def keep(message: Any, *args: Any, **kwargs: Any) -> None:
+                if "Error detected in" in str(message) and not self._origin:
+                    self._origin = origin_in(str(message))
+                show(message, *args, **kwargs)
+
+            warnings.showwarning = keep
+            warnings.filterwarnings("always", message="Error detected in")
+            yield
+
+    def note(self, event: str) -> None:
+        """Keep a fact worth telling, once."""
+        if event not in self.events:
+            self.events.append(event)
+
+    def wrote(self, path: str, nbytes: int, tensors: int) -> None:
+        """The program saved tensors: count what a real run would have written."""
+        if self.life.phase == "load":  # a checkpoint that stands in for one that isn't there
+            return
+        self.saved_bytes += nbytes
+        if "save" not in self.life.reached:
+            self.life.reached.append("save")
+
+    def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
+        """All that is known now."""
+        devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
+        if outcome == "completed" and any(device.shortage is not None for device in devices):
+            outcome = "out-of-memory"
+        root = self.life.trained_root
+        stepped = root is not None and self.life.step > 0
+        unused, without = self.modules.without_gradient(root) if stepped else ([], [])
+        drawn = self.facts.get("drawn_weights")
+        return RankRecord(
+            rank=self.plan.rank,
+            local_rank=self.plan.local_rank,
+            device=str(self.device),
+            outcome=outcome,
+            seconds=round(time.monotonic() - self.started, 2),
+            steps=self.life.step,
+            operators=self.mode.operators,
+            phases=list(self.life.reached),
+            expected_phases=list(self.life.expected),
+            last_activity=self.life.describe(self.modules.current),
+            failure=failure,
+            devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
+            host=self.memory.device(CPU).as_host(),
+            collectives=self.collectives.totals(),
+            assumptions=self.ledger.entries(),
+            unused_parameters=unused,
+            parameters_without_gradient=without,
+            left_on_cpu=self.life.left_on_cpu,
+            parameter_count=_count(root),
+            deepspeed_config=_plain(self.facts.get("deepspeed_config")),
+            device_map=self.facts.get("device_map"),
+            device_map_frames=self.facts.get("device_map_frames", []),
+            drawn_weights=drawn.loads if drawn is not None else [],
+            versions=versions(),
+            saved_bytes=self.saved_bytes,
+            events=[*self.events, *self._nvme()],
+            batch=list(self.batch),
+            batches=self.batches,
+            data_shapes=self.data_shapes,
+            batches_left=self.life.batches_left,
+            rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        )
+
+    def _nvme(self) -> list[str]:
+        traffic = self.nvme
+        if traffic is None or not traffic.written_bytes:
+            return []
+        return [f"NVMe: {traffic.stored_bytes} bytes in files of this rank, {traffic.written_bytes} written, "
+                f"{traffic.read_bytes} read"]  # fmt: skip
+
+    def wants_trace(self, record: RankRecord) -> bool:
+        """Whether the program should be run once more, to learn where the failing autograd node came from."""
+        failure = record.failure
+        return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _place_of(frames: Sequence[Frame]) -> str:
+    """``file:line`` of the innermost frame of the user's, else of a library's."""
+    own = [frame for owner in ("user", "library") for frame in reversed(frames) if frame.owner == owner]
+    return f"{own[0].path}:{own[0].line}" if own else "unknown"
+
+
+def _left_everywhere(peers: Peers, left: int) -> list[int] | None:
+    answers = peers.ask("batches left", str(left).encode())
+    return None if answers is None else [int(answer) for answer in answers]
+
+
+def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
+    session.batch = batches.described(batch)
+    session.batches += 1
+    peers.context(session.batch, session.batches, session.life.step)
+
+
+def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
+    note_failed_call(error, func, args, kwargs, modules)
+
+
+def _in_chain(error: BaseException | None, kind: Any) -> Any:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _mode_in_threads(mode: VirtualMode) -> Callable[[], None]:
+    """Dispatch modes belong to a thread: threads that the program starts enter ours too."""
+    patches = Patches()
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        if getattr(thread, "is_gonogo", False):
+            run(thread)
+            return
+        with mode:
+            run(thread)
+
+    patches.set(threading.Thread, "run", with_mode)
+    return patches.undo
+
+
+def _count(root: Any) -> int:
+    """Parameters of the model, partitioned ones in full."""
+    return sum(getattr(p, "ds_numel", p.numel()) for p in root.parameters()) if root is not None else 0
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types only; anything else as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the stack as this process sees them; a package that isn't installed is left out."""
+    found = {}
+    for name in STACK:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    found["python"] = sys.version.split()[0]
+    return found

@@ -1,0 +1,117 @@
+"""The processes that a program starts itself are ranks, each rehearsed in a worker.
+
+It does so by ``torch.multiprocessing.spawn``, or by torchrun's ``elastic_launch`` with a function, which accelerate's
+``notebook_launcher`` calls. Such a program was started as one process, and says only there how many it will be. The
+first worker ends with that number; then one is started for each rank, comes to the same call, and goes on as that
+rank's process would.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+
+
+class StartsProcesses(BaseException):
+    """Raised in the program where it would start that many processes."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
+class HasEnded(BaseException):
+    """Raised in the program where the process that a rank is would end."""
+
+
+def install(plan: WorkerPlan) -> Callable[[], None]:
+    """Stand in the place of what starts the processes; returns the undo."""
+    patches = Patches()
+    module: Any = sys.modules[SPAWN]  # of which torch.multiprocessing has the function of that name
+
+    def start_processes(
+        fn: Any,
+        args: tuple[Any, ...] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+        **_options: Any,
+    ) -> None:
+        _go_on(plan, nprocs, start_method, (fn, args))
+        fn(plan.local_rank, *args)
+        raise HasEnded
+
+    for owner in (module, torch.multiprocessing):
+        patches.set(owner, "start_processes", start_processes)
+    patches.on_undo(after_import("torch.distributed.launcher.api", lambda api: _replace_agent(patches, api, plan)))
+    return patches.undo
+
+
+def _go_on(plan: WorkerPlan, count: int, start_method: str, sent: Any) -> None:
+    """Return where this rank is one of the processes; else end the program, with how many there would be."""
+    if start_method != "fork":
+        _Sent().dump(sent)
+    if not plan.started_by_program:
+        raise StartsProcesses(count)
+
+
+def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
+    """``elastic_launch`` with a function; with a command line it is torchrun, which is no program of the user's."""
+    original = api.launch_agent
+
+    def launch_agent(config: Any, entrypoint: Any, args: list[Any], *rest: Any, **options: Any) -> Any:
+        if not callable(entrypoint):
+            return original(config, entrypoint, args, *rest, **options)
+        if config.max_nodes > 1:
+            raise UnsupportedOperator(
+                "elastic_launch", "the nodes that it would meet are not here: start it by torchrun"
+            )
+        _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
+        os.environ.update(_environment(plan))
+        entrypoint(*args)
+        raise HasEnded
+
+    patches.set(api, "launch_agent", launch_agent)
+
+
+def _environment(plan: WorkerPlan) -> dict[str, str]:
+    """What torchrun's agent sets for a process of one node (torch/distributed/elastic/agent/server)."""
+    rank, world = str(plan.rank), str(plan.world_size)
+    return {
+        "LOCAL_RANK": rank,
+        "RANK": rank,
+        "GROUP_RANK": "0",
+        "ROLE_RANK": rank,
+        "LOCAL_WORLD_SIZE": world,
+        "WORLD_SIZE": world,
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "localhost"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+    }
+
+
+class _Sent(ForkingPickler):
+    """Raises what sending a function and its arguments to another process does; tensors can always be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def reducer_override(self, value: Any) -> Any:
+        """Leave out what tensors hold."""
+        if isinstance(value, torch.Tensor | torch.UntypedStorage | torch.TypedStorage):
+            return str, ()
+        return NotImplemented

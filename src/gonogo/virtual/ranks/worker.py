@@ -1,0 +1,127 @@
+"""The worker's frame: reads the plan, reports progress, and writes the record whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import Outcome, RankRecord
+from gonogo.virtual.failure import stack_of_main_thread
+from gonogo.virtual.ranks.plan import Progress, WorkerPlan
+from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.sandbox.write_guard import guard_writes
+from gonogo.virtual.tensor import CPU
+
+_INTERVAL = 0.5
+TRACE = "GONOGO_TRACE_AUTOGRAD"
+
+
+def main(plan_path: str) -> NoReturn:
+    """Rehearse one rank as the plan says; the process ends with status 0 where a record was written."""
+    plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
+    if os.environ.get(TRACE):
+        # The other ranks have ended: this run only looks where the failing node comes from.
+        plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None)
+    random.seed(plan.rank)  # nothing seeds it alike on all ranks of the real run
+    status = 70
+    try:
+        session = Session(plan)
+        _write_on_signal(session)
+        stop = _report_progress(session)
+        with session:
+            _keep_files_as_they_are(session, plan)
+            record = session.run()
+        stop()
+        if session.wants_trace(record):
+            os.environ[TRACE] = "1"
+            sys.stdout.flush()
+            sys.stderr.flush()
+            write(plan, record)
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        if record.failure is not None:
+            print(
+                session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr
+            )
+        if not (plan.trace_autograd and record.failure is None and os.path.exists(plan.record)):
+            write(plan, record)  # else without the others it did not fail: what the first run wrote holds
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)  # the program's own exit handlers (loggers, process groups) may wait for what does not exist
+
+
+def _keep_files_as_they_are(session: Session, plan: WorkerPlan) -> None:
+    """Have the kernel refuse what the overlay can't see: writes by compiled code and by other programs."""
+    if not guard_writes([plan.scratch, os.path.dirname(plan.record), os.path.dirname(plan.progress)]):
+        session.note("this kernel can't refuse writes: compiled code, and programs that are started, could write")
+
+
+def write(plan: WorkerPlan, record: RankRecord) -> None:
+    """Write the record: whole, or not at all."""
+    target = plan.record
+    partial = f"{target}.partial"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(descriptor, msgspec.json.encode(record))
+    finally:
+        os.close(descriptor)
+    os.replace(partial, target)
+
+
+def _write_on_signal(session: Session) -> None:
+    """SIGTERM (the time is over) and SIGINT (the user's) write what is known, and where the program was."""
+
+    def end(number: int, frame: Any) -> None:
+        outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
+        record = session.record(outcome)
+        stack = list(stack_of_main_thread())
+        record.events.append("the program was at: " + " < ".join(f"{f.path}:{f.line}" for f in reversed(stack[-6:])))
+        record.stack = stack
+        with contextlib.suppress(OSError):
+            write(session.plan, record)
+        os._exit(0)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
+
+
+def _report_progress(session: Session) -> Any:
+    """Append a line of progress twice a second, from a thread of our own."""
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(_INTERVAL):
+            device = session.memory.devices.get(session.device)
+            host = session.memory.devices.get(CPU)
+            line = Progress(
+                rank=session.plan.rank,
+                phase=session.life.phase,
+                step=session.life.step,
+                operators=session.mode.operators,
+                device_bytes=device.live if device else 0,
+                host_bytes=host.live if host else 0,
+                activity=session.life.describe(session.modules.current),
+            )
+            with contextlib.suppress(OSError):
+                descriptor = os.open(session.plan.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+                os.write(descriptor, msgspec.json.encode(line) + b"\n")
+                os.close(descriptor)
+
+    thread = threading.Thread(target=report, daemon=True, name="gonogo-progress")
+    thread.is_gonogo = True  # type: ignore[attr-defined]
+    thread.start()
+    return ended.set

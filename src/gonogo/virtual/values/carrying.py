@@ -1,0 +1,105 @@
+"""After an operator: do its results' values follow from its operands', and what has become unknown?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.virtual.operators.schema import Operator
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import signs, values
+
+if TYPE_CHECKING:
+    from gonogo.virtual.mode import VirtualMode
+
+
+def carry(
+    mode: VirtualMode, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
+) -> None:
+    """Compute the results' values where all operands' are known; else note what became unknown."""
+    for tensor in tensors:
+        if tensor.cell.values is None:
+            break
+    else:
+        if tensors or operator.known_factory or operator.of_numbers:
+            _carry_known(operator, args, kwargs, tensors, out)
+        return
+    if operator.write_names:
+        _forget_written(operator, args, kwargs)
+    elif operator.known_factory:
+        _carry_known(operator, args, kwargs, [], out)
+    elif operator.compares and out.__class__ is VirtualTensor:
+        test = values.nonfinite_test(operator.func, args)
+        if test is not None:
+            mode.ledger.assume("values are finite (no NaN, no infinity)")
+        else:
+            test = signs.test(operator.func, args)
+        if test is not None:
+            values.give_number(out, test)
+    is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
+    if is_small and tensors and tensors[0].numel():
+        signs.note(operator.name, args, tensors, out)
+
+
+def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
+    func = operator.func
+    if operator.known_factory and isinstance(out, VirtualTensor):
+        if operator.uniform is not None or operator.fills:
+            values.give_number(
+                out, operator.uniform if operator.uniform is not None else _fill_value(operator, args, kwargs)
+            )
+            return
+        if operator.is_empty:
+            if out.cell.nbytes <= values.EMPTY_LIMIT:
+                values.give_number(out, 0)
+            return
+        if out.cell.nbytes > values.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
+            return
+    if operator.write_names and not all(values.materialise(t) for t in _written(operator, args, kwargs)):
+        _forget_written(operator, args, kwargs)
+        return
+    known = values.compute(func, args, kwargs, _numel(out), tensors)
+    if operator.write_names:
+        if known is None:
+            _forget_written(operator, args, kwargs)
+        return
+    if known is None:
+        return
+    outs, reals = (list(out), list(known)) if isinstance(out, list | tuple) else ([out], [known])
+    for virtual, value in zip(outs, reals, strict=True):
+        if not isinstance(virtual, VirtualTensor) or not isinstance(value, torch.Tensor):
+            continue
+        if value.dtype == virtual.dtype and value.numel() == virtual.numel():
+            values.give(virtual, value.expand(virtual.shape) if value.dim() != virtual.dim() else value)
+
+
+def _forget_written(operator: Operator, args: Any, kwargs: Any) -> None:
+    for tensor in _written(operator, args, kwargs):
+        tensor.cell.values = None
+
+
+def _fill_value(operator: Operator, args: Any, kwargs: Any) -> Any:
+    position = next(i for i, a in enumerate(operator.func._schema.arguments) if a.name == "fill_value")
+    return args[position] if position < len(args) else kwargs["fill_value"]
+
+
+def _numel(out: Any) -> int:
+    if isinstance(out, VirtualTensor):
+        return out.numel()
+    return sum(_numel(item) for item in out) if isinstance(out, list | tuple) else 0
+
+
+def _has_tensor(args: Any) -> bool:
+    return any(isinstance(value, VirtualTensor) for value in args)
+
+
+def _written(operator: Operator, args: Any, kwargs: Any) -> list[VirtualTensor]:
+    found: list[VirtualTensor] = []
+    for value in [args[i] for i in operator.writes if i < len(args)] + [
+        kwargs[name] for name in operator.write_names if name in kwargs
+    ]:
+        found += [value] if isinstance(value, VirtualTensor) else []
+        if isinstance(value, list | tuple):
+            found += [item for item in value if isinstance(item, VirtualTensor)]
+    return found

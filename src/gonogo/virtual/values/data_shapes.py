@@ -1,0 +1,61 @@
+"""What kind of batches each rank will read, seen from one: for choosing ranks that stand for all."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gonogo.virtual import private
+from gonogo.virtual.values.batches import described
+
+
+def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
+    """The kinds of the first ``count`` batches of each rank, in a word each; empty where only this rank's are known.
+
+    A kind is which tensors there are, of which type and how many dimensions: their lengths differ anyhow.
+    """
+    dataset, collate = getattr(loader, "dataset", None), getattr(loader, "collate_fn", None)
+    if dataset is None or collate is None or not hasattr(dataset, "__getitem__"):
+        return []
+    found = []
+    with private.modes_off():
+        for other in range(world):
+            indices = _batches_of(loader, rank, other, world)
+            if indices is None:
+                return []
+            kinds = [_kind(collate([dataset[i] for i in batch])) for batch in itertools.islice(indices, count)]
+            found.append(" | ".join(kinds))
+    return found
+
+
+def _batches_of(loader: Any, rank: int, other: int, world: int) -> Iterator[list[Any]] | None:
+    """The indices of another rank's batches: of a DistributedSampler, or of accelerate's share of a batch sampler."""
+    batches: Any = getattr(loader, "batch_sampler", None)
+    sampler: Any = getattr(loader, "sampler", None)
+    if (getattr(batches, "process_index", None), getattr(batches, "num_processes", None)) == (rank, world):
+        theirs = copy.copy(batches)
+        theirs.process_index = other
+        return _lists(theirs)
+    if (getattr(sampler, "rank", None), getattr(sampler, "num_replicas", None)) == (rank, world):
+        theirs = copy.copy(sampler)
+        theirs.rank = other
+        size = getattr(loader, "batch_size", None) or 1
+        indices = iter(theirs)
+        return iter(lambda: list(itertools.islice(indices, size)), [])
+    return None
+
+
+def _lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
+    return (list(batch) for batch in batches)
+
+
+def _kind(batch: Any) -> str:
+    entries = described(batch)
+    return ", ".join(f"{name} {_without_sizes(said)}" for name, said in entries)
+
+
+def _without_sizes(said: str) -> str:
+    kind, bracket, shape = said.partition(" [")
+    return f"{kind} {shape.count(',') + bool(shape.rstrip(']'))}d" if bracket else kind.partition(" of ")[0]

@@ -1,0 +1,117 @@
+"""Operands made outside the mode: real CPU tensors (the data pipeline's), and the program's own meta tensors.
+
+An operator on real tensors alone runs for real. Beside virtual ones, a real tensor is represented by a virtual tensor
+that shares its values, the same one each time.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.operators.placement import MIXED_DEVICES, mismatch
+from gonogo.virtual.operators.schema import Operator
+from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
+from gonogo.virtual.values import values
+
+if TYPE_CHECKING:
+    from gonogo.virtual.mode import VirtualMode
+
+aten = torch.ops.aten
+
+
+_LIKE: dict[str, int | None] = {"empty_like": None, "rand_like": None, "randn_like": None, "full_like": None,
+                                "zeros_like": 0, "ones_like": 1}  # fmt: skip
+"""Factories that may be given a meta tensor to be like, on another device; and the number they fill with."""
+
+
+class StandIns:
+    """The virtual tensors that stand for real ones."""
+
+    def __init__(self, memory: MemoryRecord) -> None:
+        self._memory = memory
+        self._of_real: dict[int, tuple[Any, VirtualTensor]] = {}
+
+    def of(self, real: torch.Tensor) -> VirtualTensor:
+        """The virtual tensor that stands for a real CPU tensor, sharing its values; the same one each time."""
+        if isinstance(real, VirtualTensor):
+            return real
+        memo = self._of_real.get(id(real))
+        if memo is not None and memo[0]() is real and memo[1].shape == real.shape:
+            return memo[1]
+        with private.DisableTorchDispatch():
+            tensor = new_virtual(real.shape, real.stride(), real.dtype, CPU)
+        tensor.cell = self._memory.new_cell(CPU, real.untyped_storage().nbytes())
+        tensor.cell.values = real.detach().untyped_storage()
+        if real.storage_offset():
+            tensor.cell.values = None
+            values.give(tensor, real.detach())
+        number = id(real)
+        self._of_real[number] = (weakref.ref(real, lambda _: self._of_real.pop(number, None)), tensor)
+        return tensor
+
+    def is_tainted(self, real: torch.Tensor) -> bool:
+        """Whether something unknown was written to a real tensor through its virtual stand-in."""
+        memo = self._of_real.get(id(real))
+        return memo is not None and memo[0]() is real and memo[1].cell.values is None
+
+
+def run_with_plain(mode: VirtualMode, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
+    """An operator among whose operands are real (CPU) or meta tensors, made outside the mode."""
+    virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
+    wanted = kwargs.get("device")
+    target = None if wanted is None else resolve(wanted)
+    stays = target is None or target.type in ("cpu", "meta")
+    if operator.func is aten.lift_fresh.default:
+        return mode.virtualise(args[0])
+    if meta and not stays and operator.name in _LIKE:
+        laid = operator.func(*args, **{**kwargs, "device": META})
+        with mode:
+            out = torch.empty_strided(laid.shape, laid.stride(), dtype=laid.dtype, device=target)
+            number = args[1] if operator.name == "full_like" else _LIKE[operator.name]
+            return out if number is None else out.fill_(number)
+    if not virtual and (meta or stays) and not any(mode.stand_ins.is_tainted(t) for t in reals):
+        return operator.func(*args, **kwargs)
+    if meta:
+        if operator.name == "copy_" and meta == [args[0]]:
+            return args[0]
+        if operator.func in MIXED_DEVICES:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        raise mismatch(virtual[0]._device if virtual else CPU, META)
+    swapped = {id(t): mode.virtualise(t) for t in reals}
+    out = mode.run(operator, _swap(args, swapped), {k: _swap((v,), swapped)[0] for k, v in kwargs.items()})
+    back = {id(v): r for r in reals for v in (swapped[id(r)],)}
+    return back.get(id(out), out)
+
+
+def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tensor], list[torch.Tensor]]:
+    virtual: list[VirtualTensor] = []
+    reals: list[torch.Tensor] = []
+    meta: list[torch.Tensor] = []
+    for value in arguments:
+        if isinstance(value, VirtualTensor):
+            virtual.append(value)
+        elif isinstance(value, torch.Tensor):
+            (meta if value.device.type == "meta" else reals).append(value)
+        elif isinstance(value, list | tuple):
+            within = _sort_tensors(value)
+            virtual += within[0]
+            reals += within[1]
+            meta += within[2]
+    return virtual, reals, meta
+
+
+def _swap(arguments: Any, swapped: dict[int, VirtualTensor]) -> Any:
+    out = [
+        _swap(v, swapped)
+        if isinstance(v, list | tuple)
+        else swapped.get(id(v), v)
+        if isinstance(v, torch.Tensor)
+        else v
+        for v in arguments
+    ]
+    return tuple(out) if isinstance(arguments, tuple) else out

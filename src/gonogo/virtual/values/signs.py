@@ -1,0 +1,75 @@
+"""What is known of unknown numbers: that a norm is not negative.
+
+Programs test a norm for "invalid" by its sign (DeepSpeed: ``norm < 0``, ``norm == -1``). Small unknown tensors carry
+one fact, :attr:`Cell.nonnegative`, so that such a test has its true answer and is not taken for an open condition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import values
+
+aten = torch.ops.aten
+SMALL = 4096
+"""Only storages up to so many bytes carry the fact."""
+
+_MAKES = {"norm", "linalg_vector_norm", "_foreach_norm", "abs", "exp", "sqrt", "square", "sigmoid", "var", "std",
+          "_softmax", "relu", "linalg_matrix_norm"}  # fmt: skip
+_KEEPS = {"sum", "mean", "stack", "cat", "amax", "amin", "max", "min", "maximum", "minimum", "pow", "mul", "add", "div",
+          "_to_copy", "clone", "mul_", "add_", "div_", "copy_", "reciprocal", "clamp", "clamp_min", "sqrt_",
+          "prod", "full_like", "pow_", "cumsum"}  # fmt: skip
+
+
+def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
+    """Set the fact on an operator's small unknown result(s)."""
+    if name in _MAKES:
+        fact = True
+    elif name in _KEEPS:
+        fact = all(_is_nonnegative(t) for t in tensors) and all(_number_is(a) for a in args)
+    elif name == "where":
+        fact = _where(args)
+    else:
+        fact = False
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, VirtualTensor):
+            tensor.cell.nonnegative = fact
+
+
+def test(func: Any, args: Any) -> bool | None:
+    """The answer to a comparison with a number that the sign alone decides, or None."""
+    if len(args) != 2 or not isinstance(args[0], VirtualTensor) or not args[0].cell.nonnegative:
+        return None
+    number = args[1]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    if func is aten.lt.Scalar and number <= 0:
+        return False
+    if func in (aten.le.Scalar, aten.eq.Scalar) and number < 0:
+        return False
+    if func is aten.ge.Scalar and number <= 0:
+        return True
+    if func in (aten.gt.Scalar, aten.ne.Scalar) and number < 0:
+        return True
+    return None
+
+
+def _is_nonnegative(tensor: VirtualTensor) -> bool:
+    if tensor.cell.values is None:
+        return tensor.cell.nonnegative
+    known = values.read(tensor)
+    return known is not None and known.numel() <= SMALL and not known.is_complex() and bool((known >= 0).all())
+
+
+def _number_is(value: Any) -> bool:
+    return not isinstance(value, int | float) or value >= 0
+
+
+def _where(args: Any) -> bool:
+    condition, yes, no = args[0], args[1], args[2]
+    known = values.read(condition) if isinstance(condition, VirtualTensor) else None
+    chosen = [yes, no] if known is None else [yes] * bool(known.any()) + [no] * (not bool(known.all()))
+    return all(isinstance(t, VirtualTensor) and _is_nonnegative(t) for t in chosen)

@@ -1,0 +1,194 @@
+"""Values without memory: small tensors carry their real values, so that the program's conditions are exact.
+
+The values belong to the storage (:attr:`Cell.values`), so that views and in-place writes stay coherent: either real
+bytes, or :class:`Uniform`, one number that stands for a storage of any size. Where a write brings in something
+unknown, the storage's values are forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import real
+
+KNOWN_LIMIT = {"cpu": 64 << 20, "accelerator": 8 << 20}
+"""Storages up to so many bytes keep their values: what a data pipeline makes, and masks and positions on a device."""
+EMPTY_LIMIT = 64 << 10
+"""``torch.empty`` up to so many bytes is known to be zero; buffers above are unknown until they are written."""
+
+aten = torch.ops.aten
+_REDUCTIONS_OF_EQUALS = {
+    aten.any.default, aten.all.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default,
+    aten.mean.default,
+}  # fmt: skip
+
+
+class Uniform:
+    """A storage all of whose elements are one known number."""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar: torch.Tensor) -> None:
+        self.scalar = scalar
+
+
+def limit_of(device: torch.device) -> int:
+    """How many bytes a storage on ``device`` may have and keep its values."""
+    return KNOWN_LIMIT["cpu" if device.type == "cpu" else "accelerator"]
+
+
+def is_known(tensor: VirtualTensor) -> bool:
+    """Whether the tensor's values are known."""
+    return tensor.cell.values is not None
+
+
+def read(tensor: VirtualTensor) -> torch.Tensor | None:
+    """The real values (a real CPU tensor that shares them), or None. Call with the mode off."""
+    values = tensor.cell.values
+    if values is None:
+        return None
+    if type(values) is Uniform:
+        return values.scalar.to(tensor.dtype).expand(tensor.shape)
+    return real.empty(0, dtype=tensor.dtype).set_(values, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def forget(tensor: VirtualTensor) -> None:
+    """The storage was written with something unknown."""
+    tensor.cell.values = None
+
+
+def covers_storage(tensor: VirtualTensor) -> bool:
+    """Whether the tensor is its whole storage."""
+    return tensor.numel() * tensor.element_size() == tensor.cell.nbytes and tensor.is_contiguous()
+
+
+def give_number(tensor: VirtualTensor, number: Any) -> None:
+    """Every element of the tensor's whole storage is ``number``."""
+    tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
+
+
+def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
+    """The tensor's whole storage now has ``known``'s values; they're not kept where they are too many."""
+    if type(known) is not torch.Tensor:
+        known = known.as_subclass(torch.Tensor)
+    uniform = known.numel() > 1 and not any(known.stride())
+    if uniform:
+        tensor.cell.values = Uniform(known[(0,) * known.dim()].clone())
+    elif tensor.cell.nbytes > limit_of(tensor._device):
+        tensor.cell.values = None
+    elif known.stride() == tensor.stride() and known.untyped_storage().nbytes() == tensor.cell.nbytes:
+        tensor.cell.values = known.untyped_storage()
+    else:
+        laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        laid.copy_(known)
+        tensor.cell.values = laid.untyped_storage()
+
+
+def materialise(tensor: VirtualTensor) -> bool:
+    """Turn a uniform storage into real bytes before part of it is written; False (and forgotten) where too large."""
+    cell = tensor.cell
+    if type(cell.values) is not Uniform:
+        return cell.values is not None
+    if cell.nbytes > limit_of(tensor._device):
+        cell.values = None
+        return False
+    scalar = cell.values.scalar
+    count = cell.nbytes // max(scalar.element_size(), 1)
+    cell.values = scalar.expand(count).clone().untyped_storage()
+    return True
+
+
+_LACKING = re.compile("not implemented on the CPU|expected scalar type")
+"""What the CPU's kernels say of what an accelerator's can do; the meta kernel has allowed it by then."""
+
+
+def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
+    """Run ``func`` on real values; None where the result would be too large, or where
+    the CPU has no such kernel. Call with the mode off.
+
+    Uniform operands of any size are computed as one number where the operator is pointwise, or a reduction that
+    gives the number itself.
+    """
+    biggest = max([out_numel, *(t.numel() for t in tensors)])
+    if biggest > (8 << 20) and any(type(t.cell.values) is Uniform for t in tensors):
+        if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
+            return None
+        if func in _REDUCTIONS_OF_EQUALS:
+            collapsed = _map(args, lambda t: t.cell.values.scalar.to(t.dtype).reshape((1,) * t.dim()))
+            return func(*collapsed, **kwargs)
+        if torch.Tag.pointwise in func.tags or func is aten._to_copy.default:
+            collapsed = _map(args, lambda t: _as_number(t))
+            kwargs = {**_map_values(kwargs, _as_number)}
+            kwargs.pop("memory_format", None)
+            if "device" in kwargs:
+                kwargs["device"] = torch.device("cpu")
+            scalar = func(*collapsed, **kwargs)
+            return scalar.expand(out_numel) if isinstance(scalar, torch.Tensor) else None
+        return None
+    if out_numel > (64 << 20):
+        return None
+    here = {"device": torch.device("cpu"), "pin_memory": None}
+    kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
+    try:
+        return func(*_map(args, read), **_map_values(kwargs, read))
+    except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
+        return None
+    except RuntimeError as error:
+        if _LACKING.search(str(error)):
+            return None
+        if not any(type(t.cell.values) is Uniform for t in tensors):
+            raise
+        return func(*_map(args, _laid_out), **_map_values(kwargs, _laid_out))  # a kernel that minds strides of 0
+
+
+def _laid_out(tensor: VirtualTensor) -> torch.Tensor:
+    """The tensor's known values with its own strides."""
+    known = read(tensor)
+    assert known is not None
+    laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return laid.copy_(known)
+
+
+def _as_number(tensor: VirtualTensor) -> torch.Tensor:
+    if type(tensor.cell.values) is Uniform:
+        scalar: torch.Tensor = tensor.cell.values.scalar.to(tensor.dtype)
+        return scalar
+    real = read(tensor)
+    assert real is not None
+    return real
+
+
+def _map(value: Any, change: Any) -> Any:
+    if isinstance(value, VirtualTensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_map(item, change) for item in value)
+    return value
+
+
+def _map_values(kwargs: dict[str, Any], change: Any) -> dict[str, Any]:
+    return {name: _map(value, change) for name, value in kwargs.items()}
+
+
+def nonfinite_test(func: Any, args: Any) -> bool | None:
+    """What a test for NaN or infinity is assumed to say of unknown values, or None where ``func`` is no such test."""
+    if func in (aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default):
+        return False
+    if func is aten.isfinite.default:
+        return True
+    if func in (aten.ne.Tensor, aten.eq.Tensor) and args[0] is args[1]:
+        return func is aten.eq.Tensor
+    if func in (aten.eq.Scalar, aten.ne.Scalar) and isinstance(args[1], float) and not math.isfinite(args[1]):
+        return func is aten.ne.Scalar
+    return None
+
+
+def storage_bytes(tensor: VirtualTensor) -> int:
+    """Bytes of the tensor's whole storage."""
+    return private.storage_bytes(tensor)

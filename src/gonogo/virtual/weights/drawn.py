@@ -1,0 +1,95 @@
+"""What ``from_pretrained`` drew at random and no later ``load_state_dict`` gave its values."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import LoadedWeights
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.stack import frames_of_call
+from gonogo.virtual.weights.safetensors_files import names_in
+
+
+class _Drawn(NamedTuple):
+    """A parameter or buffer, and how many elements it adds to the model's parameters: a tied one once."""
+
+    tensor: weakref.ref[Any]
+    elements: int
+
+
+class DrawnWeights:
+    """The loads of a rank's models that lacked weights, and which of these still have their random values.
+
+    A program may take the values itself afterwards: a wrapper's prefix off a checkpoint's names and
+    ``model.load_state_dict``, a ``pytorch_model.bin`` of its own, a training resumed.
+    """
+
+    def __init__(self, patches: Patches, module_class: Any) -> None:
+        self._loads: list[tuple[LoadedWeights, dict[str, _Drawn]]] = []
+        original = module_class.load_state_dict
+
+        @functools.wraps(original)
+        def load_state_dict(module: Any, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+            incompatible = original(module, state_dict, *args, **kwargs)
+            if self._loads:
+                self._given({id(tensor) for name, tensor in _tensors(module).items() if name in state_dict})
+            return incompatible
+
+        patches.set(module_class, "load_state_dict", load_state_dict)
+
+    @property
+    def loads(self) -> list[LoadedWeights]:
+        """The loads of which weights are still as they were drawn, in their order."""
+        return [load for load, _ in self._loads]
+
+    def add(self, model: Any, missing: Sequence[str], source: str, files: Sequence[Any]) -> None:
+        """Note what ``from_pretrained`` said that it had to draw, held against the ``files`` that it read."""
+        stored = names_in(files)
+        sizes = {name: _elements(parameter) for name, parameter in model.named_parameters()}
+        tensors = _tensors(model)
+        drawn = {name: _Drawn(weakref.ref(tensors[name]), sizes.get(name, 0)) for name in missing if name in tensors}
+        load = LoadedWeights(
+            model=type(model).__name__,
+            source=source,
+            parameters=sum(sizes.values()),
+            missing_parameters=sum(one.elements for one in drawn.values()),
+            missing=tuple(missing),
+            held=tuple(name for name in missing if name in stored),
+            named_instead=next((name for name in sorted(stored) if name.endswith(f".{missing[0]}")), None),
+            under_zero3=any(hasattr(parameter, "ds_id") for parameter in model.parameters()),
+            frames=tuple(frames_of_call()),
+        )
+        self._loads.append((load, drawn))
+
+    def _given(self, given: set[int]) -> None:
+        loads = ((_without(load, drawn, given), drawn) for load, drawn in self._loads)
+        self._loads = [(left, drawn) for left, drawn in loads if left is not None]
+
+
+def _without(load: LoadedWeights, drawn: Mapping[str, _Drawn], given: set[int]) -> LoadedWeights | None:
+    """The load less the weights that have got their values; None where none is left."""
+    found = {name for name in load.missing if name in drawn and id(drawn[name].tensor()) in given}
+    missing = tuple(name for name in load.missing if name not in found)
+    if not missing:
+        return None
+    return msgspec.structs.replace(
+        load,
+        missing=missing,
+        missing_parameters=sum(drawn[name].elements for name in missing if name in drawn),
+        held=tuple(name for name in load.held if name not in found),
+    )
+
+
+def _tensors(module: Any) -> dict[str, Any]:
+    """Parameters and buffers by all of their names: tied ones have several."""
+    return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
+
+
+def _elements(parameter: Any) -> int:
+    """Elements of the whole parameter, of which ZeRO-3 may have left a rank its part."""
+    return int(getattr(parameter, "ds_numel", None) or parameter.numel())

@@ -1,0 +1,197 @@
+"""Saving: the program's real path to the very file, which then has its true length and none of the bytes.
+
+``torch.save`` pickles for real, so that what can't be pickled raises; safetensors' own checks of shared and
+non-contiguous tensors run. Values that are known and few are written, holes stand for the rest; reading such a file
+back gives tensors of unknown values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import PurePath
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.apart import Apart
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.memory.storage_ledger import Cell
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import values
+from gonogo.virtual.weights import private_serialization as serialization
+from gonogo.virtual.weights.saving_safetensors import replace_writers
+from gonogo.virtual.weights.stored import without_values
+from gonogo.virtual.weights.torch_archive import UNREAD_AT, Record, write_archive
+
+OnWrite = Callable[[str, int, int], None]
+"""Called with a file's path, its length in bytes, and how many tensors were in it."""
+_VALUES_LIMIT = 1 << 20
+"""A storage of up to so many bytes is written with its values, where they are known."""
+
+
+def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
+    """Have ``torch.save`` and safetensors write files without bytes; ``undo()`` of what is returned ends it."""
+    patches = Patches()
+
+    def wrote(path: str, nbytes: int, tensors: int) -> None:
+        if not Apart.now:
+            on_write(path, nbytes, tensors)
+
+    original = torch.save
+
+    def save(
+        obj: object,
+        f: Any,
+        pickle_module: Any = pickle,
+        pickle_protocol: int = 2,
+        _use_new_zipfile_serialization: bool = True,
+        _disable_byteorder_record: bool = False,
+    ) -> None:
+        """As ``torch.save``; tensors without values take no room."""
+        serialization.check_save_arguments(f, pickle_module)
+        stored = _Storages()
+        data = _pickled(obj, stored, pickle_module, pickle_protocol)
+        records = [
+            Record("data.pkl", len(data), data),
+            Record("byteorder", 6, b"little"),
+            *stored.records(),
+            Record("version", 2, b"3\n"),
+        ]
+        if isinstance(f, str | os.PathLike):
+            path = os.fspath(f)
+            with open(path, "wb") as file:
+                length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, holes=True)
+            wrote(str(path), length, stored.tensors)
+        else:
+            length = write_archive(f, "archive", records, holes=False)
+            if hasattr(f, "flush"):
+                f.flush()
+            wrote(str(getattr(f, "name", "a stream")), length, stored.tensors)
+
+    patches.set(torch, "save", save)
+    patches.everywhere([(original, save)], but=[torch])
+
+    def replace(module: ModuleType) -> None:
+        replace_writers(patches, module, wrote)
+
+    patches.on_undo(after_import("safetensors.torch", replace))
+    return patches
+
+
+class _Stub:
+    """Stands for a virtual tensor's storage in a pickle."""
+
+    def __init__(self, persistent: tuple[Any, ...]) -> None:
+        self.persistent = persistent
+
+
+class _Storages:
+    """The storages met while pickling, numbered as torch numbers them."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, tuple[int, Any]] = {}
+        self.tensors = 0
+
+    def _key(self, owner: Any, identity: int) -> str:
+        known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
+        return str(known[0])
+
+    def of_virtual(self, tensor: VirtualTensor) -> _Stub:
+        """The storage of a virtual tensor."""
+        self.tensors += 1
+        dtype, cell = tensor.dtype, tensor.cell
+        kind = serialization.storage_type_of(dtype)
+        itemsize = dtype.itemsize if kind is not None else 1
+        location = str(tensor.device) if _content(cell) is not None else f"{UNREAD_AT}{tensor.device}"
+        key = self._key(cell, id(cell))
+        return _Stub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
+
+    def of_real(self, storage: Any) -> tuple[Any, ...]:
+        """The persistent id of a real storage, as torch gives it."""
+        if isinstance(storage, torch.storage.TypedStorage):
+            untyped = storage._untyped_storage
+            kind: Any = serialization.storage_type_of(storage.dtype) or torch.UntypedStorage
+            count = untyped.nbytes() // (storage.dtype.itemsize if kind is not torch.UntypedStorage else 1)
+        else:
+            untyped, kind, count = storage, torch.UntypedStorage, storage.nbytes()
+        self.tensors += 1
+        cell, device = getattr(untyped, "virtual", (None, None))
+        if cell is not None:  # a virtual tensor's own storage
+            where = str(device) if _content(cell) is not None else f"{UNREAD_AT}{device}"
+            return ("storage", kind, self._key(cell, id(cell)), where, count)
+        location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_AT}cpu"
+        return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
+
+    def records(self) -> list[Record]:
+        """The records of all storages, holes for those without values."""
+        found = []
+        for number, owner in self._by_identity.values():
+            data = _content(owner) if isinstance(owner, Cell) else _bytes_of(owner)
+            nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
+            if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies one storage at a time
+                without_values((nbytes,), torch.uint8, "cpu", mapped=False)
+            found.append(Record(f"data/{number}", nbytes, data))
+        return found
+
+
+def _content(cell: Cell) -> bytes | None:
+    """The bytes of a virtual storage, where they are known and few."""
+    if cell.values is None or cell.nbytes > _VALUES_LIMIT:
+        return None
+    with private.modes_off():
+        held = cell.values
+        if isinstance(held, values.Uniform):
+            scalar = held.scalar.reshape(1)
+            held = scalar.expand(cell.nbytes // scalar.element_size()).clone().untyped_storage()
+        return _bytes_of(held, cell.nbytes)
+
+
+def _bytes_of(storage: Any, nbytes: int | None = None) -> bytes | None:
+    if storage.device.type != "cpu":
+        return None
+    length = storage.nbytes() if nbytes is None else min(nbytes, storage.nbytes())
+    return ctypes.string_at(storage.data_ptr(), length) if length else b""
+
+
+def _pickled(obj: object, stored: _Storages, pickle_module: Any, protocol: int) -> bytes:
+    class Pickler(pickle_module.Pickler):  # type: ignore[misc]
+        def persistent_id(self, item: Any) -> Any:
+            if isinstance(item, _Stub):
+                return item.persistent
+            if isinstance(item, torch.storage.TypedStorage) or torch.is_storage(item):
+                return stored.of_real(item)
+            return None
+
+        def reducer_override(self, item: Any) -> Any:
+            return _reduced(item, stored) if isinstance(item, VirtualTensor) else NotImplemented
+
+    buffer = io.BytesIO()
+    Pickler(buffer, protocol=protocol).dump(obj)
+    return buffer.getvalue()
+
+
+def _reduced(tensor: VirtualTensor, stored: _Storages) -> Any:
+    """What a real tensor of the same kind is pickled as."""
+    state = dict(tensor.__dict__)
+    hooks: OrderedDict[Any, Any] = OrderedDict()
+    if isinstance(tensor, torch.nn.Parameter):
+        state.pop("_is_param", None)
+        return serialization.rebuild_parameter(_as_plain(tensor), tensor.requires_grad, hooks, state)
+    function, arguments = serialization.rebuild_arguments(
+        tensor.dtype, stored.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
+        tensor.requires_grad, hooks,
+    )  # fmt: skip
+    return serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)
+
+
+def _as_plain(parameter: VirtualTensor) -> torch.Tensor:
+    with VirtualTensor.mode, torch.no_grad():
+        return parameter.detach()

@@ -1,0 +1,176 @@
+"""safetensors' writers: the header is written, the tensors' bytes are holes.
+
+safetensors' own Python code runs up to the call that would read memory; the functions that would are replaced, in the
+versions that take addresses (0.6 on) and in those that take bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, UNREAD
+from gonogo.virtual.weights.stored import VALUES_LIMIT, without_values
+
+_IN_MEMORY_LIMIT = 256 << 20
+
+
+class _Content:
+    """A tensor's bytes: the array, and the address in it, that safetensors passes on to its compiled part."""
+
+    def __init__(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> None:
+        self.tensor = tensor
+        self.copy = copy
+        self.nbytes = tensor.numel() * tensor.element_size()
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    @property
+    def ctypes(self) -> _Content:
+        """``array.ctypes``; a property, since a reference to itself would keep the copy alive."""
+        return self
+
+    @property
+    def data(self) -> _Content:
+        """``array.ctypes.data``."""
+        return self
+
+    def known(self) -> bytes | None:
+        """The bytes, where they are known (and few); None otherwise."""
+        tensor = self.tensor
+        if isinstance(tensor, VirtualTensor):
+            if self.nbytes > VALUES_LIMIT:
+                return None
+            value = VirtualTensor.mode.known_values(tensor)
+            if value is None:
+                return None
+            tensor = value
+        elif tensor.device.type == "meta":
+            return None
+        with private.modes_off():
+            tensor = tensor.detach().contiguous()
+            return ctypes.string_at(tensor.data_ptr(), self.nbytes) if self.nbytes else b""
+
+
+class _Spec:
+    """Stands for ``TensorSpec``."""
+
+    def __init__(self, *, dtype: str, shape: Any, data_ptr: Any, data_len: int) -> None:
+        if dtype not in DTYPE_NAMES:
+            raise ValueError(f"dtype {dtype} is not one that safetensors can store")
+        self.dtype, self.shape, self.data_ptr, self.data_len = dtype, list(shape), data_ptr, data_len
+
+
+def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[str, int, int], None]) -> None:
+    """Replace what ``safetensors.torch`` writes by."""
+    original = getattr(module, "_to_ndarray", None)
+    if original is not None:
+
+        def to_ndarray(tensor: torch.Tensor) -> Any:
+            if not isinstance(tensor, VirtualTensor) and tensor.device.type != "meta":
+                return original(tensor)
+            host = tensor.to("cpu") if tensor.device.type not in ("cpu", "meta") else tensor
+            return _Content(host), host
+
+        patches.set(module, "_to_ndarray", to_ndarray)
+        patches.set(module, "TensorSpec", _Spec)
+    to_bytes = getattr(module, "_tobytes", None)
+    if to_bytes is not None:
+
+        def tobytes(tensor: torch.Tensor, name: str) -> Any:
+            if not isinstance(tensor, VirtualTensor) and tensor.device.type != "meta":
+                return to_bytes(tensor, name)
+            if not tensor.is_contiguous():
+                raise ValueError(
+                    f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. It either means"
+                    " you are trying to save tensors which are reference of each other in which case it's recommended"
+                    " to save only the full tensors, and reslice at load time, or simply call `.contiguous()` on your"
+                    " tensor to pack it before saving."
+                )
+            host = tensor.to("cpu") if tensor.device.type not in ("cpu", "meta") else tensor
+            copied = tensor.device.type != "meta"
+            nbytes = tensor.numel() * tensor.element_size()
+            copy = without_values((nbytes,), torch.uint8, "cpu", mapped=False) if copied else None
+            return _Content(host, copy)
+
+        patches.set(module, "_tobytes", tobytes)
+
+    def serialize_file(tensor_dict: dict[str, Any], filename: Any, metadata: dict[str, str] | None = None) -> None:
+        tensors = _laid_out(tensor_dict)
+        header = _header(tensors, metadata)
+        with open(filename, "wb") as file:
+            file.write(header)
+            for _, _, _, start, _, content in tensors:
+                if content is not None:
+                    file.seek(len(header) + start)
+                    file.write(content)
+            length = len(header) + (tensors[-1][4] if tensors else 0)
+            file.truncate(length)
+        on_write(str(filename), length, len(tensors))
+
+    def serialize(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+        tensors = _laid_out(tensor_dict)
+        header = _header(tensors, metadata)
+        length = tensors[-1][4] if tensors else 0
+        if length > _IN_MEMORY_LIMIT:
+            raise UnsupportedOperator("safetensors.serialize", f"the {length:,} bytes of a model held in one object")
+        return header + b"".join(
+            bytes(end - start) if content is None else content for _, _, _, start, end, content in tensors
+        )
+
+    patches.set(module, "serialize_file", serialize_file)
+    patches.set(module, "serialize", serialize)
+
+
+_Laid = tuple[str, str, list[int], int, int, "bytes | None"]
+"""Name, safetensors' dtype, shape, begin, end, and the bytes where they are known."""
+
+
+def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:
+    """Tensors in safetensors' order: larger dtypes first, then by name."""
+    found = []
+    for name, spec in tensor_dict.items():
+        if isinstance(spec, _Spec):
+            dtype, shape, data, length = spec.dtype, spec.shape, spec.data_ptr, spec.data_len
+        else:
+            dtype, shape, data, length = spec["dtype"], list(spec["shape"]), spec["data"], len(spec["data"])
+        if isinstance(data, _Content):
+            content = data.known()
+        elif isinstance(data, int):
+            content = ctypes.string_at(data, length) if length else b""
+        else:
+            content = bytes(data)
+        if dtype == "float4_e2m1fn_x2":
+            shape = [*shape[:-1], shape[-1] * 2]
+        found.append((name, dtype, shape, length, content))
+    found.sort(key=lambda item: (-getattr(torch, item[1]).itemsize, item[0]))
+    laid: list[_Laid] = []
+    at = 0
+    for name, dtype, shape, length, content in found:
+        laid.append((name, DTYPE_NAMES[dtype], shape, at, at + length, content))
+        at += length
+    return laid
+
+
+def _header(tensors: list[_Laid], metadata: dict[str, str] | None) -> bytes:
+    unread = [name for name, _, _, _, _, content in tensors if content is None]
+    described: dict[str, Any] = {}
+    marks = {UNREAD: "all" if len(unread) == len(tensors) else json.dumps(unread)} if unread else {}
+    if metadata or marks:
+        described["__metadata__"] = {**(metadata or {}), **marks}
+    for name, dtype, shape, start, end, _ in tensors:
+        described[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(described, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
