@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.rehearse.findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
+_SCRATCH = "gonogo-case-"
 BESIDE_A_LOG = {
     "deepspeed_config": ".config.json",
     "launch": ".launch.sh",
@@ -62,7 +64,7 @@ def findings_in_case(path: Path) -> tuple[Finding, ...]:
     """All that is found in a case, best first."""
     if path.is_dir():
         before = Path.cwd()
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
             copy = Path(scratch) / "project"
             shutil.copytree(path, copy)
             os.chdir(copy)
@@ -86,7 +88,7 @@ def snapshot_of(folder: Path) -> str:
         for finding in findings:
             lines += _lines_of(finding, folder)
         parts.append("\n".join(lines if findings else [*lines, "nothing is found"]))
-    return "\n\n".join(parts) + "\n"
+    return re.sub(rf"/[^\s()\"]*{_SCRATCH}\w+/project", "PROJECT", "\n\n".join(parts)) + "\n"
 
 
 def _lines_of(finding: Finding, folder: Path) -> Iterator[str]:

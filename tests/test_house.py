@@ -132,36 +132,16 @@ def test_pins_are_exact_and_public() -> None:
 
 # What each layer may import of gonogo. `rehearse` starts `virtual` as a process; it imports only its plan.
 MAY_IMPORT = {
-    "finding": set(),
-    "errors": {"finding"},
-    "language": {"errors", "finding"},
-    "evidence": {"evidence", "finding", "errors", "data"},
-    "hazard": {"hazard_code", "evidence", "finding"},
-    "hazard_code": {"atomic"},
-    "hazards": {"hazards", "hazard", "evidence", "finding", "errors"},
-    "report": {"report", "finding", "errors", "atomic"},
-    "atomic": set(),
-    "fixes": {"finding", "errors", "atomic"},
-    "allowed": {"evidence", "finding"},
-    "settings": {"finding", "errors"},
-    "run_of_launch": {"evidence", "finding"},
-    "runs": {"run_of_launch", "settings", "evidence", "finding", "errors"},
-    "spread": set(),
-    "check": {"runs", "spread", "settings", "allowed", "fixes", "hazard", "evidence", "finding"},
-    "virtual": {"virtual", "after_import", "evidence", "finding", "errors", "data"},
-    "after_import": set(),
-    "guard": {
-        *("guard", "after_import", "atomic", "diagnose", "evidence", "errors", "exit_status", "finding", "hazard"),
-        *("hazards", "language", "rehearse", "report"),
-    },
-    "plan": {"plan", "rehearse", "virtual", "runs", "settings", "evidence", "finding", "errors", "atomic"},
-    "diagnose": {"hazard", "evidence", "finding"},
-    "environment_report": {"hazard", "evidence", "finding"},
-    "explain": {"hazard", "finding", "errors"},
-    "rehearse": {
-        *("rehearse", "diagnose", "hazards", "hazard", "evidence", "finding", "errors", "virtual", "data", "report"),
-        "language",
-    },
+    "finding": {"finding"},
+    "evidence": {"evidence", "finding"},
+    "hazards": {"hazards", "evidence", "finding", "report"},
+    "report": {"report", "finding"},
+    "check": {"check", "hazards", "evidence", "report", "finding"},
+    "diagnose": {"diagnose", "hazards", "evidence", "finding"},
+    "virtual": {"virtual", "evidence", "finding"},
+    "rehearse": {"rehearse", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
+    "plan": {"plan", "rehearse", "virtual", "check", "evidence", "report", "finding"},
+    "guard": {"guard", "virtual", "rehearse", "diagnose", "hazards", "evidence", "report", "finding", "cli"},
 }
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}

@@ -1,8 +1,9 @@
 """The program's view of the file system: it may write where it likes, and nothing of the user's changes.
 
 :func:`install` replaces the functions of ``os``, ``open`` and what else opens or moves files in Python by those of an
-:class:`.overlay.Overlay`. Writers that bypass Python are given mapped paths (``native_writers.py``), and those that nobody thought of are refused by the kernel (``write_guard.py``). Processes that multiprocessing starts
-afresh are given the same (``spawned.py``); other programs that the program starts see the real files.
+:class:`.overlay.Overlay`. Writers that bypass Python are given mapped paths (``native_writers.py``), and those that
+nobody thought of are refused by the kernel (``write_guard.py``). Processes that multiprocessing starts afresh are given
+the same (``spawned.py``); other programs that the program starts see the real files.
 """
 
 from __future__ import annotations
