@@ -17,7 +17,8 @@ import pytest
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.hazard import HEADINGS, Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.page import HEADINGS, page_in
 from gonogo.rehearse.findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
@@ -89,14 +90,20 @@ def test_a_hazard_is_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HAZARDS))
+def test_file_class_and_hazard_have_one_name(name: str) -> None:
+    hazard = type(HAZARDS[name])
+    assert hazard.__module__.rpartition(".")[2] == name.replace("-", "_")
+    assert hazard.__name__ == "".join(part[:1].upper() + part[1:] for part in name.split("-"))
+
+
+@pytest.mark.parametrize("name", sorted(HAZARDS))
 def test_both_pages_stand_under_the_fixed_headings(name: str) -> None:
     hazard = HAZARDS[name]
-    english = type(hazard).__doc__ or ""
-    assert headings(english) == [heading.en for heading in HEADINGS]
-    assert headings(hazard.page_zh) == [heading.zh for heading in HEADINGS]
-    for page in (english, hazard.page_zh):
+    for language in ("en", "zh"):
+        page = page_in(language, type(hazard))
+        assert headings(page) == [heading.in_language(language) for heading in HEADINGS]
         assert page.splitlines()[0].strip()
-        assert re.findall(r"- (https://[^\s：]+?)[:：]", page) == list(hazard.sources)
+        assert re.findall(r"^- (https://[^\s：]+?)[:：]", page, re.MULTILINE) == list(hazard.sources)
 
 
 def test_every_folder_of_fixtures_is_a_hazards() -> None:

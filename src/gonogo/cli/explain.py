@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import json
 import re
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from rich.text import Text as Styled
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.page import page_in
 
 STAGES = {
     "config": Text("found in a DeepSpeed config", "DeepSpeed 配置中可发现"),
@@ -81,7 +81,7 @@ def stages_of(hazard: Hazard) -> list[str]:
 
 def page_of(hazard: Hazard, language: str) -> str:
     """The hazard's page as Markdown: its first line as the title, its name, then the sections."""
-    text = inspect.cleandoc(hazard.page_zh if language == "zh" else type(hazard).__doc__ or "")
+    text = page_in(language, type(hazard))
     title, _, body = text.partition("\n")
     return f"# {title}\n\n`{hazard.name}`\n{body}\n"
 

@@ -12,6 +12,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazards.code import modules_of
+from gonogo.hazards.page import sources_in
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
@@ -21,27 +22,17 @@ if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
 
-HEADINGS = (
-    Text("What happens", "现象"),
-    Text("Why", "原因"),
-    Text("Cure", "解决办法"),
-    Text("When it is safe", "何时安全"),
-    Text("Sources", "来源"),
-)
-"""The headings of a hazard's page, in order; each stands on a line of its own as ``## heading``."""
-
 
 class Hazard:
     """One known way in which a distributed fine-tune fails; one subclass a file.
 
-    The subclass's docstring is its English page and :attr:`page_zh` its Chinese one, under the same fixed
-    headings. A subclass overrides only the handlers (``in_…``) that apply to it.
+    The file, the class and the hazard have one name: ``zero3_moe_hang.py``, ``Zero3MoeHang``, ``zero3-moe-hang``. The
+    docstring is the page in English and lists the sources; ``zero3_moe_hang.zh.md`` beside it is the page in Chinese
+    (see ``page.py``). A subclass overrides only the handlers (``in_…``) that apply to it.
     """
 
     name: ClassVar[str]
     title: ClassVar[Text]
-    sources: ClassVar[tuple[str, ...]]
-    page_zh: ClassVar[str]
     fallback: ClassVar[bool] = False
     """A fallback is asked only where no other hazard has explained a failed rank."""
     explains_failure: ClassVar[bool] = True
@@ -53,6 +44,11 @@ class Hazard:
     """Hazards whose confident finding in a log explains what this one would say of it more generally."""
     consequence: ClassVar[bool] = False
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The addresses under the page's last heading."""
+        return sources_in(type(self).__doc__ or "")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """Findings in a run's DeepSpeed config."""

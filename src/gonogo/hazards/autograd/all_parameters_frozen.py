@@ -1,18 +1,7 @@
-"""all-parameters-frozen."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, trained
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 # What makes parameters trainable, or adds ones that are.
 _TRAINS = (
@@ -45,38 +34,13 @@ class AllParametersFrozen(Hazard):
     no gradient
     """
 
-    page_zh = """脚本冻结了整个模型，然后进行训练。
-
-    ## 现象
-    第一次反向报 “RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn”，或 “optimizer
-    got an empty parameter list”。
-
-    ## 原因
-    冻结的循环本来只针对模型的一部分，或之后应加入适配器却没有加。
-
-    ## 解决办法
-    只冻结那一部分：`for p in model.base_model.parameters()`；或在循环之后加入要训练的内容（`get_peft_model`、新的输出
-    头），或将其解冻。
-
-    ## 何时安全
-    之后会加入可训练内容时。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/notes/autograd.html：冻结的参数对计算图的影响
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/242：该报错：模型的输入与权重都不需要梯度
-    """
-
     name = "all-parameters-frozen"
     title = Text(
         en="Every parameter is frozen: there is nothing to train",
         zh="所有参数都被冻结：没有可训练的内容",
     )
-    sources = (
-        "https://docs.pytorch.org/docs/stable/notes/autograd.html",
-        "https://github.com/LlamaChinese/Llama-Chinese/issues/242",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""
         if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINS):
             return

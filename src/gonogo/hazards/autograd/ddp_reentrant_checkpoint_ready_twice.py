@@ -1,21 +1,7 @@
-"""ddp-reentrant-checkpoint-ready-twice."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, LoggedError, Pattern, Run, Text
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _PROSE = Pattern(
@@ -65,43 +51,14 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     - https://github.com/huggingface/trl/issues/4782: DPO with PEFT
     """
 
-    page_zh = """DDP 下的可重入梯度检查点使同一参数的梯度两次标记为就绪。
-
-    ## 现象
-    第一次反向以 “RuntimeError: Expected to mark a variable ready only once … Parameter at index 55 has been marked
-    as ready twice.” 结束。
-
-    ## 原因
-    DDP 每步对每个参数的梯度只计一次。可重入检查点在反向之中再执行一次反向；若 `find_unused_parameters=True`，DDP 此前
-    已把这些参数标记为未使用，于是它们第二次就绪。权重用于两个检查点段，或一次反向之前调用两次模型（DPO、对比损失），
-    也会如此。
-
-    ## 解决办法
-    `gradient_checkpointing_kwargs={"use_reentrant": False}` 并设 `ddp_find_unused_parameters=False`。若每步计算图相
-    同：`static_graph=True`（`model._set_static_graph()`）。或不使用检查点。
-
-    ## 何时安全
-    不使用 DDP（单卡、ZeRO），或使用非可重入检查点时。
-
-    ## 来源
-    - https://github.com/huggingface/peft/issues/313：accelerate 下 LoRA 加检查点
-    - https://github.com/huggingface/accelerate/issues/3536：指出最后一个 LoRA 层
-    - https://github.com/huggingface/trl/issues/4782：DPO 加 PEFT
-    """
-
     name = "ddp-reentrant-checkpoint-ready-twice"
     title = Text(
         en="Reentrant checkpointing marks a parameter ready twice under DDP",
         zh="DDP 下可重入检查点使参数两次就绪",
     )
-    sources = (
-        "https://github.com/huggingface/peft/issues/313",
-        "https://github.com/huggingface/accelerate/issues/3536",
-        "https://github.com/huggingface/trl/issues/4782",
-    )
     log_words = ("ready only once", "ready twice", "variable ready")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
         checkpointing = gradient_checkpointing(run)
         if checkpointing.truth is not True or reentrant(run) is not True or not surely_ddp(run):
@@ -151,7 +108,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             else (),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
         evidence = said(log, *_WORDS)
         if evidence is None and (found := log.find(_PROSE)):

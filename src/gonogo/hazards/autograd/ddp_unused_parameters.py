@@ -1,22 +1,8 @@
-"""ddp-unused-parameters."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import one_line, said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
@@ -62,40 +48,10 @@ class DdpUnusedParameters(Hazard):
     - https://github.com/huggingface/accelerate/issues/2017: the cure, and what it excludes
     """
 
-    page_zh = """DDP 下有可训练参数没有参与损失的计算。
-
-    ## 现象
-    第二次前向以 “RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.
-    This error indicates that your module has parameters that were not used in producing loss.” 结束。
-
-    ## 原因
-    DDP 要等每个可训练参数都得到梯度才允许下一步开始，而有些参数没有得到：本 batch 没有用到的头或塔、损失没有用到的输
-    出、被跳过的层上的适配器，或误被解冻的部分。
-
-    ## 解决办法
-    在包装模型之前冻结不训练的部分（`requires_grad_(False)`），或让损失用到它。若不同 batch 使用不同部分：
-    `ddp_find_unused_parameters=True`（torch：`find_unused_parameters=True`，accelerate：
-    `DistributedDataParallelKwargs`）。`TORCH_DISTRIBUTED_DEBUG=DETAIL` 会打印参数名。
-
-    ## 何时安全
-    单卡时，以及设置 `find_unused_parameters=True` 时；但它不能与可重入检查点同时使用：见
-    `ddp-reentrant-checkpoint-ready-twice`。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/43259：何时出现该报错
-    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8：损失未用到的可训练模块
-    - https://github.com/huggingface/accelerate/issues/2017：解决办法及其限制
-    """
-
     name = "ddp-unused-parameters"
     title = Text(
         en="DDP waits for gradients of parameters that the loss does not use",
         zh="DDP 在等待损失未用到的参数的梯度",
-    )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/43259",
-        "https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8",
-        "https://github.com/huggingface/accelerate/issues/2017",
     )
     log_words = (
         "Expected to have finished reduction",
@@ -104,7 +60,7 @@ class DdpUnusedParameters(Hazard):
         "self.reducer.",
     )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_TOLERATED):
             return
@@ -139,7 +95,7 @@ class DdpUnusedParameters(Hazard):
                     parameter=f"{layer}.weight",
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""
         evidence = said(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY

@@ -1,24 +1,12 @@
-"""no-grad-checkpointing-inputs."""
-
-from __future__ import annotations
-
 import ast
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.said import said
-from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",
@@ -93,39 +81,10 @@ class NoGradCheckpointingInputs(Hazard):
     - https://github.com/lm-sys/FastChat/pull/1489: the same cure in FastChat
     """
 
-    page_zh = """对带适配器的冻结模型使用梯度检查点：没有输入需要梯度，因此不计算梯度。
-
-    ## 现象
-    第一次反向以 “RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn” 结束；之前
-    torch 警告 “None of the inputs have requires_grad=True. Gradients will be None”。
-
-    ## 原因
-    可重入检查点只在被检查部分的某个输入需要梯度时才建立计算图。使用 LoRA 时嵌入被冻结，进入第一层的隐藏状态不需要梯
-    度；里面的适配器不被察觉，损失便没有计算图。
-
-    ## 解决办法
-    训练前调用 `model.enable_input_require_grads()`（peft 的 `prepare_model_for_kbit_training` 会这样做），或设
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`，或不使用检查点。
-
-    ## 何时安全
-    嵌入参与训练，或检查点为非可重入形式时。若所有参数都被冻结或损失被 detach，也会有同样的报错：此时请看
-    `model.print_trainable_parameters()` 与损失。
-
-    ## 来源
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/242：LoRA 加检查点，以及 torch 的警告
-    - https://github.com/datawhalechina/self-llm/issues/229：用 enable_input_require_grads 解决
-    - https://github.com/lm-sys/FastChat/pull/1489：FastChat 中的同一解决办法
-    """
-
     name = "no-grad-checkpointing-inputs"
     title = Text(
         en="Gradient checkpointing found no input that needs a gradient",
         zh="梯度检查点没有找到需要梯度的输入",
-    )
-    sources = (
-        "https://github.com/LlamaChinese/Llama-Chinese/issues/242",
-        "https://github.com/datawhalechina/self-llm/issues/229",
-        "https://github.com/lm-sys/FastChat/pull/1489",
     )
     log_words = (
         "does not require grad",
@@ -136,7 +95,7 @@ class NoGradCheckpointingInputs(Hazard):
         "in backward",
     )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """LoRA under transformers' Trainer, reentrant checkpointing, and nothing that helps it."""
         if b"get_peft_model" not in script.source.data or gradient_checkpointing(run).truth is not True:
             return
@@ -177,7 +136,7 @@ class NoGradCheckpointingInputs(Hazard):
             else (),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
         evidence = said(log, *_WORDS)
         warned = log.has(_WARNED)

@@ -1,18 +1,7 @@
-"""parameter-moved-is-no-parameter."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, Text
 
 
 class ParameterMovedIsNoParameter(Hazard):
@@ -37,36 +26,13 @@ class ParameterMovedIsNoParameter(Hazard):
     - https://github.com/pytorch/pytorch/issues/17484: the same with .to
     """
 
-    page_zh = """模块保存的是 nn.Parameter(...).cuda()，它只是普通张量。
-
-    ## 现象
-    不会报错。`model.parameters()` 中没有它，优化器从不更新它，检查点中也没有；DDP 不会对它取平均。
-
-    ## 原因
-    `.cuda()`、`.to("cuda")`、`.half()` 返回由该参数计算得到的新张量。模块只注册参数。
-
-    ## 解决办法
-    移动里面的张量：`nn.Parameter(torch.zeros(n, device="cuda"))`；或什么都不做，由 `model.to(device)` 移动。
-
-    ## 何时安全
-    调用没有改变任何内容时（`.to(device)` 对已在该设备上的参数会原样返回）。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/20089：parameters() 中没有它
-    - https://github.com/pytorch/pytorch/issues/17484：.to 也一样
-    """
-
     name = "parameter-moved-is-no-parameter"
     title = Text(
         en="A moved nn.Parameter is no parameter: it is not trained",
         zh="被移动的 nn.Parameter 不再是参数：不会被训练",
     )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/20089",
-        "https://github.com/pytorch/pytorch/issues/17484",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``self.x = nn.Parameter(…).cuda()`` in a module."""
         if b"Parameter(" not in script.source.data:
             return

@@ -1,14 +1,6 @@
-"""parameters-without-gradient."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
 
 
 class ParametersWithoutGradient(Hazard):
@@ -37,39 +29,10 @@ class ParametersWithoutGradient(Hazard):
     - https://github.com/lm-sys/FastChat/pull/1489: the cure, enable_input_require_grads
     """
 
-    page_zh = """可训练参数参与了前向，却从未得到梯度。
-
-    ## 现象
-    训练照常进行，而这些参数从不变化。若全部如此，损失不会下降，或反向报 “element 0 of tensors does not require grad”。
-    DDP 下报 “Expected to have finished reduction”。
-
-    ## 原因
-    它们与损失之间的计算图被切断：`detach()`、`torch.no_grad()` 或 `.item()`；损失没有用到它们的输出；或对输入不需要梯度
-    的模型使用可重入的梯度检查点，例如嵌入被冻结时的 LoRA（torch 警告：“None of the inputs have requires_grad=True.
-    Gradients will be None”）。
-
-    ## 解决办法
-    检查点加适配器时：`model.enable_input_require_grads()`，或
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`。否则接上被切断处，或冻结不训练的部分。
-
-    ## 何时安全
-    这些参数本来就不需要训练时：冻结它们，警告就会消失。混合专家中的专家取决于路由，排练无法得知，因此不计入。
-
-    ## 来源
-    - https://github.com/huggingface/trl/issues/2486：LoRA 加检查点，以及 torch 的警告
-    - https://github.com/lm-sys/FastChat/issues/581：LoRA 加检查点时没有梯度
-    - https://github.com/lm-sys/FastChat/pull/1489：解决办法 enable_input_require_grads
-    """
-
     name = "parameters-without-gradient"
     title = Text(en="Trainable parameters get no gradient", zh="有可训练参数得不到梯度")
-    sources = (
-        "https://github.com/huggingface/trl/issues/2486",
-        "https://github.com/lm-sys/FastChat/issues/581",
-        "https://github.com/lm-sys/FastChat/pull/1489",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What no rank has a gradient for, of those that completed a step: before that, no gradient is due."""
         stepped = [rank for rank in record.ranks if rank.steps > 0]
         without = [set(rank.parameters_without_gradient) | set(rank.unused_parameters) for rank in stepped]

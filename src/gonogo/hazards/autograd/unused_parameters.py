@@ -1,21 +1,8 @@
-"""unused-parameters."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import makers, mentions, trained
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
 
 # What looks at modules otherwise than by their names, or leaves them out.
 _LOOKED_THROUGH = (
@@ -50,37 +37,10 @@ class UnusedParameters(Hazard):
     - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8: trainable modules that the loss does not see
     """
 
-    page_zh = """可训练但没有任何前向使用的参数。
-
-    ## 现象
-    它们永远不会被训练，却占用优化器状态的显存。普通 DDP 下第二步以 “Expected to have finished reduction in the prior
-    iteration before starting a new one” 结束。ZeRO-3 下若有的 rank 用到某部分而有的没有，各 rank 会一直互相等待。
-
-    ## 原因
-    模型的某部分已构建且可训练，却没有被调用：用于其他任务的头、纯文本 batch 下的视觉或音频塔、被跳过的层上的适配器。
-
-    ## 解决办法
-    冻结不训练的部分（`requires_grad_(False)`），或不构建它。DDP 下若必须保留：`ddp_find_unused_parameters=True`。只有部
-    分 batch 用到的塔：在其余 batch 中用假输入执行它。
-
-    ## 何时安全
-    ZeRO-1 与 ZeRO-2 可以继续训练。混合专家中的专家由路由决定是否使用，排练无法得知，因此不计入。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/43259：DDP 的报错及其发生条件
-    - https://github.com/deepspeedai/DeepSpeed/issues/777：ZeRO-2 下未使用的参数
-    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8：损失未用到的可训练模块
-    """
-
     name = "unused-parameters"
     title = Text(en="Trainable parameters take part in no forward", zh="有可训练参数未参与任何前向")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/43259",
-        "https://github.com/deepspeedai/DeepSpeed/issues/777",
-        "https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a trained module builds and nothing of the project names again; plain DDP has its own hazard."""
         if b"nn.Module" not in script.source.data or mentions(run, script, *_LOOKED_THROUGH):
             return
@@ -109,7 +69,7 @@ class UnusedParameters(Hazard):
                     parameter=f"{layer}.weight",
                 )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What no rank has used, of those that completed a step: before that, nothing has been used yet."""
         stepped = [rank for rank in record.ranks if rank.steps > 0]
         everywhere = set.intersection(*(set(rank.unused_parameters) for rank in stepped)) if stepped else set()

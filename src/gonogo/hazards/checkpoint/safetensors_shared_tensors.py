@@ -1,25 +1,26 @@
-"""safetensors-shared-tensors."""
-
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
 # A reporter's own words.
@@ -72,51 +73,18 @@ class SafetensorsSharedTensors(Hazard):
     - https://github.com/safetensors/safetensors/issues/304: all weights listed, after DeepSpeed
     """
 
-    page_zh = """共享内存的张量无法保存为 safetensors。
-
-    ## 现象
-    第一次保存检查点或最终保存时以 “Some tensors share memory, this will lead to duplicate memory on disk and
-    potential differences when loading them again” 或 “The weights trying to be saved contained shared tensors … that
-    are mismatching the transformers base configuration” 结束。
-
-    ## 原因
-    safetensors 每个张量只写一次，不接受同一内存的两个名字：输出层与嵌入绑定（`lm_head.weight` 与
-    `embed_tokens.weight`）、外层包装（trl 的 value head、奖励模型）没有声明这种绑定，或同一模块注册了两次。ZeRO-3 下
-    由空占位张量组成的 state dict 看起来也一样：此时几乎所有名字都会列出。
-
-    ## 解决办法
-    用旧格式保存：`save_safetensors=False`（Trainer）、`safe_serialization=False`（`save_pretrained`）；或使用能处理绑
-    定的`safetensors.torch.save_model`；或解除共享：对其中一个 `clone()`；自己的模型类可在 `_tied_weights_keys` 中声明
-    绑定。ZeRO-3 下通过引擎（`save_16bit_model`）或 Trainer 保存。
-
-    ## 何时安全
-    模型类声明了绑定时，transformers 会自动省去其中一个名字。
-
-    ## 来源
-    - https://huggingface.co/docs/safetensors/torch_shared_tensors：为何拒绝共享张量，以及 save_model
-    - https://github.com/CarperAI/trlx/issues/591：带 value head 的模型由 Accelerate 保存
-    - https://github.com/hiyouga/LlamaFactory/issues/3400：ZeRO-3 下奖励模型的包装
-    - https://github.com/safetensors/safetensors/issues/304：DeepSpeed 之后列出了所有权重
-    """
-
     name = "safetensors-shared-tensors"
     title = Text(en="safetensors refuses tensors that share memory", zh="safetensors 拒绝保存共享内存的张量")
     log_words = ("share memory", "shared tensors", "sharing memory", "共享")
-    sources = (
-        "https://huggingface.co/docs/safetensors/torch_shared_tensors",
-        "https://github.com/CarperAI/trlx/issues/591",
-        "https://github.com/hiyouga/LlamaFactory/issues/3400",
-        "https://github.com/safetensors/safetensors/issues/304",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """save_file of a model that ties two weights; a module of the script's own that ties two, under the Trainer."""
         if b"save_file" in script.source.data:
             yield from self._saved_by_hand(script, run)
         if b".weight = " in script.source.data and b"nn.Module" in script.source.data:
             yield from self._saved_by_trainer(script, run)
 
-    def _saved_by_hand(self, script: Script, run: Run) -> Iterator[Finding]:
+    def _saved_by_hand(self, script: Script, run: Run) -> Findings:
         for call in script.calls("safetensors.torch.save_file"):
             given = first_argument(call, "tensors")
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.args:
@@ -162,7 +130,7 @@ class SafetensorsSharedTensors(Hazard):
                 else (),
             )
 
-    def _saved_by_trainer(self, script: Script, run: Run) -> Iterator[Finding]:
+    def _saved_by_trainer(self, script: Script, run: Run) -> Findings:
         if run.environment.within("transformers", ">=4.35,<5") is not True:
             return
         safe = run.arguments.get("save_safetensors")
@@ -210,7 +178,7 @@ class SafetensorsSharedTensors(Hazard):
                     ),
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The refusal, with the names that share memory."""
         quoted = said(log, *_WORDS)
         evidence: LoggedError | LogLine | Found | None = quoted

@@ -1,16 +1,7 @@
-"""weights-not-loaded."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import innermost, places
-from gonogo.evidence.rehearsal.record import LoadedWeights, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, shown, told_instead
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
 _MOST = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention comes near."""
@@ -65,42 +56,12 @@ class WeightsNotLoaded(Hazard):
     - https://github.com/huggingface/transformers/issues/29659: names with _orig_module
     """
 
-    page_zh = """`from_pretrained` 没有找到模型权重的值，随机生成后继续运行。
-
-    ## 现象
-    没有任何报错。日志写着 “Some weights of PhiForCausalLM were not initialized from the model checkpoint at … and are
-    newly initialized: ['embed_tokens.weight', 'layers.0.self_attn.q_proj.weight', …”（transformers 5：LOAD REPORT 中的
-    “MISSING” 行）。loss 从约 ln(词表大小) 开始，或为 0 且梯度范数为 nan；本应微调的模型实际上从零开始训练。
-
-    ## 原因
-    权重按名称匹配。经包装层保存、属于另一个类或另一种布局的 checkpoint 中没有模型所需的名称，而 transformers 把缺失的
-    部分当作新的头。
-
-    ## 解决办法
-    加载 `config.json` 中 `architectures` 所写的类；去掉 checkpoint 名称中包装层的前缀；或对解除包装后的模型用
-    `model.save_pretrained` 重新保存。
-
-    ## 何时安全
-    只缺少新增部分时：分类头、projector、解码器的交叉注意力；或程序随后自己用 `load_state_dict` 加载这些权重时：排练能
-    看到这一点，日志看不到。
-
-    ## 来源
-    - https://github.com/BudEcosystem/code-millenials/issues/1：PhiForCausalLM，所有层都被重新初始化
-    - https://github.com/unslothai/unsloth/issues/733：Gemma 2 的各层，loss 为 0、梯度为 nan
-    - https://github.com/huggingface/transformers/issues/29659：名称中带 _orig_module
-    """
-
     name = "weights-not-loaded"
     title = Text("The model's weights were not loaded: they are drawn at random", "模型权重没有加载：它们是随机生成的")
-    sources = (
-        "https://github.com/BudEcosystem/code-millenials/issues/1",
-        "https://github.com/unslothai/unsloth/issues/733",
-        "https://github.com/huggingface/transformers/issues/29659",
-    )
     explains_failure = False
     yields_to = ("zero3-moe-weights-not-converted",)
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Weights that the checkpoint holds and the model did not get; or more than half of a model."""
         lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}
         for rank in record.ranks:
@@ -118,7 +79,7 @@ class WeightsNotLoaded(Hazard):
 
     log_words = ("newly initialized", "LOAD REPORT")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """transformers' list of what it drew, where it names the layers themselves."""
         for found, names in lists_of_drawn(log):
             body = [name for name in names if _OF_A_LAYER.search(name) and not _NEW_BY_DESIGN.search(name)]

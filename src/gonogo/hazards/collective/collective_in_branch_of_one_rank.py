@@ -1,20 +1,8 @@
-"""collective-in-branch-of-one-rank."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.rank_tests import mentions_rank, one_rank_guard
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 # How many positional arguments come before the group.
 _WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3}
@@ -59,40 +47,13 @@ class CollectiveInBranchOfOneRank(Hazard):
     - https://github.com/huggingface/transformers/issues/31532: one process alone comes to the gathering
     """
 
-    page_zh = """barrier 或其他集合通信位于只有一个 rank 会进入的分支中。
-
-    ## 现象
-    训练停住：该 rank 等待其他 rank，而它们继续走到下一个集合通信（于是错误配对）或走到结尾，直到超时（NCCL 为 10 分
-    钟）。
-
-    ## 原因
-    `dist.barrier()`、`all_reduce`、`broadcast`、`gather` 要等组内所有 rank 都调用后才返回。在 `if rank == 0:` 之内只有
-    一个 rank 调用。
-
-    ## 解决办法
-    把调用移到分支之后，让每个 rank 都执行；分支内只保留该 rank 单独做的事。
-
-    ## 何时安全
-    其他 rank 在自己的分支里也调用，例如 `if rank != 0: barrier()` …… `if rank == 0: barrier()`；或该组只含这个 rank。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/distributed.html：集合通信要求组内所有 rank 参与
-    - https://github.com/huggingface/transformers/issues/998：评估时一个 rank 停在 barrier
-    - https://github.com/huggingface/transformers/issues/31532：只有一个进程执行到 gather
-    """
-
     name = "collective-in-branch-of-one-rank"
     title = Text(
         en="One rank enters a collective that the others never reach",
         zh="只有一个 rank 进入集合通信，其他 rank 不会到达",
     )
-    sources = (
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-        "https://github.com/huggingface/transformers/issues/998",
-        "https://github.com/huggingface/transformers/issues/31532",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that parted where one had a call of its own."""
         parting = parted(record, self.name)
         if parting is not None:
@@ -111,7 +72,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 parameter=parting.parameter,
             )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""
         data = script.source.data
         if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):

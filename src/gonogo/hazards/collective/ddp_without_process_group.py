@@ -1,17 +1,5 @@
-"""ddp-without-process-group."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 # What makes a process group, by itself or within.
 _MAKES = (
@@ -55,38 +43,13 @@ class DdpWithoutProcessGroup(Hazard):
     process group
     """
 
-    page_zh = """项目中使用了 DistributedDataParallel，却从未创建进程组。
-
-    ## 现象
-    包装模型时报 “ValueError: Default process group has not been initialized, please make sure to call
-    init_process_group.”。
-
-    ## 原因
-    torchrun 只负责启动进程并设置环境变量；进程组由各进程中的 `init_process_group` 创建。
-
-    ## 解决办法
-    包装模型之前调用 `torch.distributed.init_process_group("nccl")` 与
-    `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`。
-
-    ## 何时安全
-    由所用的库创建进程组（accelerate、Lightning、DeepSpeed、mmengine）时。
-
-    ## 来源
-    - https://github.com/openvla/openvla/pull/78：DDP 之前缺少该调用
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html：DDP 需要进程组
-    """
-
     name = "ddp-without-process-group"
     title = Text(
         en="DistributedDataParallel is used and nothing makes a process group",
         zh="使用了 DistributedDataParallel，却没有创建进程组",
     )
-    sources = (
-        "https://github.com/openvla/openvla/pull/78",
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """DDP without a guard, and none of the words that make a group in the run's scripts."""
         if b"DistributedDataParallel" not in script.source.data or run.launch is None or not run.scripts:
             return

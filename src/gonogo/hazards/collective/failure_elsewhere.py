@@ -1,16 +1,7 @@
-"""failure-elsewhere."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.facts.stall import STALL_WORDS, Stall, is_time_out, stall_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Text
 
 _CONSEQUENCE = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
@@ -56,45 +47,16 @@ class FailureElsewhere(Hazard):
     - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell the cause
     """
 
-    page_zh = """日志中只有故障在其他进程里留下的后果，真正的故障在另一个 rank 的日志里。
-
-    ## 现象
-    ChildFailedError、“exits with return code = 1”、“Connection closed by peer”、“Broken pipe”、SIGTERM 或集合通信超
-    时，而在此之前没有报错。
-
-    ## 原因
-    某个 rank 退出后，启动器用 SIGTERM 结束其他 rank，它们的连接被关闭，已退出的 rank 未参与的集合通信会超时。这些都不
-    是原因。
-
-    ## 解决办法
-    找到最先退出的 rank：torchrun 的 “Root Cause (first observed failure)” 给出 rank、主机和退出码，所有日志中时间最早
-    的报错也能说明。把全部日志一起给出：`gonogo diagnose 目录`。用 `torchrun --log-dir logs --redirects 3`、
-    `deepspeed --enable_each_rank_log logs` 得到每个 rank 的日志；用 torch.distributed.elastic 的 `@record` 得到
-    Python 异常。对于超时，设 TORCH_NCCL_TRACE_BUFFER_SIZE=2000 与 TORCH_NCCL_DUMP_ON_TIMEOUT=1，或在等待时对所有
-    rank 执行 `py-spy dump`。
-
-    ## 何时安全
-    没有安全的情况：打印出这些的任务已经失去了某个 rank。
-
-    ## 来源
-    - https://pytorch.org/docs/stable/elastic/errors.html：torchrun 如何报告最先的失败，以及 @record
-    - https://github.com/pytorch/pytorch/issues/118369：日志说明不了原因的一次超时
-    """
-
     name = "failure-elsewhere"
     title = Text(
         en="These are consequences only: the cause is in another rank's log",
         zh="这里只有后果：原因在另一个 rank 的日志里",
     )
-    sources = (
-        "https://pytorch.org/docs/stable/elastic/errors.html",
-        "https://github.com/pytorch/pytorch/issues/118369",
-    )
     fallback = True
     consequence = True
     log_words = (*STALL_WORDS, "Root Cause", "roken pipe", "by peer", "death signal", "closing signal")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """What a dead rank leaves behind, where no error stands beside it that could be the cause."""
         if any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors):
             return

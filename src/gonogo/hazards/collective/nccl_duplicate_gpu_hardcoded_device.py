@@ -1,24 +1,10 @@
-"""nccl-duplicate-gpu-hardcoded-device."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import ast
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.collective._pinned_gpu import bare, never_set, pinned_devices, replacing_pins, setting_device
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import mentions, several_a_node
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    import ast
-
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
-    from gonogo.finding import Fix
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Run, Script, Text
 
 _CURES = (
     Text(
@@ -56,39 +42,14 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
     - https://github.com/NVIDIA/Megatron-LM/issues/661: eight ranks on device f000
     """
 
-    page_zh = """GPU 数量足够，但代码写死了设备而没有用 LOCAL_RANK，所有 rank 都用同一张 GPU。
-
-    ## 现象
-    第一次集合通信时报 “Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000”，类型为
-    “ncclInvalidUsage”。nvidia-smi 显示多个进程在同一张 GPU 上。
-
-    ## 原因
-    `torch.device("cuda:0")`、`.cuda(0)`、在 `set_device` 之前使用 `device="cuda"`、脚本内
-    `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`，或从未调用 `set_device`：每个 rank 都落在同一张 GPU。
-
-    ## 解决办法
-    在任何 CUDA 操作之前 `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`，其他地方不写固定编号。
-
-    ## 何时安全
-    单进程；或每个进程只能看到一张 GPU（Slurm 的 --gpus-per-task），其编号即为 0。
-
-    ## 来源
-    - https://github.com/Peterande/D-FINE/issues/289：train.py 中写死了默认 GPU
-    - https://github.com/NVIDIA/Megatron-LM/issues/661：八个 rank 都在设备 f000 上
-    """
-
     name = "nccl-duplicate-gpu-hardcoded-device"
     title = Text(
         en="Several ranks use the same GPU: the code does not take LOCAL_RANK's",
         zh="多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
     )
-    sources = (
-        "https://github.com/Peterande/D-FINE/issues/289",
-        "https://github.com/NVIDIA/Megatron-LM/issues/661",
-    )
     log_words = ("Duplicate GPU", "Local process index", "Device: ")
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is wrapped in DDP on the same GPU by every process of a node."""
         if b"DistributedDataParallel" not in script.source.data or not several_a_node(run):
             return
@@ -126,7 +87,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             fixes=_fix_of(self, script, pinned),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """NCCL's refusal of a duplicate GPU, unless the ranks are too many for the GPUs."""
         duplicate = duplicate_gpu(log)
         if duplicate is None:

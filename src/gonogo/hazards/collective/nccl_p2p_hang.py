@@ -1,21 +1,7 @@
-"""nccl-p2p-hang."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import PEER_TO_PEER, cause_of_stall
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
 _CURE = (
@@ -54,41 +40,15 @@ class NcclP2pHang(Hazard):
     - https://github.com/NVIDIA/nccl-tests/issues/117: all_reduce_perf hangs on 4090s
     """
 
-    page_zh = """NCCL 在不支持的 GPU 之间使用 P2P 拷贝：第一次集合通信永不结束。
-
-    ## 现象
-    一台机器上有多张消费级 GPU（RTX 4090、3090、5090 或工作站卡），单卡正常。程序停在第一次集合通信，GPU 占用 100 %，
-    没有任何信息；10 或 30 分钟后 watchdog 报超时。
-
-    ## 原因
-    驱动报告支持 P2P，但主板、IOMMU 或 PCIe ACS 使其实际不通：拷贝的数据永远看不到。
-
-    ## 解决办法
-    `NCCL_P2P_DISABLE=1`，NCCL 改走主机内存，会慢一些。升级驱动、关闭 IOMMU/ACS 才是根治。
-
-    ## 何时安全
-    有 NVLink，或 nccl-tests 的 `all_reduce_perf` 在开启 P2P 时能跑完。
-
-    ## 来源
-    - https://github.com/Wangt-CN/DisCo/issues/49：多张 4090 停在 deepspeed.initialize
-    - https://github.com/deepspeedai/DeepSpeed/issues/4433：同一报告，NCCL_P2P_DISABLE=1 解决
-    - https://github.com/NVIDIA/nccl-tests/issues/117：all_reduce_perf 在 4090 上卡住
-    """
-
-    name = PEER_TO_PEER
+    name = "nccl-p2p-hang"
     title = Text(
         en="NCCL's peer-to-peer copies between these GPUs never arrive",
         zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成",
     )
-    sources = (
-        "https://github.com/Wangt-CN/DisCo/issues/49",
-        "https://github.com/deepspeedai/DeepSpeed/issues/4433",
-        "https://github.com/NVIDIA/nccl-tests/issues/117",
-    )
     log_words = (*STALL_WORDS,)
     consequence = True
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""
         if launch.launcher == "accelerate" or (whole(launch.processes_per_node) or 1) < 2:
             return  # accelerate turns peer-to-peer off by itself
@@ -118,7 +78,7 @@ class NcclP2pHang(Hazard):
             confirm=(Text("The run stands still with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Accelerate's refusal of such cards, or a stall at the first collective on consumer GPUs."""
         for error in log.errors_of("NotImplementedError", says=_REFUSED):
             yield self.log_finding(

@@ -1,21 +1,7 @@
-"""nccl-shm-no-space."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _NO_SPACE = Pattern(
     r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
@@ -53,38 +39,11 @@ class NcclShmNoSpace(Hazard):
     - https://github.com/huggingface/transformers/issues/11658: met when training with DeepSpeed
     """
 
-    page_zh = """NCCL 在 /dev/shm 中创建缓冲区，而 /dev/shm 已满。
-
-    ## 现象
-    “NCCL WARN Call to posix_fallocate failed : No space left on device”，或 “Error: failed to extend
-    /dev/shm/nccl-... to 9637892 bytes”，随后所有 rank 报 “unhandled system error”。磁盘空间是够的。
-
-    ## 原因
-    容器默认只有 64 MiB 的 /dev/shm；每对 rank 约占 10 MiB。被杀掉的任务留下的 `/dev/shm/nccl-*` 也占空间。
-
-    ## 解决办法
-    `docker run --shm-size=16g` 或 `--ipc=host`；Kubernetes：在 /dev/shm 挂载 `medium: Memory` 的 `emptyDir`。没有任务
-    运行时删除残留的 `/dev/shm/nccl-*`。`NCCL_SHM_DISABLE=1` 也可以，但较慢。
-
-    ## 何时安全
-    /dev/shm 有数 GB 空闲时（`df -h /dev/shm`）。
-
-    ## 来源
-    - https://github.com/NVIDIA/nccl/issues/290：容器中 posix_fallocate 失败
-    - https://github.com/NVIDIA/nccl/issues/525：Kubernetes 中的同一问题，使用 emptyDir 卷
-    - https://github.com/huggingface/transformers/issues/11658：使用 DeepSpeed 训练时遇到
-    """
-
     name = "nccl-shm-no-space"
     title = Text(en="NCCL finds no room in /dev/shm", zh="NCCL 在 /dev/shm 中没有空间")
-    sources = (
-        "https://github.com/NVIDIA/nccl/issues/290",
-        "https://github.com/NVIDIA/nccl/issues/525",
-        "https://github.com/huggingface/transformers/issues/11658",
-    )
     log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
         run_word = small_shared_memory(launch)
         count = whole(launch.processes_per_node)
@@ -103,7 +62,7 @@ class NcclShmNoSpace(Hazard):
             fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """NCCL's warning that a segment in /dev/shm could not be made or extended."""
         found = log.find(_NO_SPACE)
         certainty = Certainty.CERTAIN

@@ -1,22 +1,9 @@
-"""nccl-timeout-preprocessing."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import PREPROCESSING, cause_of_stall
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Run, Script, Severity, Text
 
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
@@ -50,43 +37,15 @@ class NcclTimeoutPreprocessing(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/2424: SeqNum=2, NumelIn=1 beside the tokenizer's bar
     """
 
-    page_zh = """一个 rank 处理数据集，其他 rank 在集合通信中等待，超过了超时时间。
-
-    ## 现象
-    `map` 或分词的进度条还没走完，就出现 “Watchdog caught collective operation timeout”（SeqNum 很小、NumelIn=1，即
-    barrier），或者获取 ncclUniqueId 时 “Socket Timeout”。每次都在相同时间后出现：10 或 30 分钟。
-
-    ## 原因
-    `main_process_first` 让 rank 0 分词，其余 rank 在 barrier 中等待；NCCL 把这段等待算作一次集合通信。
-
-    ## 解决办法
-    训练前先单独完成分词并保存，训练时直接加载（LLaMA-Factory：`tokenized_path`）；或增大超时：TrainingArguments 的
-    `ddp_timeout`、Accelerate 的 `InitProcessGroupKwargs(timeout=...)`、`init_process_group` 的 `timeout=`；或增加进程
-    数（`num_proc`）。以最先创建进程组的地方为准，之后再设置无效。
-
-    ## 何时安全
-    数据处理时间短于超时，或每个节点都已有缓存时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/956：分词到 30 分钟时中断，第二个节点没有缓存
-    - https://github.com/huggingface/nanotron/issues/204：rank 0 分词时的同一问题
-    - https://github.com/hiyouga/LlamaFactory/issues/2424：分词进度条旁边是 SeqNum=2、NumelIn=1
-    """
-
-    name = PREPROCESSING
+    name = "nccl-timeout-preprocessing"
     title = Text(
         en="The ranks waited for one that was preparing the dataset, until the collective timed out",
         zh="其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
     )
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/956",
-        "https://github.com/huggingface/nanotron/issues/204",
-        "https://github.com/hiyouga/LlamaFactory/issues/2424",
-    )
     log_words = STALL_WORDS
     consequence = True
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A time-out for collectives that is shorter than most data takes to prepare."""
         field = run.arguments.get("ddp_timeout")
         seconds = whole(field)
@@ -110,7 +69,7 @@ class NcclTimeoutPreprocessing(Hazard):
             spans=(field.span() or launch.place.span(),),
         )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A process group whose time-out is minutes, while one rank prepares the data and the others wait."""
         if b"timeout" not in script.source.data or b"barrier" not in script.source.data:
             return
@@ -149,7 +108,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 ),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A time-out before training, with a bar, frames or words of data preparation, or with a barrier's low
         number."""
         cause = cause_of_stall(log, self.name)

@@ -1,21 +1,7 @@
-"""nccl-wrong-network-interface."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import slurm, whole
 from gonogo.hazards.facts.stall import STALL_WORDS, stall_of
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Launch, Pattern, Run, Text
 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
@@ -67,41 +53,10 @@ class NcclWrongNetworkInterface(Hazard):
     - https://github.com/huggingface/accelerate/issues/1317: veth and bridge interfaces under NET/Socket
     """
 
-    page_zh = """NCCL 使用了其他节点访问不到的网络接口。
-
-    ## 现象
-    多个节点（或容器）汇合后 NCCL 失败：“Connect to 172.17.0.1<40211> failed : Connection refused”（或 No route to
-    host、超时）、“unhandled system error”，或无声卡住。设置 NCCL_DEBUG=INFO 后，“NET/Socket : Using” 列出 docker0、
-    veth…、br-… 或 lo。
-
-    ## 原因
-    NCCL 选用第一个既不是 lo 也不是 docker 的接口。有些主机上容器或虚拟机的网桥、VPN、第二网络排在前面；节点间的防火墙
-    现象相同。
-
-    ## 解决办法
-    在所有节点 `export NCCL_SOCKET_IFNAME=eth0`（节点之间互通的地址所在的接口，见 `ip addr`；各节点不同时写成列表；
-    `^docker,veth,br` 可排除），同时设置 `GLOO_SOCKET_IFNAME`。DeepSpeed 只通过 `.deepspeed_env` 或 NCCL_ 变量把它传到
-    其他节点。
-
-    ## 何时安全
-    单机，或每个节点只有一个网络接口时。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/38702：被一个不属于任何节点的地址拒绝连接
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/845：“remote process exited or there was a network
-      error”，设置 NCCL_SOCKET_IFNAME 后解决
-    - https://github.com/huggingface/accelerate/issues/1317：NET/Socket 下列出 veth 与网桥
-    """
-
     name = "nccl-wrong-network-interface"
     title = Text(
         en="NCCL cannot reach the other ranks over the network interface it chose",
         zh="NCCL 选用的网络接口无法访问其他 rank",
-    )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/38702",
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/845",
-        "https://github.com/huggingface/accelerate/issues/1317",
     )
     log_words = (
         *STALL_WORDS,
@@ -117,7 +72,7 @@ class NcclWrongNetworkInterface(Hazard):
     )
     consequence = True
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An interface that leads to no other machine, with several nodes."""
         nodes = whole(launch.nodes) or slurm(launch, "nodes")
         if nodes is None or nodes < 2:
@@ -147,7 +102,7 @@ class NcclWrongNetworkInterface(Hazard):
                 spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A refused connection of NCCL's, or a virtual interface in use beside a failure; less surely, a lost peer."""
         evidence, certainty, also = _evidence(log)
         if evidence is None:

@@ -1,16 +1,4 @@
-"""process-group-rank-fixed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 
 class ProcessGroupRankFixed(Hazard):
@@ -35,37 +23,13 @@ class ProcessGroupRankFixed(Hazard):
     - https://github.com/facebookresearch/jepa/issues/55: rank and world size written in for one GPU
     """
 
-    page_zh = """由多个进程运行的脚本，给 init_process_group 写了常量 rank，或 world_size=1。
-
-    ## 现象
-    所有进程同一个 rank：它们等待永远不会出现的 rank，直到超时。`world_size=1`：各自单独训练，梯度不会平均；同一台机器上
-    的第二个进程常以 “Address already in use” 结束。
-
-    ## 原因
-    这些数字是为单卡试跑写的。启动器用相同代码启动 N 个进程，以 RANK 与 WORLD_SIZE 区分，而常量会覆盖它们。
-
-    ## 解决办法
-    两者都不写：`init_process_group("nccl")` 会从环境变量读取。
-
-    ## 何时安全
-    脚本不经启动器、以单进程启动时。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/distributed.html：env:// 从环境变量读取 rank 与 world size
-    - https://github.com/facebookresearch/jepa/issues/55：为单卡写死的 rank 与 world size
-    """
-
     name = "process-group-rank-fixed"
     title = Text(
         en="Every process joins the process group as the same rank",
         zh="所有进程都以同一个 rank 加入进程组",
     )
-    sources = (
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-        "https://github.com/facebookresearch/jepa/issues/55",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A constant rank, or a world of one, where the launch starts several processes."""
         size = run.world_size
         if b"init_process_group" not in script.source.data or size is None or size < 2:

@@ -1,16 +1,10 @@
-"""rank-killed."""
-
-from __future__ import annotations
-
 import signal
-from collections.abc import Iterator
 
 from gonogo.evidence.guarded.ends import Death, name_of_signal, roots, span_of_rank, unlike
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.evidence.rehearsal.failures import PHASES, places, size
-from gonogo.finding import Certainty, Finding, Span, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, Text
 
 _MEANS = {
     signal.SIGKILL: Text(
@@ -93,37 +87,11 @@ class RankKilled(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/4890: return code -9 with no traceback
     """
 
-    page_zh = """某个 rank 被 Python 之外的力量结束：信号，或毫无征兆地消失。
-
-    ## 现象
-    一个进程消失，没有 Python 调用栈。启动器用 SIGTERM 结束其他 rank，或它们因“Connection closed by peer”、集合通信超
-    时而失败：那些报错都是后果。
-
-    ## 原因
-    看信号：SIGKILL 来自主机内存耗尽时的内核、触及限额的调度器或容器，或某个人；SIGSEGV 来自原生代码（版本不匹配的 CUDA
-    扩展、驱动）；SIGBUS 来自 /dev/shm 已满；SIGABRT 来自主动中止的原生代码。
-
-    ## 解决办法
-    在该 rank 所在的机器上找出是谁发的：`dmesg`、调度器的记录、容器的事件。对于 SIGSEGV 与 SIGABRT，设
-    `PYTHONFAULTHANDLER=1` 再运行。
-
-    ## 何时安全
-    是有意为之时：`scancel`、作业时限、被抢占。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/54823：SIGKILL，以及内核在何处说明原因
-    - https://github.com/deepspeedai/DeepSpeed/issues/4890：没有调用栈的返回码 -9
-    """
-
     name = "rank-killed"
     fallback = True
     title = Text("A rank was killed", "某个 rank 被杀死")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/54823",
-        "https://github.com/deepspeedai/DeepSpeed/issues/4890",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first rank that ended by a signal, a bare exit status, or without a trace."""
         for death in roots(run)[:1]:
             rank = run.rank(death.rank)

@@ -1,20 +1,13 @@
-"""rank-late-at-collective."""
-
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.frame import Frame
-from gonogo.finding import Certainty, Finding, Severity, Span, Text
 from gonogo.hazards.facts.parted import ranks_text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Span, Text
 
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
@@ -56,36 +49,10 @@ class RankLateAtCollective(Hazard):
     - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell which rank was late
     """
 
-    page_zh = """除一个 rank 外都在等待某次集合通信；那个 rank 在别处忙碌，或没有响应。
-
-    ## 现象
-    训练停住。等待中的 rank 的 GPU 显示满载，迟到的 rank 则没有负载。十分钟或更久之后，NCCL 的 watchdog 结束那些等待的
-    rank，它们的日志只写出某次集合通信，从不写原因。
-
-    ## 原因
-    集合通信要等组内每个 rank 都调用后才返回。某个 rank 在此之前被耽搁：等待数据（DataLoader 的 worker 太慢或已死）、写
-    checkpoint、编译、下载、停在调试器中，或其进程、机器卡死。
-
-    ## 解决办法
-    查看被等待的 rank，而不是超时的 rank：结果会给出它的 Python 当时所在的位置。把这项工作移出训练路径，由各 rank 分
-    担，或为其他 rank 设置更大的超时。
-
-    ## 何时安全
-    该 rank 最终在超时之前到达：这一步只是慢，除时间外没有损失。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/87995：一个 rank 停在 DataLoader，其余 31 个在 all_reduce 中等待
-    - https://github.com/pytorch/pytorch/issues/118369：一次超时，日志看不出哪个 rank 迟到
-    """
-
     name = "rank-late-at-collective"
     title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/87995",
-        "https://github.com/pytorch/pytorch/issues/118369",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that have not come to the collective in which the others stand, and where they are instead."""
         still = standstill(run)
         if still is None or still.call is None or not still.late or divergence(run) is not None:

@@ -1,16 +1,8 @@
-"""rank-never-joined."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import ranks_text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 
 class RankNeverJoined(Hazard):
@@ -35,35 +27,10 @@ class RankNeverJoined(Hazard):
     - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
     """
 
-    page_zh = """训练开始时，有 rank 不在场。
-
-    ## 现象
-    其他 rank 停在第一次集合通信或 `init_process_group` 中，直到超时。
-
-    ## 原因
-    该进程从未启动（缺少某个节点的启动器、节点序号重复、仍在排队），无法连到 master 地址，或其他 rank 已加载完而它仍在加
-    载。
-
-    ## 解决办法
-    在每个节点上启动启动器：各自的节点序号、相同的节点数、相同的地址与端口；测试连通性（`nc -zv 地址 端口`）。若只是加
-    载慢，请增大超时。
-
-    ## 何时安全
-    缺席的 rank 及时到达时，例如从慢盘加载大模型之后。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/79388：无法连到 master 的节点
-    - https://github.com/meta-pytorch/torchtune/issues/2676：各 rank 等待一个不来的 rank
-    """
-
     name = "rank-never-joined"
     title = Text("Ranks are missing when training begins", "训练开始时缺少 rank")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/79388",
-        "https://github.com/meta-pytorch/torchtune/issues/2676",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that nothing was heard of, and those that the others missed before the first step."""
         still = standstill(run)
         stuck = still is not None or run.exit_status not in (None, 0)

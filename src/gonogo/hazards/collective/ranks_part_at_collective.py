@@ -1,14 +1,5 @@
-"""ranks-part-at-collective."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.parted import parted
-from gonogo.hazards.facts.parting import GENERAL
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _ZERO_3 = Text(
     en="Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
@@ -52,39 +43,13 @@ class RanksPartAtCollective(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/7998: a module run by some ranks only hangs under ZeRO-3
     """
 
-    page_zh = """各 rank 的集合通信调用不一致。
-
-    ## 现象
-    训练卡住：每个 rank 都在等一次其他 rank 不会发起的调用，直到超时（NCCL 为 10 分钟）。或者一次调用与大小相同的另一次
-    调用错误配对，此后数值都是错的。
-
-    ## 原因
-    进程组内，一个 rank 的第 n 次调用与其他 rank 的第 n 次调用配对，没有任何检查。按 rank 或按数据的条件分支、不同的顺
-    序、提前离开循环的 rank，都会使它们从此不一致。ZeRO-3 下每个模块的前向与反向都要聚合权重，因此也是这样的调用。
-
-    ## 解决办法
-    让所有 rank 走同一条路：根据共享的值判断，不在只有部分 rank 会进入的分支里做集合通信；ZeRO-3 下在所有 rank 上运行相
-    同的模块。
-
-    ## 何时安全
-    没有安全的情况。各 rank 可以在不同的代码行发起同一次调用。
-
-    ## 来源
-    - https://github.com/NVIDIA/nccl/issues/296：“mismatched collective” 即指顺序或大小不同
-    - https://github.com/deepspeedai/DeepSpeed/issues/7998：ZeRO-3 下只有部分 rank 运行某模块会卡住
-    """
-
-    name = GENERAL
+    name = "ranks-part-at-collective"
     title = Text(
         en="The ranks part: they wait for each other in different collective calls",
         zh="各 rank 分道扬镳：在不同的集合通信中互相等待",
     )
-    sources = (
-        "https://github.com/NVIDIA/nccl/issues/296",
-        "https://github.com/deepspeedai/DeepSpeed/issues/7998",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A divergence that no narrower hazard explains."""
         parting = parted(record, self.name)
         if parting is None:

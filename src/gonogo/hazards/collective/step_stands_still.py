@@ -1,19 +1,12 @@
-"""step-stands-still."""
-
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import unseen
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import ranks_text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _TRANSPORT = (
     Text(
@@ -52,35 +45,10 @@ class StepStandsStill(Hazard):
     - https://github.com/vllm-project/vllm/issues/5484: GPUs that cannot talk to each other
     """
 
-    page_zh = """某一步远比之前的步长，而没有 rank 迟到：所有 rank 都在同一次集合通信中，或都不在集合通信中。
-
-    ## 现象
-    训练停住，所有 rank 的情况相同。
-
-    ## 原因
-    若所有 rank 都已到达同一次集合通信而它不结束，则是传输卡住：GPU 间点对点访问、InfiniBand、防火墙、掉卡。若都不在集
-    合通信中，则都在做同一件慢事：DataLoader 的 worker 已死、文件系统没有响应、编译。
-
-    ## 解决办法
-    对于集合通信：测试通路（NCCL_P2P_DISABLE=1、NCCL_IB_DISABLE=1、NCCL_SOCKET_IFNAME、nccl-tests）。否则查看各 rank
-    所在的代码行。
-
-    ## 何时安全
-    这一步自行结束时：评估、保存 checkpoint、编译都需要时间。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/1355：永远等待的 DataLoader worker
-    - https://github.com/vllm-project/vllm/issues/5484：GPU 之间无法通信
-    """
-
     name = "step-stands-still"
     title = Text("A step stands still on all ranks alike", "某一步在所有 rank 上都停住")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/1355",
-        "https://github.com/vllm-project/vllm/issues/5484",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A standstill in which nobody is waited for."""
         still = standstill(run)
         if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:

@@ -1,21 +1,7 @@
-"""trainer-evaluates-on-one-rank."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.rank_tests import one_rank_guard
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
-
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 _CURE = (
     Text(
@@ -51,37 +37,13 @@ class TrainerEvaluatesOnOneRank(Hazard):
     - https://huggingface.co/docs/transformers/main_classes/trainer: which methods are for all processes
     """
 
-    page_zh = """trainer.evaluate() 或 trainer.predict() 位于只有一个 rank 会进入的分支中。
-
-    ## 现象
-    训练结束后停在评估阶段，直到集合通信超时。
-
-    ## 原因
-    分布式启动时，Trainer 会把评估集分给各 rank 并汇总结果：所有 rank 都必须调用。只有打印与写文件可以由一个 rank 完成。
-
-    ## 解决办法
-    所有 rank 都调用 `trainer.evaluate()`；分支里只处理指标。`trainer.log_metrics` 与 `trainer.save_metrics` 会自行判断
-    rank。
-
-    ## 何时安全
-    单进程运行时。
-
-    ## 来源
-    - https://github.com/l294265421/alpaca-rlhf/issues/5：只在 rank 0 评估而停住
-    - https://huggingface.co/docs/transformers/main_classes/trainer：哪些方法需由所有进程调用
-    """
-
     name = "trainer-evaluates-on-one-rank"
     title = Text(
         en="The Trainer evaluates or predicts on one rank only",
         zh="Trainer 只在一个 rank 上评估或预测",
     )
-    sources = (
-        "https://github.com/l294265421/alpaca-rlhf/issues/5",
-        "https://huggingface.co/docs/transformers/main_classes/trainer",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that parted where one evaluated."""
         parting = parted(record, self.name)
         if parting is not None:
@@ -95,7 +57,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 parameter=parting.parameter,
             )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""
         if run.world_size == 1 or run.zero_stage == 3:  # under ZeRO-3 any use of the model on one rank is a hazard
             return

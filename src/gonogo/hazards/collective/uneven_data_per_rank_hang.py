@@ -1,23 +1,19 @@
-"""uneven-data-per-rank-hang."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import UNEVEN, cause_of_stall
+from gonogo.hazards.facts.stall_causes import cause_of_stall
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
 
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
@@ -80,40 +76,15 @@ class UnevenDataPerRankHang(Hazard):
     - https://pytorch.org/docs/stable/distributed.algorithms.join.html: the Join context manager
     """
 
-    page_zh = """各 rank 的 batch 数不同：一个已离开循环，其他还在等它的梯度。
-
-    ## 现象
-    训练在 epoch 的最后几个 batch（或随后评估的开头）停住，最后集合通信超时。各 rank 可能停在不同的集合通信：一个在梯
-    度的 all-reduce，另一个在指标的 all-reduce。
-
-    ## 原因
-    `IterableDataset`（streaming、webdataset、packing）没有长度，sampler 无法均分。各 rank 各自过滤数据或跳过坏 batch
-    也会这样。
-
-    ## 解决办法
-    每个 rank 的 batch 数相同：`drop_last`、均分分片、一起停止；或使用 `torch.distributed.algorithms.Join`。
-
-    ## 何时安全
-    使用 map 式数据集和 DistributedSampler 时，它会补齐或丢弃。若按内容跳过 batch 则仍不安全。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/141069：IterableDataset 长度不等，卡住后超时
-    - https://pytorch.org/docs/stable/distributed.algorithms.join.html：Join 上下文管理器
-    """
-
-    name = UNEVEN
+    name = "uneven-data-per-rank-hang"
     title = Text(
         en="The ranks have different numbers of batches, and wait for one that has run out",
         zh="各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
     )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/141069",
-        "https://pytorch.org/docs/stable/distributed.algorithms.join.html",
-    )
     log_words = STALL_WORDS
     consequence = True
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that parted after different numbers of batches or steps."""
         yield from self._uneven_loaders(record)
         parting = parted(record, self.name)
@@ -128,7 +99,7 @@ class UnevenDataPerRankHang(Hazard):
                 parameter=parting.parameter,
             )
 
-    def _uneven_loaders(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def _uneven_loaders(self, record: RehearsalRecord) -> Findings:
         """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
         left = {rank.rank: rank.batches_left for rank in record.ranks if rank.batches_left is not None}
         if record.divergence is not None or len(set(left.values())) < 2:
@@ -153,7 +124,7 @@ class UnevenDataPerRankHang(Hazard):
             ),
         )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""
         if b"IterableDataset" not in script.source.data or mentions(run, script, *_EVENED):
             return
@@ -191,7 +162,7 @@ class UnevenDataPerRankHang(Hazard):
                 ),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Join's own words, or a stall at an epoch's end, of an iterable dataset, or with ranks in different
         collectives."""
         if exhausted := log.find(_EXHAUSTED):

@@ -1,15 +1,5 @@
-"""accelerate-accumulation-given-twice."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, Text
 
 
 class AccelerateAccumulationGivenTwice(Hazard):
@@ -34,38 +24,13 @@ class AccelerateAccumulationGivenTwice(Hazard):
     - https://github.com/huggingface/accelerate/issues/1767: accumulation under DeepSpeed, with a YAML of 16
     """
 
-    page_zh = """Accelerator(gradient_accumulation_steps=...) 与 DeepSpeed 配置中的数字不同。
-
-    ## 现象
-    accelerate 只警告一次 “Gradient accumulation steps mismatch: GradientAccumulationPlugin has 8, DeepSpeed config
-    has 1. Using DeepSpeed's value.”，随后用比脚本所写小 8 倍的 batch 训练。
-
-    ## 原因
-    DeepSpeed 下由引擎按其配置做累积：JSON，或 accelerate YAML 中的 `gradient_accumulation_steps`（`accelerate
-    config` 默认写 1）。Accelerator 自己的数字不起作用。
-
-    ## 解决办法
-    在 JSON 中写 "auto"（在 YAML 中写同样的数字），便会使用 Accelerator 的数字。
-
-    ## 何时安全
-    两处相同时。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/issues/2210：两者以哪个为准
-    - https://github.com/huggingface/accelerate/issues/1767：YAML 为 16 时 DeepSpeed 下的累积
-    """
-
     name = "accelerate-accumulation-given-twice"
     title = Text(
         en="The Accelerator and the DeepSpeed config accumulate different numbers of steps",
         zh="Accelerator 与 DeepSpeed 配置的梯度累积步数不同",
     )
-    sources = (
-        "https://github.com/huggingface/accelerate/issues/2210",
-        "https://github.com/huggingface/accelerate/issues/1767",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """The keyword of the Accelerator, against the JSON or the YAML."""
         if run.launch is None or with_trainer(run) or not run.deepspeed_on:
             return

@@ -1,17 +1,6 @@
-"""accelerate-config-keys-beside-deepspeed-config."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.config.accelerate import AccelerateConfig
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, Text
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
 # the same.
@@ -54,41 +43,13 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
     - https://huggingface.co/docs/accelerate/usage_guides/deepspeed: which keys are refused
     """
 
-    page_zh = """给了 DeepSpeed JSON，accelerate 的 YAML 却又设置了 ZeRO 的选项。
-
-    ## 现象
-    每个进程在加载模型前报 “ValueError: When using `deepspeed_config_file`, the following accelerate config variables
-    will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', ...]”。
-
-    ## 原因
-    报错说 “will be ignored”，实际上 accelerate 直接拒绝：只要指定了 DeepSpeed JSON（YAML 中、
-    `--deepspeed_config_file`或 Trainer 的 `--deepspeed`），YAML 中就不能再出现这些键，即使取值与 JSON 相同。
-    `mixed_precision` 也在其中，写 `'no'`也不行。
-
-    ## 解决办法
-    从 YAML 中删除所列的键，写到 JSON 里；或不用 JSON，只用 YAML。`zero3_init_flag` 可以保留。
-
-    ## 何时安全
-    有 JSON 而 YAML 中没有这些键，或只用 YAML。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/pull/941：该检查，以及为何报错
-    - https://github.com/yuvalkirstain/PickScore/issues/2：由遗留的默认配置引起
-    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed：哪些键会被拒绝
-    """
-
     name = "accelerate-config-keys-beside-deepspeed-config"
     title = Text(
         en="accelerate's YAML sets what only the DeepSpeed JSON may set",
         zh="accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
     )
-    sources = (
-        "https://github.com/huggingface/accelerate/pull/941",
-        "https://github.com/yuvalkirstain/PickScore/issues/2",
-        "https://huggingface.co/docs/accelerate/usage_guides/deepspeed",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The refused keys of the YAML, all in one finding."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:

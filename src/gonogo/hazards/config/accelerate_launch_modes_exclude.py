@@ -1,14 +1,5 @@
-"""accelerate-launch-modes-exclude."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO = (
@@ -41,38 +32,13 @@ class AccelerateLaunchModesExclude(Hazard):
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py: the refusal
     """
 
-    page_zh = """accelerate launch 同时给了两种模式，或给了 ZeRO 的选项却没有启用 DeepSpeed。
-
-    ## 现象
-    “ValueError: You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a
-    time.”；或给了 `--zero_stage 3` 而没有 `--use_deepspeed`：实际运行普通数据并行，每张 GPU 持有完整模型而显存不足。
-
-    ## 原因
-    这些选项各是一种运行方式，一次启动只能有一种。ZeRO 的选项只有在启用 DeepSpeed 时才有效（`--use_deepspeed`，或
-    YAML 中`distributed_type: DEEPSPEED`），否则被悄悄丢弃；`--multi_gpu` 还会覆盖 YAML 中的 DeepSpeed。
-
-    ## 解决办法
-    只保留想要的那一种：用 ZeRO 就写 `--use_deepspeed`。
-
-    ## 何时安全
-    只有一种模式时。
-
-    ## 来源
-    - https://huggingface.co/docs/accelerate/package_reference/cli：各模式及其选项
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py：拒绝之处
-    """
-
     name = "accelerate-launch-modes-exclude"
     title = Text(
         en="accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
         zh="accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",
     )
-    sources = (
-        "https://huggingface.co/docs/accelerate/package_reference/cli",
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options."""
         options = launch.launcher_options
         if launch.launcher != "accelerate":

@@ -1,15 +1,5 @@
-"""accelerate-mixed-precision-against-ds-config."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, Text
 
 _OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
@@ -37,38 +27,13 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     - https://github.com/huggingface/transformers/issues/39849: the same through a trainer whose default is bf16
     """
 
-    page_zh = """告诉 accelerate 用一种 16 位类型，DeepSpeed 配置却启用了另一种。
-
-    ## 现象
-    创建 Accelerator 时报 “ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the
-    DeepSpeed config file”。
-
-    ## 原因
-    `accelerate launch` 的 `--mixed_precision`，或 `Accelerator(mixed_precision=...)`，决定训练精度。DeepSpeed
-    配置没写或为 "auto" 时 accelerate 会填入；若配置启用了另一种类型，则拒绝。
-
-    ## 解决办法
-    在配置中启用同一种类型，或写 "auto"。
-
-    ## 何时安全
-    两处一致，或配置中为 "auto" 或没有写。
-
-    ## 来源
-    - https://github.com/shibing624/MedicalGPT/issues/288：要求 bf16，配置中为 fp16
-    - https://github.com/huggingface/transformers/issues/39849：默认 bf16 的 trainer 遇到同样问题
-    """
-
     name = "accelerate-mixed-precision-against-ds-config"
     title = Text(
         en="accelerate's mixed precision and the DeepSpeed config disagree",
         zh="accelerate 的混合精度与 DeepSpeed 配置不一致",
     )
-    sources = (
-        "https://github.com/shibing624/MedicalGPT/issues/288",
-        "https://github.com/huggingface/transformers/issues/39849",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The type that is on in the config, against the one that accelerate is told."""
         asked = _asked_for(run)
         if asked is None or run.launch is None or with_accelerate(run) is False:

@@ -1,14 +1,5 @@
-"""accelerate-zero3-init-off."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class AccelerateZero3InitOff(Hazard):
@@ -35,39 +26,13 @@ class AccelerateZero3InitOff(Hazard):
     - https://github.com/huggingface/accelerate/pull/405: where from_pretrained was joined to ZeRO-3
     """
 
-    page_zh = """ZeRO-3 而 zero3_init_flag 为 false：每个 rank 都把整个模型载入内存。
-
-    ## 现象
-    加载大模型时，节点上每张 GPU 的进程都占用一份模型大小的内存；8 张卡加载 70B 模型需要超过 1 TB，
-    内核会在训练开始前杀死进程（退出码 -9）。
-
-    ## 原因
-    `zero3_init_flag: true` 让 accelerate 把 ZeRO-3 告知 transformers，`from_pretrained` 便在 `deepspeed.zero.Init`
-    下从一开始就分片构建模型。设为 false 时，1.0 之前的 accelerate 不会告知，每个进程在 `prepare`
-    分片之前都持有全部权重。自1.0 起无论如何都会告知。
-
-    ## 解决办法
-    设 `zero3_init_flag: true`。
-
-    ## 何时安全
-    节点内存足以给每个进程各放一份模型；或 accelerate 为 1.0 及以上。
-
-    ## 来源
-    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed：zero3_init_flag 的作用
-    - https://github.com/huggingface/accelerate/pull/405：from_pretrained 与 ZeRO-3 的结合
-    """
-
     name = "accelerate-zero3-init-off"
     title = Text(
         en="ZeRO-3 with zero3_init_flag false: every process loads the whole model",
         zh="ZeRO-3 而 zero3_init_flag 为 false：每个进程都加载整个模型",
     )
-    sources = (
-        "https://huggingface.co/docs/accelerate/usage_guides/deepspeed",
-        "https://github.com/huggingface/accelerate/pull/405",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The flag in the YAML, with stage 3 and an accelerate that heeds it."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:

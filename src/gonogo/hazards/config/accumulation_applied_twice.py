@@ -1,15 +1,7 @@
-"""accumulation-applied-twice."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import whole_number
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 _NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
 
@@ -39,41 +31,13 @@ class AccumulationAppliedTwice(Hazard):
     - https://github.com/huggingface/accelerate/issues/3533: the loss divided twice
     """
 
-    page_zh = """循环自己做梯度累积，而外层引擎也在累积。
-
-    ## 现象
-    不会报错。权重每 N x N 个 micro-batch 才更新一次（而不是 N 个），或梯度小了 N 倍：训练很慢，就像学习率小得多。
-
-    ## 原因
-    DeepSpeed 引擎会数 `step()` 的调用次数，每 N 次更新一次，N 为配置中的 `gradient_accumulation_steps`；其
-    `backward` 会把loss 除以 N。如果循环每 N 个 batch 才调用一次 `engine.step()`，或自己再除一次 loss，就重复了。
-    `accelerator.backward`同样会把 loss 交给引擎。
-
-    ## 解决办法
-    每个 micro-batch 都无条件调用 `engine.backward(loss)` 与 `engine.step()`，不要自己除；或把配置中的
-    `gradient_accumulation_steps` 设为 1，保留循环。
-
-    ## 何时安全
-    配置中为 1 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/7439：谁来除，谁来数
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/565：引擎会数 step 的调用
-    - https://github.com/huggingface/accelerate/issues/3533：loss 被除了两次
-    """
-
     name = "accumulation-applied-twice"
     title = Text(
         en="Gradients are accumulated by the loop and by DeepSpeed's engine",
         zh="循环与 DeepSpeed 引擎都在做梯度累积",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/7439",
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/565",
-        "https://github.com/huggingface/accelerate/issues/3533",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``engine.step()`` under a modulo, or a loss that is divided before ``engine.backward``."""
         if run.config is None:
             return

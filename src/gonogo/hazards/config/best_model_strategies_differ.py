@@ -1,16 +1,6 @@
-"""best-model-strategies-differ."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.config.training_arguments import Arguments
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Text
 
 
 class BestModelStrategiesDiffer(Hazard):
@@ -38,41 +28,13 @@ class BestModelStrategiesDiffer(Hazard):
     - https://github.com/zjunlp/DeepKE/issues/394: evaluation "no", saving "epoch"
     """
 
-    page_zh = """load_best_model_at_end 打开，但评估与保存不同步。
-
-    ## 现象
-    创建 TrainingArguments 时报 “ValueError: --load_best_model_at_end requires the save and eval strategy to match,
-    but found - Evaluation strategy: no - Save strategy: epoch”，或 “... requires the saving steps to be a round
-    multiple of the evaluation steps”。
-
-    ## 原因
-    只有每个 checkpoint 都有对应的评估，才能判断哪个最好。默认按 "steps"（500）保存，而评估是关闭的。
-
-    ## 解决办法
-    让 `eval_strategy` 与 `save_strategy` 相同；为 "steps" 时，`save_steps` 要是 `eval_steps` 的整数倍（后者未给出时取
-    `logging_steps`）；或去掉 `load_best_model_at_end`。
-
-    ## 何时安全
-    两个策略一致，或 `save_strategy: best`（transformers 4.48 及以上）。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/12786：为何报错
-    - https://github.com/hiyouga/LlamaFactory/issues/8133：按 steps 保存而评估关闭
-    - https://github.com/zjunlp/DeepKE/issues/394：评估为 "no"，保存为 "epoch"
-    """
-
     name = "best-model-strategies-differ"
     title = Text(
         en="load_best_model_at_end needs evaluation and saving at the same steps",
         zh="load_best_model_at_end 要求评估与保存同步进行",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/12786",
-        "https://github.com/hiyouga/LlamaFactory/issues/8133",
-        "https://github.com/zjunlp/DeepKE/issues/394",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The strategies and steps of the arguments, by transformers' own comparison."""
         arguments = run.arguments
         best = arguments.get("load_best_model_at_end")
@@ -105,7 +67,7 @@ class BestModelStrategiesDiffer(Hazard):
         elif evaluates == "steps":
             yield from self._steps(best, run)
 
-    def _steps(self, best: Field, run: Run) -> Iterator[Finding]:
+    def _steps(self, best: Field, run: Run) -> Findings:
         arguments = run.arguments
         every, saved = arguments.get("eval_steps"), arguments.get("save_steps")
         if every.absent:

@@ -1,16 +1,8 @@
-"""cache-with-gradient-checkpointing."""
-
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text
 
 
 class CacheWithGradientCheckpointing(Hazard):
@@ -36,37 +28,13 @@ class CacheWithGradientCheckpointing(Hazard):
     - https://github.com/huggingface/transformers/issues/23808: what the cache costs in training
     """
 
-    page_zh = """在使用梯度检查点的训练中打开了 key-value cache。
-
-    ## 现象
-    日志中出现 “`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`”。
-    自带代码且没有这一步的模型会保留训练中无用的 cache：浪费显存，或反向传播因形状不符而失败。
-
-    ## 原因
-    cache 是为生成准备的。使用检查点时每一层在反向传播中会再运行一次，会把 key 和 value 再追加一遍。
-
-    ## 解决办法
-    训练前设 `model.config.use_cache = False`，训练后、保存前再设回 True。
-
-    ## 何时安全
-    训练结束之后；transformers 自带的模型会自动关闭它。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/30320：反向传播因形状错误失败
-    - https://github.com/huggingface/transformers/issues/23808：训练中 cache 的代价
-    """
-
     name = "cache-with-gradient-checkpointing"
     title = Text(
         en="use_cache is on while gradients are checkpointed",
         zh="使用梯度检查点时打开了 use_cache",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/30320",
-        "https://github.com/huggingface/transformers/issues/23808",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``use_cache = True`` before training, given to the model or to its config."""
         if b"use_cache" not in script.source.data:
             return

@@ -1,14 +1,5 @@
-"""checkpointing-kwargs-without-checkpointing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import mentions, with_plain_arguments, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
@@ -33,37 +24,13 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
     - https://github.com/huggingface/transformers/issues/23808: what checkpointing needs besides
     """
 
-    page_zh = """给了 gradient_checkpointing_kwargs，却没有打开梯度检查点。
-
-    ## 现象
-    激活值占用的显存与不用检查点时相同：单独的 kwargs 不会打开任何东西，也没有提示。本应放得下的训练可能显存不足。
-
-    ## 原因
-    `gradient_checkpointing_kwargs={"use_reentrant": ...}` 只说明如何做检查点；是否做由 `gradient_checkpointing`
-    决定，它在 TrainingArguments 中默认为 false。
-
-    ## 解决办法
-    传入 `--gradient_checkpointing`（`gradient_checkpointing=True`），或去掉 kwargs。
-
-    ## 何时安全
-    脚本自己调用 `model.gradient_checkpointing_enable()` 时。
-
-    ## 来源
-    - https://huggingface.co/docs/transformers/main_classes/trainer：这两个参数
-    - https://github.com/huggingface/transformers/issues/23808：检查点还需要什么
-    """
-
     name = "checkpointing-kwargs-without-checkpointing"
     title = Text(
         en="gradient_checkpointing_kwargs has no effect: gradient checkpointing is off",
         zh="gradient_checkpointing_kwargs 不起作用：没有打开梯度检查点",
     )
-    sources = (
-        "https://huggingface.co/docs/transformers/main_classes/trainer",
-        "https://github.com/huggingface/transformers/issues/23808",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The kwargs among the arguments, without the argument that turns it on."""
         arguments = run.arguments
         if not arguments.has("gradient_checkpointing_kwargs") or not with_trainer(run):

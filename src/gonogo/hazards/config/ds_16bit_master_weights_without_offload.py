@@ -1,15 +1,6 @@
-"""ds-16bit-master-weights-without-offload."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class Ds16bitMasterWeightsWithoutOffload(Hazard):
@@ -34,35 +25,10 @@ class Ds16bitMasterWeightsWithoutOffload(Hazard):
       DeepSpeedCPUAdam is required
     """
 
-    page_zh = """开启了 fp16_master_weights_and_grads，却没有卸载优化器。
-
-    ## 现象
-    “AssertionError: Master weights feature requires ZeRO-2 Offload with DeepSpeedCPUAdam”；未用 ZeRO 时为
-    “Fp16_master_weights_and_grads is only supported with ZeRO Stage …”。
-
-    ## 原因
-    只有 DeepSpeedCPUAdam 能更新 fp16 主权重；0.18 之前仅支持 stage 2。
-
-    ## 解决办法
-    把优化器卸载到 CPU，或去掉该键。
-
-    ## 何时安全
-    使用 `offload_optimizer` 与 DeepSpeed 的 Adam 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：支持的 stage
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：要求卸载并使用
-      DeepSpeedCPUAdam
-    """
-
     name = "ds-16bit-master-weights-without-offload"
     title = Text(en="16-bit master weights need the optimizer on the CPU", zh="16 位主权重要求优化器在 CPU 上")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The key without ZeRO or without offload, where both are known."""
         keys = ("fp16", "fp16_master_weights_and_grads")
         if config.raw(*keys).truth is not True or config.zero_stage is None:

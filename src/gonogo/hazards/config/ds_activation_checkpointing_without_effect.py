@@ -1,15 +1,6 @@
-"""ds-activation-checkpointing-without-effect."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _ASKS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
 
@@ -35,37 +26,13 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/5704: the section alone changes nothing
     """
 
-    page_zh = """配置在 activation_checkpointing 中提出要求，而 transformers 的模型不会使用它。
-
-    ## 现象
-    激活占用的显存与没有该段时一样。
-
-    ## 原因
-    该段配置的是 deepspeed.checkpointing.checkpoint()，需要模型自己调用；transformers 的模型在开启 gradient
-    checkpointing 时调用的是 torch 的实现。
-
-    ## 解决办法
-    使用 `--gradient_checkpointing true`，并去掉该段。
-
-    ## 何时安全
-    Megatron-DeepSpeed 以及调用 deepspeed.checkpointing 的模型。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/22099：transformers 下的两种 checkpointing
-    - https://github.com/deepspeedai/DeepSpeed/issues/5704：仅有该段不会改变任何东西
-    """
-
     name = "ds-activation-checkpointing-without-effect"
     title = Text(
         en="The config's activation_checkpointing section has no effect under transformers",
         zh="activation_checkpointing 段在 transformers 下不起作用",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/22099",
-        "https://github.com/deepspeedai/DeepSpeed/issues/5704",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A section that asks for something, in a run that transformers' Trainer trains."""
         asked = [key for key in _ASKS if config.raw("activation_checkpointing", key).truth]
         if not asked or not with_trainer(run) or mentions(run, "deepspeed.checkpointing", "activation_checkpointing"):

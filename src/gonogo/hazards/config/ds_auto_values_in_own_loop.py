@@ -1,14 +1,5 @@
-"""ds-auto-values-in-own-loop."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, in_own_loop, mentions
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _FATAL = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 
@@ -37,39 +28,13 @@ class DsAutoValuesInOwnLoop(Hazard):
     - https://github.com/Roblox/FAI-RL/pull/70: "auto" batch sizes reach zero.Init through HfDeepSpeedConfig
     """
 
-    page_zh = """含 "auto" 的配置交给了 deepspeed.initialize，却没有谁来填写它。
-
-    ## 现象
-    `deepspeed.initialize` 中报 “TypeError: '>' not supported between instances of 'str' and 'int'”（或 “unsupported
-    operand type(s) for //: 'str' and 'int'”）；"gradient_clipping": "auto" 则在第一步报同样的错。
-
-    ## 原因
-    "auto" 不是 DeepSpeed 的取值。Trainer 用 TrainingArguments 替换它，`accelerator.prepare` 用传入的对象替换它；而
-    `deepspeed.initialize` 与 transformers 的 `HfDeepSpeedConfig` 会原样使用。在 `fp16`、`bf16`、`zero_optimization`
-    内部，DeepSpeed 会丢弃它并取默认值：`"fp16": {"enabled": "auto"}` 于是悄悄变成 32 位训练。
-
-    ## 解决办法
-    写出数字：micro-batch 与梯度累积，不写 `train_batch_size`。删除其余 "auto" 项。
-
-    ## 何时安全
-    使用 Trainer 或 accelerate；或程序在调用 DeepSpeed 之前填入了自己的值。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1270：自写循环中的 gradient_clipping "auto"
-    - https://github.com/Roblox/FAI-RL/pull/70："auto" 的 batch size 经 HfDeepSpeedConfig 到达 zero.Init
-    """
-
     name = "ds-auto-values-in-own-loop"
     title = Text(
         en='"auto" in a DeepSpeed config that nothing fills in',
         zh='DeepSpeed 配置中的 "auto" 无人填写',
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1270",
-        "https://github.com/Roblox/FAI-RL/pull/70",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Every "auto" of a config that a plain DeepSpeed program uses."""
         if not in_own_loop(run):
             return

@@ -1,14 +1,5 @@
-"""ds-auto-warmup-steps-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
 _SCHEDULES = ("WarmupLR", "WarmupDecayLR")
@@ -35,37 +26,13 @@ class DsAutoWarmupStepsZero(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/771: why 0 and 1 have no meaning there
     """
 
-    page_zh = """DeepSpeed 调度器的 warmup_num_steps 为 "auto"，被填成 0。
-
-    ## 现象
-    引擎创建调度器时报 “ValueError: warmup_num_steps must be a positive integer, got 0”。
-
-    ## 原因
-    `WarmupLR` 与 `WarmupDecayLR` 过去把 0 当作 2；DeepSpeed 0.19.6 及以上拒绝它。对于 "auto"，transformers 会
-    填入 `warmup_steps`，其默认值是 0。
-
-    ## 解决办法
-    写 1 或更大的数，给出 `--warmup_steps`，或删除 "scheduler" 段。
-
-    ## 何时安全
-    较旧的 DeepSpeed，或会填入至少 1 的 transformers。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/48640：此后 transformers 至少填入 1
-    - https://github.com/deepspeedai/DeepSpeed/issues/771：为何 0 和 1 在此没有意义
-    """
-
     name = "ds-auto-warmup-steps-zero"
     title = Text(
         en="DeepSpeed's scheduler gets no warm-up steps, which it refuses",
         zh="DeepSpeed 调度器的预热步数为 0，会被拒绝",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/48640",
-        "https://github.com/deepspeedai/DeepSpeed/issues/771",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""
         if config.raw("scheduler", "type").get() not in _SCHEDULES:
             return

@@ -1,15 +1,6 @@
-"""ds-autotuning-left-on."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import is_on, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsAutotuningLeftOn(Hazard):
@@ -33,33 +24,10 @@ class DsAutotuningLeftOn(Hazard):
     - https://www.deepspeed.ai/tutorials/autotuning/: how autotuning is started
     """
 
-    page_zh = """训练用的配置中开启了 autotuning。
-
-    ## 现象
-    运行在第 5 步（或 end_profile_step）之后自行结束，没有报错：退出码为 0，也没有保存模型。
-
-    ## 原因
-    `autotuning.enabled` 使每次运行都成为一次试验：引擎写出指标后调用 exit()。
-
-    ## 解决办法
-    去掉该段，或设置 `"enabled": false`。
-
-    ## 何时安全
-    在启动试验的 `deepspeed --autotuning tune` 或 `run` 之下。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：`_autotuning_exit`
-    - https://www.deepspeed.ai/tutorials/autotuning/：如何启动 autotuning
-    """
-
     name = "ds-autotuning-left-on"
     title = Text(en="Autotuning is on: the run ends after a few steps", zh="开启了 autotuning：运行几步后就会结束")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-        "https://www.deepspeed.ai/tutorials/autotuning/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The section on, unless the launcher is told to tune."""
         if not is_on(config, "autotuning"):
             return

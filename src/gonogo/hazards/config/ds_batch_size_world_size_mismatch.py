@@ -1,21 +1,11 @@
-"""ds-batch-size-world-size-mismatch."""
-
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
@@ -57,42 +47,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the identity, under "Batch Size Related Parameters"
     """
 
-    page_zh = """train_batch_size 不等于 micro-batch x 梯度累积 x world size。
-
-    ## 现象
-    在 `deepspeed.initialize` 或加载模型时出现 “AssertionError: Check batch related parameters. train_batch_size is
-    not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 8 * 1”。
-
-    ## 原因
-    DeepSpeed 用进程数核对 JSON 中的三个数。要么这些数是为另一种 GPU 数量写的；要么 DeepSpeed 看到的 world size 是
-    1：脚本没有用分布式启动器启动，或者在 `torch.distributed` 初始化之前就读取了配置（ZeRO-3 下的 `from_pretrained`
-    会读取）。
-
-    ## 解决办法
-    不写 `train_batch_size`，或在 Trainer 下设为 "auto"，由 DeepSpeed 计算。若 world size 不对：用 `deepspeed` 或
-    `torchrun` 启动，并在 `from_pretrained` 之前建立 `TrainingArguments`。
-
-    ## 何时安全
-    只给出三个数中的两个，或三个数恰好对应当前 GPU 数量时。
-
-    ## 来源
-    - https://github.com/bigcode-project/starcoder/issues/77：两张 GPU 上的 64 != 4 * 8 * 1
-    - https://github.com/deepspeedai/DeepSpeed/issues/6914：实际为 4，却只看到 world size 1
-    - https://www.deepspeed.ai/docs/config-json/：该等式，见 “Batch Size Related Parameters”
-    """
-
     name = "ds-batch-size-world-size-mismatch"
     title = Text(
         en="DeepSpeed's batch sizes do not multiply out for this number of GPUs",
         zh="DeepSpeed 的几个 batch size 与 GPU 数量不相符",
     )
-    sources = (
-        "https://github.com/bigcode-project/starcoder/issues/77",
-        "https://github.com/deepspeedai/DeepSpeed/issues/6914",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """DeepSpeed's assertion, with its numbers."""
         for failed in failed_ranks(record):
             message = failed.failure.message
@@ -126,7 +87,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 ranks=failed.ranks,
             )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers that don't multiply out for the launch's number of processes, or for no number at all."""
         broken = broken_sizes(config, run)
         if broken is not None:
@@ -134,7 +95,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
         evidence = said(log, *_LOGGED)
         if evidence is None and (found := log.find(_TOLD)):

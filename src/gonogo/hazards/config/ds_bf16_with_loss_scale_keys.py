@@ -1,15 +1,8 @@
-"""ds-bf16-with-loss-scale-keys."""
+from collections.abc import Mapping
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import newer_than, spot, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _LOSS_SCALE = (
     *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
@@ -40,36 +33,10 @@ class DsBf16WithLossScaleKeys(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what bf16 may hold
     """
 
-    page_zh = """bf16 段中写有 loss scale 的设置。
-
-    ## 现象
-    自 DeepSpeed 0.17.2 起：“ValidationError: 5 validation errors for DeepSpeedBF16Config, loss_scale, Extra inputs
-    are not permitted”。更旧的版本会忽略它们。
-
-    ## 原因
-    bf16 的数值范围与 fp32 相同，不需要 loss scale。该段多是从 fp16 复制而来；自 0.17.2 起 DeepSpeed 会检查它。
-
-    ## 解决办法
-    只保留 `"enabled"`。
-
-    ## 何时安全
-    在 fp16 段中。
-
-    ## 来源
-    - https://github.com/FlagOpen/FlagEmbedding/issues/1487：较新 DeepSpeed 下的五个校验错误
-    - https://github.com/ielab/llm-rankers/issues/2：Trainer 下的同样错误
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：bf16 段允许的键
-    """
-
     name = "ds-bf16-with-loss-scale-keys"
     title = Text(en="The bf16 section has fp16's loss-scale keys", zh="bf16 段里有 fp16 的 loss scale 键")
-    sources = (
-        "https://github.com/FlagOpen/FlagEmbedding/issues/1487",
-        "https://github.com/ielab/llm-rankers/issues/2",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""
         section = config.raw("bf16")
         if not section.known or not isinstance(section.value, Mapping):

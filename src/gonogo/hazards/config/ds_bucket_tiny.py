@@ -1,14 +1,5 @@
-"""ds-bucket-tiny."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _TOO_SMALL = 100_000
 
@@ -33,35 +24,12 @@ class DsBucketTiny(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: number of elements
     """
 
-    page_zh = """bucket 大小以元素计，而设置不足十万。
-
-    ## 现象
-    每一步产生成千上万次小的集合通信，大部分时间花在启动通信上。
-
-    ## 原因
-    这些大小是元素个数而不是 MB：`"reduce_bucket_size": 500` 就是 500 个数。
-
-    ## 解决办法
-    写 5e7 至 5e8 个元素，或在 transformers 下写 "auto"。
-
-    ## 何时安全
-    测试中的极小模型。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/724：bucket 大小与通信时间
-    - https://www.deepspeed.ai/docs/config-json/：以元素个数计
-    """
-
     name = "ds-bucket-tiny"
     title = Text(
         en="A bucket of ZeRO is so small that communication never stops", zh="ZeRO 的 bucket 过小，通信极其频繁"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/724",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Bucket sizes that their stage uses and that are far too small."""
         stage = config.zero_stage
         keys = (

@@ -1,14 +1,5 @@
-"""ds-client-cpu-optimizer-allowed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import optimizer_type, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsClientCpuOptimizerAllowed(Hazard):
@@ -32,35 +23,12 @@ class DsClientCpuOptimizerAllowed(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: what the key allows
     """
 
-    page_zh = """卸载优化器的同时把 zero_force_ds_cpu_optimizer 设为 false。
-
-    ## 现象
-    优化器更新的耗时是 DeepSpeedCPUAdam 的数倍。
-
-    ## 原因
-    此时 DeepSpeed 会使用代码构建的优化器（如 torch 的 AdamW），它没有 DeepSpeed 的 CPU 向量化内核。
-
-    ## 解决办法
-    在配置中加入 `optimizer` 段，并去掉该键。
-
-    ## 何时安全
-    需要 DeepSpeed 没有 CPU 内核的优化器时。
-
-    ## 来源
-    - https://github.com/OptimalScale/LMFlow/issues/693：该键所关闭的报错
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：该键允许什么
-    """
-
     name = "ds-client-cpu-optimizer-allowed"
     title = Text(
         en="A plain optimizer is allowed on the CPU, which is slow", zh="允许普通优化器在 CPU 上运行，速度较慢"
     )
-    sources = (
-        "https://github.com/OptimalScale/LMFlow/issues/693",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The key false, the optimizer offloaded, and none in the config."""
         if config.raw("zero_force_ds_cpu_optimizer").truth is not False or not config.zero_stage:
             return

@@ -1,17 +1,7 @@
-"""ds-config-and-code-optimizer-conflict."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._optimizers import optimizers_against_config
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 
 _BOTH = (
     "You cannot specify an optimizer in the config file and in the code",
@@ -50,45 +40,19 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/2777: the same with the Trainer's own refusal
     """
 
-    page_zh = """优化器（或调度器）同时在 DeepSpeed JSON 和代码中定义。
-
-    ## 现象
-    `accelerator.prepare` 或 Trainer 在第一步之前停止：“ValueError: You cannot specify an optimizer in the config
-    file and in the code at the same time”。调度器也有同样的报错。
-
-    ## 原因
-    DeepSpeed 会构建 JSON 中指定的优化器，而代码又给出了第二个：传给 `accelerator.prepare` 的 torch 优化器、框架自己构
-    建的优化器（GaLore、BAdam、LoRA+、trl 的某些 trainer），或 Trainer 的 `optimizers=`。
-
-    ## 解决办法
-    只定义一次。从 JSON 中去掉 `optimizer`（以及 `scheduler`）段；或者保留它，代码中改用 `accelerate.utils.DummyOptim`
-    （`DummyScheduler`）。GaLore 需要完整梯度，与 ZeRO 的分片梯度不兼容：请不要和 DeepSpeed 一起使用。
-
-    ## 何时安全
-    两者各自只在一处定义时。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/1763：GaLore 与指定了优化器的 JSON
-    - https://github.com/hiyouga/LlamaFactory/issues/2777：同一问题，由 Trainer 自己拒绝
-    """
-
     name = "ds-config-and-code-optimizer-conflict"
     title = Text(
         en="The optimizer is defined both in the DeepSpeed JSON and in the code",
         zh="优化器同时在 DeepSpeed JSON 和代码中定义",
     )
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/1763",
-        "https://github.com/hiyouga/LlamaFactory/issues/2777",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """accelerate.prepare with an optimizer beside the config's, or a Trainer that is given optimizers."""
         yield from optimizers_against_config(self, script, run)
 
     log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
         if evidence := said(log, *_BOTH):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)

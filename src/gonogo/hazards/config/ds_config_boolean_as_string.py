@@ -1,16 +1,8 @@
-"""ds-config-boolean-as-string."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import dotted, newer_than, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _TOP_LEVEL = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
@@ -46,35 +38,10 @@ class DsConfigBooleanAsString(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: values are taken as they are
     """
 
-    page_zh = """true 或 false 带了引号，而该处没有代码会把它转成布尔值。
-
-    ## 现象
-    使用 transformers 时：“Please correct the following DeepSpeed config values that mismatch TrainingArguments
-    values: - ds bf16.enabled=true vs hf bf16|bf16_full_eval=True”。DeepSpeed 0.17.2 之前，`"enabled": "false"` 会开
-    启 fp16，并报 “bfloat16 and fp16 modes cannot be simultaneously enabled”。
-
-    ## 原因
-    在 Python 中，非空字符串都为真。只有 DeepSpeed 用 pydantic 检查的段会把 "false" 转成 false。
-
-    ## 解决办法
-    去掉引号。
-
-    ## 何时安全
-    在 zero_optimization 中。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/3493：bf16 与 fp16 的值带引号
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：直接取值，不做转换
-    """
-
     name = "ds-config-boolean-as-string"
     title = Text(en="A yes or no in the DeepSpeed config is a string", zh="DeepSpeed 配置中的布尔值写成了字符串")
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/3493",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Quoted booleans at the top level and in fp16's and bf16's switch."""
         for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL)):
             field = config.raw(*keys)

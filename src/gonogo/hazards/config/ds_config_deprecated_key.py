@@ -1,19 +1,12 @@
-"""ds-config-deprecated-key."""
-
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.run import Run
-from gonogo.finding import Edit, Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
@@ -57,38 +50,10 @@ class DsConfigDeprecatedKey(Hazard):
       config
     """
 
-    page_zh = """配置使用了旧名称。
-
-    ## 现象
-    “Config parameter cpu_offload is deprecated use offload_optimizer instead”。若新旧两键同时存在：“AssertionError:
-    Cannot provide deprecated parameter 'cpu_offload' and replacing parameter 'offload_optimizer' together”。
-    transformers 与 accelerate 则完全不认识旧名称。
-
-    ## 原因
-    DeepSpeed 仍会翻译旧名称；transformers 在判断是否卸载、ZeRO-3 保存时是否收集权重时，只看新名称。
-
-    ## 解决办法
-    改写为新键。
-
-    ## 何时安全
-    只用 `deepspeed.initialize` 时，旧名称仍然有效。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：弃用的键及其替代
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：
-      `_process_deprecated_field`
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：accelerate 查询的键
-    """
-
     name = "ds-config-deprecated-key"
     title = Text(en="A key of the DeepSpeed config has been replaced", zh="DeepSpeed 配置中的键已被新键取代")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Old keys: an error beside their successors, else a remark with the new form."""
         for old, (new, value_of) in _REPLACED.items():
             field = config.raw(ZERO, old)

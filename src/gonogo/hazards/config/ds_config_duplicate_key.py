@@ -1,14 +1,5 @@
-"""ds-config-duplicate-key."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import read_by_json
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsConfigDuplicateKey(Hazard):
@@ -35,37 +26,12 @@ class DsConfigDuplicateKey(Hazard):
       takes the last
     """
 
-    page_zh = """配置的同一对象中出现了两个相同的键。
-
-    ## 现象
-    DeepSpeed：“ValueError: Duplicate keys in DeepSpeed config: ['stage']”。transformers 与 accelerate 不报错，取最
-    后一个值。
-
-    ## 原因
-    DeepSpeed 的读取函数拒绝重复键；Python 的 `json` 取最后一个，前面的设置会悄悄失效。
-
-    ## 解决办法
-    只保留需要的那个。
-
-    ## 何时安全
-    没有安全的情形：两者之一必然无效。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：
-      `dict_raise_error_on_duplicate_keys`
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：`json.load` 取最后一个
-    """
-
     name = "ds-config-duplicate-key"
     title = Text(
         en="A key stands twice in one object of the DeepSpeed config", zh="DeepSpeed 配置的同一对象中有重复的键"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each key that its object has already."""
         by_json = read_by_json(run)
         for problem in config.problems:

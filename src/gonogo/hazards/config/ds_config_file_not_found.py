@@ -1,18 +1,18 @@
-"""ds-config-file-not-found."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._missing_file import missing_config
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
 
 _REFUSED = (
     "Expected a string path to an existing deepspeed config",
@@ -53,44 +53,16 @@ class DsConfigFileNotFound(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/5378: DeepSpeed's own reading of base64
     """
 
-    page_zh = """DeepSpeed JSON 的路径在程序运行处不存在。
-
-    ## 现象
-    “ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string.
-    Received: ./scripts/zero2.json”，之前常有 “binascii.Error: Incorrect padding”、“Invalid base64-encoded string” 或
-    “UnicodeDecodeError: 'utf-8' codec can't decode byte”。
-
-    ## 原因
-    该参数可以是路径、字典或 base64。路径若不是文件，就会被当作 base64 解码而失败：关于 padding 的报错没有别的含义。常
-    见原因：相对路径加上不同的工作目录、拼写错误、引号中的 `~`、某个节点缺少该文件，或选项没有给值。
-
-    ## 解决办法
-    在每个节点上给出确实存在的绝对路径；在启动程序的目录中用 `ls` 核对。
-
-    ## 何时安全
-    文件存在且内容是 JSON 时。
-
-    ## 来源
-    - https://github.com/haotian-liu/LLaVA/issues/979：在别的目录中使用相对路径
-    - https://github.com/lm-sys/FastChat/issues/2208：路径拼写错误
-    - https://github.com/deepspeedai/DeepSpeed/issues/5378：DeepSpeed 自己读取 base64
-    """
-
     name = "ds-config-file-not-found"
     title = Text(en="The DeepSpeed JSON is not where its path says", zh="DeepSpeed JSON 不在所给的路径")
-    sources = (
-        "https://github.com/haotian-liu/LLaVA/issues/979",
-        "https://github.com/lm-sys/FastChat/issues/2208",
-        "https://github.com/deepspeedai/DeepSpeed/issues/5378",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path that is no file in the folder where the launch runs."""
         yield from missing_config(self, launch, run)
 
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The refusal, the failed decoding under a frame that reads the config, or a missing file of such a name."""
         if evidence := said(log, *_REFUSED):
             received = _RECEIVED.search(told(log, evidence))

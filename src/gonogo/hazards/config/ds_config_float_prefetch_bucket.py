@@ -1,20 +1,21 @@
-"""ds-config-float-prefetch-bucket."""
-
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Finding,
+    Findings,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
@@ -47,52 +48,23 @@ class DsConfigFloatPrefetchBucket(Hazard):
     - https://github.com/huggingface/accelerate/pull/2814: the setting is made a whole number
     """
 
-    page_zh = """stage3_prefetch_bucket_size 以带小数的形式传给了 DeepSpeed。
-
-    ## 现象
-    “pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig,
-    stage3_prefetch_bucket_size, Input should be a valid integer, got a number with a fractional part
-    [type=int_from_float, input_value=15099494.4, input_type=float]”。
-
-    ## 原因
-    对于 "auto"，较旧的 transformers 写入 0.9 x hidden_size²：hidden size 为 4096 时是 15099494.4。DeepSpeed 从 0.15
-    起用 pydantic 2 检查配置，整数字段不接受小数。
-
-    ## 解决办法
-    在实际使用的 JSON 中写成整数（`"stage3_prefetch_bucket_size": 15099494`），或升级 transformers，或安装
-    `deepspeed<0.15`。
-
-    ## 何时安全
-    值是整数，或框架已对计算值取整时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/5252：deepspeed 0.15.0 与 "auto"
-    - https://github.com/hustvl/Senna/issues/14：改用 deepspeed 0.14.0 解决
-    - https://github.com/huggingface/accelerate/pull/2814：把该设置改为整数
-    """
-
     name = "ds-config-float-prefetch-bucket"
     title = Text(
         en="stage3_prefetch_bucket_size is no whole number",
         zh="stage3_prefetch_bucket_size 不是整数",
     )
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/5252",
-        "https://github.com/hustvl/Senna/issues/14",
-        "https://github.com/huggingface/accelerate/pull/2814",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size with a fraction in the config, or one that an older transformers computes for "auto"."""
         yield from fractions_in_config(self, config, run)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A config built in code whose size is ``0.9 * hidden_size * hidden_size``."""
         yield from fractions_in_script(self, script, run)
 
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """pydantic's refusal of the value; where only a part of it is shown, the value itself tells."""
         evidence = said(log, "int_from_float", _NOT_INTEGER)
         if evidence is not None:

@@ -1,20 +1,18 @@
-"""ds-config-hf-args-mismatch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._against_arguments import mismatches_in_config
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
 
 _PROSE = Pattern(
     r"(?i)deepspeed[' ]?s? config\w*.{0,40}TrainingArguments.{0,40}"
@@ -50,41 +48,13 @@ class DsConfigHfArgsMismatch(Hazard):
     - https://github.com/CarperAI/trlx/issues/376: the batch size differs because fewer GPUs were used
     """
 
-    page_zh = """DeepSpeed JSON 与 TrainingArguments 对同一设置给出不同的值。
-
-    ## 现象
-    Trainer 在训练前停止：“ValueError: Please correct the following DeepSpeed config values that mismatch
-    TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …”。
-
-    ## 原因
-    batch size、梯度累积、精度、裁剪、优化器与调度器可以在两处设置。transformers 会填写 JSON 中的 "auto"，
-    但拒绝与自身参数不同的数值。`train_batch_size (calculated)` 是 per_device_train_batch_size x
-    gradient_accumulation_steps x world size：进程数比预期少时（例如没有用启动器），它就变小。
-
-    ## 解决办法
-    在 DeepSpeed JSON 中把列出的键设为 "auto"，数值只保留在 TrainingArguments 中。
-
-    ## 何时安全
-    两处的值相同时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/12021：该检查及其理由
-    - https://github.com/hendrycks/apps/issues/9：batch size、学习率与预热不同
-    - https://github.com/CarperAI/trlx/issues/376：因 GPU 数较少而 batch size 不同
-    """
-
     name = "ds-config-hf-args-mismatch"
     title = Text(
         en="The DeepSpeed JSON and TrainingArguments disagree",
         zh="DeepSpeed JSON 与 TrainingArguments 不一致",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/12021",
-        "https://github.com/hendrycks/apps/issues/9",
-        "https://github.com/CarperAI/trlx/issues/376",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list; lines whose two values read the same are another hazard."""
         for failed in failed_ranks(record):
             lines = mismatches(failed.failure.message)
@@ -95,7 +65,7 @@ class DsConfigHfArgsMismatch(Hazard):
                 _cause(differing), cure=_cure(differing), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """All that transformers would list, by its own comparison."""
         yield from mismatches_in_config(self, config, run)
 
@@ -108,7 +78,7 @@ class DsConfigHfArgsMismatch(Hazard):
         "TrainingArguments",
     )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""
         found = mismatches_in_log(log)
         if found is None:

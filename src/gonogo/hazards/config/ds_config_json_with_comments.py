@@ -1,15 +1,6 @@
-"""ds-config-json-with-comments."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Edit, Finding, Text
 from gonogo.hazards.config._written import read_by_json
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, Text
 
 
 def _without(problem: ConfigProblem) -> Edit:
@@ -47,38 +38,13 @@ class DsConfigJsonWithComments(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: `hjson.load` reads it
     """
 
-    page_zh = """配置中含有只有 Hjson 才支持的内容，如注释、末尾逗号。
-
-    ## 现象
-    使用 transformers 或 accelerate 时：“json.decoder.JSONDecodeError: Expecting property name enclosed in double
-    quotes”。把文件直接交给 `deepspeed.initialize` 的脚本可以运行。
-
-    ## 原因
-    DeepSpeed 用 Hjson 读取文件，允许注释、末尾逗号，也允许用换行代替逗号；transformers 与 accelerate 用 Python 的
-    `json`，不允许。
-
-    ## 解决办法
-    去掉注释和末尾逗号。
-
-    ## 何时安全
-    只有 `deepspeed.initialize(config="file.json")` 或 `--deepspeed_config` 读取该文件时。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：用 `json.load` 读取文件
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：用 `hjson.load` 读取文件
-    """
-
     name = "ds-config-json-with-comments"
     title = Text(
         en="The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
         zh="DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",
     )
-    sources = (
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
         found = [one for one in config.problems if one.hjson_accepts and not one.json_accepts]
         if not found or any(not one.hjson_accepts and not one.json_accepts for one in config.problems):

@@ -1,17 +1,10 @@
-"""ds-config-key-at-wrong-level."""
+from collections.abc import Mapping
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.deepspeed_keys import known, nearest
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.config._written import dotted, key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
 _TOP = Text("at the top level", "顶层")
 _IGNORED = Text("DeepSpeed ignores it where it is", "DeepSpeed 会忽略它")
@@ -42,34 +35,10 @@ class DsConfigKeyAtWrongLevel(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: each key in its section
     """
 
-    page_zh = """已知的键写在了错误的对象里。
-
-    ## 现象
-    在 zero_optimization 内：“ValidationError: 1 validation error for DeepSpeedZeroConfig, aio, extra fields not
-    permitted”。在顶层则没有任何提示：写在那里的 `offload_optimizer` 不会卸载任何东西。
-
-    ## 原因
-    每一段只查找自己的键。
-
-    ## 解决办法
-    把键移到它所属的位置。
-
-    ## 何时安全
-    位置与 DeepSpeed 文档一致时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2721：aio 写在 zero_optimization 内
-    - https://www.deepspeed.ai/docs/config-json/：各键所属的段
-    """
-
     name = "ds-config-key-at-wrong-level"
     title = Text(en="A key of the DeepSpeed config stands at the wrong level", zh="DeepSpeed 配置的键放错了层级")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2721",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that no release knows there, and all know elsewhere."""
         for keys, field in unknown_keys(config):
             if (keys[0] == "bf16" and len(keys) == 2) or keys == ("optimizer", "params"):

@@ -1,17 +1,8 @@
-"""ds-config-key-not-in-version."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._keys import is_closed, known_to, rows
 from gonogo.hazards.config._written import dotted, newer_than, spot, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:
@@ -39,36 +30,12 @@ class DsConfigKeyNotInVersion(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3827: the same, with the cure
     """
 
-    page_zh = """某个键比将要运行的 DeepSpeed 更新或更旧。
-
-    ## 现象
-    “pydantic.error_wrappers.ValidationError: 3 validation errors for DeepSpeedZeroConfig, zero_hpz_partition_size,
-    extra fields not permitted”；在不受检查的段中，设置不起作用。
-
-    ## 原因
-    配置是为另一个版本编写的。
-
-    ## 解决办法
-    安装认识该键的版本，或去掉它。
-
-    ## 何时安全
-    所装版本认识该键时。
-
-    ## 来源
-    - https://github.com/OpenRLHF/OpenRLHF/issues/63：0.9.5 遇到 ZeRO++ 的键
-    - https://github.com/deepspeedai/DeepSpeed/issues/3827：同样的问题及解决办法
-    """
-
     name = "ds-config-key-not-in-version"
     title = Text(
         en="The run's DeepSpeed does not have a key of the config", zh="这次运行的 DeepSpeed 没有配置中的某个键"
     )
-    sources = (
-        "https://github.com/OpenRLHF/OpenRLHF/issues/63",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3827",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that the release surely lacks; what it refuses by name is told elsewhere."""
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
             return

@@ -1,15 +1,6 @@
-"""ds-config-not-json."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Edit, Finding, Fix, Text
 from gonogo.hazards.config._written import read_by_json
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, Text
 
 _FILLED_IN = Text(
     "Whether another program fills the placeholder in before the run", "确认运行前是否有其他程序填充占位符"
@@ -53,36 +44,10 @@ class DsConfigNotJson(Hazard):
       file
     """
 
-    page_zh = """DeepSpeed 配置不是 JSON，或不是一个对象。
-
-    ## 现象
-    每个 rank 在解析参数时就退出：transformers 与 accelerate 报 “json.decoder.JSONDecodeError: Expecting ','
-    delimiter: line 12 column 5”，DeepSpeed 报 “hjson.scanner.HjsonDecodeError”。
-
-    ## 原因
-    缺少逗号或括号，值写成了 Python 的形式（`True`、`None`），字符串没有右引号，或模板占位符未被替换。
-
-    ## 解决办法
-    修正指出的位置；`python -m json.tool ds_config.json` 可检查整个文件。
-
-    ## 何时安全
-    由其他程序在运行前填充的模板不会被直接读取。
-
-    ## 来源
-    - https://github.com/databrickslabs/dolly/issues/161：transformers 读取配置时的 JSONDecodeError
-    - https://github.com/imoneoi/openchat/issues/171：DeepSpeed 的 HjsonDecodeError
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：用 `json.load` 读取文件
-    """
-
     name = "ds-config-not-json"
     title = Text(en="The DeepSpeed config is not valid JSON", zh="DeepSpeed 配置不是有效的 JSON")
-    sources = (
-        "https://github.com/databrickslabs/dolly/issues/161",
-        "https://github.com/imoneoi/openchat/issues/171",
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The first place at which every reader gives up; the others are spans of the same finding."""
         broken = [one for one in config.problems if not one.json_accepts and not one.hjson_accepts]
         if not broken:

@@ -1,17 +1,7 @@
-"""ds-config-optimizer-without-scheduler."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
 
 _REFUSED = (
     "configured in the DeepSpeed config, but no `scheduler`",
@@ -43,39 +33,13 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
     - https://github.com/zjunlp/KnowLM/issues/30: met in pre-training
     """
 
-    page_zh = """transformers 4.30 至 4.32 拒绝只有 optimizer 而没有 scheduler 的 DeepSpeed JSON。
-
-    ## 现象
-    Trainer 在 `deepspeed_init` 中停止：“ValueError: Found `optimizer` configured in the DeepSpeed config, but no
-    `scheduler`. Please configure a scheduler in the DeepSpeed config.”
-
-    ## 原因
-    Trainer 改用 accelerate 时（4.30），不支持 DeepSpeed 优化器与 Hugging Face 调度器的组合，直接拒绝。原先可用的
-    JSON 升级后就不能用了。
-
-    ## 解决办法
-    在 JSON 中加入取值为 "auto" 的 `scheduler` 段；或去掉 `optimizer` 段（由 Trainer 自建 AdamW）；或安装重新支持该组
-    合的 transformers 4.33 及以上版本。
-
-    ## 何时安全
-    两段都有、两段都没有，或 transformers 不在 4.30 至 4.32 之间时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/24359：报告，以及之后解决它的版本
-    - https://github.com/zjunlp/KnowLM/issues/30：预训练时遇到
-    """
-
     name = "ds-config-optimizer-without-scheduler"
     title = Text(
         en="The DeepSpeed JSON names an optimizer and no scheduler",
         zh="DeepSpeed JSON 中有 optimizer 而没有 scheduler",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/24359",
-        "https://github.com/zjunlp/KnowLM/issues/30",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer block alone, with a transformers that is surely one of the three."""
         optimizer, scheduler = config.raw("optimizer"), config.raw("scheduler")
         if not (optimizer.known and scheduler.absent):
@@ -103,7 +67,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
 
     log_words = (*_REFUSED, "deepspeed_optim_sched")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal."""
         evidence = said(log, *_REFUSED)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY

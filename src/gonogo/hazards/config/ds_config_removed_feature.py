@@ -1,16 +1,9 @@
-"""ds-config-removed-feature."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, dotted, key_spot, newer_than, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _TOP_LEVEL = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
@@ -59,38 +52,12 @@ class DsConfigRemovedFeature(Hazard):
       `_reject_removed_config_keys`
     """
 
-    page_zh = """配置使用了新版本按名字拒绝的功能。
-
-    ## 现象
-    “DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed”；elasticity、sparse_attention、
-    sparse_gradients、curriculum_learning、compression_training、progressive_layer_drop、mics_shard_size 等同样如
-    此，即使段中写着 `"enabled": false`。
-
-    ## 原因
-    DeepSpeed 0.19.7 与 0.19.8 移除了这些功能，遇到其键时选择停止而不是忽略。
-
-    ## 解决办法
-    去掉该键；或安装仍有该功能的版本（`deepspeed<0.19.7`）。
-
-    ## 何时安全
-    使用更旧的版本时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/8489：被移除的功能
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：
-      `_reject_removed_config_keys`
-    """
-
     name = "ds-config-removed-feature"
     title = Text(
         en="The run's DeepSpeed refuses a feature that was removed", zh="这次运行的 DeepSpeed 拒绝已移除的功能"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/8489",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The keys that the release surely refuses, wherever they stand and whatever they say."""
         refused = [
             keys

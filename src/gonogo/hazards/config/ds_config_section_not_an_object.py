@@ -1,17 +1,10 @@
-"""ds-config-section-not-an-object."""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, dotted, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEVICES = ("cpu", "nvme", "none")
 
@@ -75,35 +68,10 @@ class DsConfigSectionNotAnObject(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the sections with their keys
     """
 
-    page_zh = """DeepSpeed 按对象读取的某一段被写成了普通值。
-
-    ## 现象
-    “TypeError: DeepSpeedBF16Config() argument after ** must be a mapping, not bool”、
-    “AttributeError: 'str' object has no attribute 'keys'”，或 pydantic 的 “Input should be a valid dictionary”。
-
-    ## 原因
-    `"bf16": true`、`"offload_optimizer": "cpu"` 并不是简写：DeepSpeed 要求 `{"enabled": true}` 和
-    `{"device": "cpu"}`。
-
-    ## 解决办法
-    写成对象。
-
-    ## 何时安全
-    `"zero_optimization": true` 是 DeepSpeed 最早的 stage 1 写法，`"offload_param": null` 表示不卸载。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：每一段都按对象展开
-    - https://www.deepspeed.ai/docs/config-json/：各段及其键
-    """
-
     name = "ds-config-section-not-an-object"
     title = Text(en="A section of the DeepSpeed config is no object", zh="DeepSpeed 配置的某一段不是对象")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Sections with a value that is neither an object nor one of the short forms that there are."""
         for keys, short in _SECTIONS.items():
             field = config.raw(*keys)

@@ -1,16 +1,8 @@
-"""ds-config-unknown-dtype."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import dotted, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SHORT = ("fp16", "bf16", "fp32")
 _SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
@@ -39,38 +31,13 @@ class DsConfigUnknownDtype(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: communication_data_type, data_types
     """
 
-    page_zh = """数据类型的写法不是 DeepSpeed 的写法。
-
-    ## 现象
-    “ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']. Got: bfloat16”；
-    data_types 则是 “ValueError: 'int3' is not a valid DtypeEnum”。
-
-    ## 原因
-    communication_data_type 只接受三个短名称；data_types 也接受 torch 的名称。
-
-    ## 解决办法
-    写 fp16、bf16 或 fp32。
-
-    ## 何时安全
-    不写时，两者都跟随模型的类型。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py：
-      `get_communication_data_type` 与 `DtypeEnum`
-    - https://www.deepspeed.ai/docs/config-json/：communication_data_type、data_types
-    """
-
     name = "ds-config-unknown-dtype"
     title = Text(
         en="The DeepSpeed config names a data type that DeepSpeed does not know",
         zh="DeepSpeed 配置写了它不认识的数据类型",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Names that are not in the list of their key."""
         for keys in (
             ("communication_data_type",),

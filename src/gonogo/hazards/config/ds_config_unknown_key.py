@@ -1,17 +1,8 @@
-"""ds-config-unknown-key."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.deepspeed_keys import known, nearest
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.config._written import dotted, newer_than, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
 
 class DsConfigUnknownKey(Hazard):
@@ -38,36 +29,10 @@ class DsConfigUnknownKey(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the keys that there are
     """
 
-    page_zh = """配置中有任何 DeepSpeed 版本都不认识的键。
-
-    ## 现象
-    在 zero_optimization 等受检查的段中：“pydantic_core._pydantic_core.ValidationError: 1 validation error for
-    DeepSpeedZeroConfig, overlap_comms, Extra inputs are not permitted”。在其他地方没有任何提示，设置不起作用。
-
-    ## 原因
-    DeepSpeed 用 pydantic 检查部分段，禁止多余的键；对其他段和顶层，只取自己要找的键。
-
-    ## 解决办法
-    改正拼写，或去掉该键。
-
-    ## 何时安全
-    以 `_` 或 `//` 开头的键是注释。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/287：DeepSpeedZeroConfig 的校验错误
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py：`extra="forbid"`
-    - https://www.deepspeed.ai/docs/config-json/：可用的键
-    """
-
     name = "ds-config-unknown-key"
     title = Text(en="DeepSpeed knows no such key", zh="DeepSpeed 没有这个键")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/287",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each unknown key, unless it has its place at another level."""
         for keys, field in unknown_keys(config):
             near = nearest(keys)

@@ -1,19 +1,10 @@
-"""ds-config-value-refused."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
 from gonogo.hazards.config._values import is_positive, wanted_instead
 from gonogo.hazards.config._written import dotted, newer_than, spot
 from gonogo.hazards.facts.how_it_trains import shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE = Text("a whole number above 0", "大于 0 的整数")
@@ -45,38 +36,10 @@ class DsConfigValueRefused(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the keys with their types
     """
 
-    page_zh = """某个值的类型或大小会被 DeepSpeed 拒绝。
-
-    ## 现象
-    “pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, reduce_bucket_size,
-    Input should be greater than 0”；顶层则是 “Gradient accumulation steps: 0 has to be greater than 0”。
-
-    ## 原因
-    DeepSpeed 会检查 zero_optimization 及其卸载段、fp16、bf16 和各监控段的类型与取值范围。5e8 与 "500000000" 算整
-    数，而 "5e8"、1.5、null 不算。
-
-    ## 解决办法
-    按提示的类型与范围填写。
-
-    ## 何时安全
-    "auto" 会在检查前被去掉。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：类型与范围
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：fp16 与 bf16 的类
-      型与范围
-    - https://www.deepspeed.ai/docs/config-json/：各键及其类型
-    """
-
     name = "ds-config-value-refused"
     title = Text(en="DeepSpeed refuses a value of the config", zh="DeepSpeed 拒绝配置中的某个值")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Values in sections that are checked, and whole numbers above zero at the top level."""
         for keys, field, info, parent in rows(config):
             if info is None or not field.known or field.value == "auto" or info.type == "object" or keys in _OTHERS:

@@ -1,19 +1,18 @@
-"""ds-config-value-string-type."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 from gonogo.hazards.config._strings_for_numbers import strings_in_config
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Hazard,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
 
 _READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
 _COMPARED = Pattern(
@@ -42,33 +41,13 @@ class DsConfigValueStringType(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/1116: the quoted 8, and its cure
     """
 
-    page_zh = """DeepSpeed JSON 中的数字被写成了字符串。
-
-    ## 现象
-    Trainer 报告两个值不一致，打印的却是同一个值：“- ds gradient_accumulation_steps=8 vs hf
-    gradient_accumulation_steps=8”。
-
-    ## 原因
-    JSON 中写的是 `"gradient_accumulation_steps": "8"`。字符串 "8" 不等于数字 8，但打印出来相同。
-
-    ## 解决办法
-    去掉引号（`8`），或写成 "auto"。
-
-    ## 何时安全
-    "auto" 是唯一可以代替数字的字符串。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/1116：带引号的 8 及其解决办法
-    """
-
     name = "ds-config-value-string-type"
     title = Text(
         en="A number in the DeepSpeed JSON is a string",
         zh="DeepSpeed JSON 中的数字写成了字符串",
     )
-    sources = ("https://github.com/hiyouga/LlamaFactory/issues/1116",)
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list whose two values read the same."""
         for failed in failed_ranks(record):
             alike = [line for line in mismatches(failed.failure.message) if line.alike]
@@ -78,13 +57,13 @@ class DsConfigValueStringType(Hazard):
                 _cause(alike), cure=_cure(alike), spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers in quotes under keys that are compared or reckoned with."""
         yield from strings_in_config(self, config, run)
 
     log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list whose two values mean the same."""
         found = mismatches_in_log(log)
         alike = [line for line in found[1] if line.alike] if found else []

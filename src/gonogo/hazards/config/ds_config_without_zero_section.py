@@ -1,14 +1,5 @@
-"""ds-config-without-zero-section."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsConfigWithoutZeroSection(Hazard):
@@ -33,38 +24,13 @@ class DsConfigWithoutZeroSection(Hazard):
     - https://github.com/huggingface/accelerate/pull/405: where accelerate came to read the config
     """
 
-    page_zh = """没有 "zero_optimization" 的 DeepSpeed 配置交给了 accelerate 或 Trainer。
-
-    ## 现象
-    创建 TrainingArguments 或 Accelerator 时报 “ValueError: Please specify the ZeRO optimization config in the
-    DeepSpeed config.”。
-
-    ## 原因
-    DeepSpeed 自身接受这样的配置（此时不启用 ZeRO）。而 accelerate 要求有该段；transformers 自 4.30 起 Trainer 也通过
-    accelerate 运行。
-
-    ## 解决办法
-    加入 `"zero_optimization": {"stage": 2}`；不需要 ZeRO 时写 stage 0。
-
-    ## 何时安全
-    程序自己调用 `deepspeed.initialize` 时。
-
-    ## 来源
-    - https://github.com/zjunlp/KnowLM/issues/87：预训练脚本中遇到的拒绝
-    - https://github.com/huggingface/accelerate/pull/405：accelerate 开始读取该配置
-    """
-
     name = "ds-config-without-zero-section"
     title = Text(
         en='accelerate requires "zero_optimization" in the DeepSpeed config',
         zh='accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
     )
-    sources = (
-        "https://github.com/zjunlp/KnowLM/issues/87",
-        "https://github.com/huggingface/accelerate/pull/405",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The block is surely missing, and accelerate surely reads the config."""
         if not config.readable or config.problems or not config.raw("zero_optimization").absent:
             return

@@ -1,15 +1,6 @@
-"""ds-contiguous-checkpointing-without-partition."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import spot
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsContiguousCheckpointingWithoutPartition(Hazard):
@@ -35,34 +26,10 @@ class DsContiguousCheckpointingWithoutPartition(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: activation_checkpointing
     """
 
-    page_zh = """开启了 contiguous_memory_optimization，却没有 partition_activations 或 number_checkpoints。
-
-    ## 现象
-    deepspeed.checkpointing.configure 停止：“Contiguous Checkpointing is only available with partitioned
-    activations”，或 “Must specify the number of layers with contiguous memory checkpointing”。
-
-    ## 原因
-    缓冲区按已知数量的切分检查点来分配。
-
-    ## 解决办法
-    把 partition_activations 设为 true，并把 number_checkpoints 设为层数；或去掉 contiguous_memory_optimization。
-
-    ## 何时安全
-    没有代码调用 deepspeed.checkpointing.configure 时（如在 transformers 下）。
-
-    ## 来源
-    - https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html：连续检查点要求切分激活
-    - https://www.deepspeed.ai/docs/config-json/：activation_checkpointing
-    """
-
     name = "ds-contiguous-checkpointing-without-partition"
     title = Text(en="Contiguous activation checkpoints need partitioned ones", zh="连续的激活检查点要求先切分激活")
-    sources = (
-        "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The switch without what it needs, where the scripts configure the checkpointing."""
         section = "activation_checkpointing"
         if config.raw(section, "contiguous_memory_optimization").truth is not True:

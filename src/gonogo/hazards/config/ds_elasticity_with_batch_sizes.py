@@ -1,15 +1,6 @@
-"""ds-elasticity-with-batch-sizes."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import is_on, newer_than, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -36,34 +27,10 @@ class DsElasticityWithBatchSizes(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/pull/8563: its removal
     """
 
-    page_zh = """开启了 elasticity，同时配置中还有 batch size。
-
-    ## 现象
-    “ElasticityConfigError: One or more batch related parameters were found in your ds_config … elastic training is
-    enabled, which takes control of these parameters”。
-
-    ## 原因
-    弹性训练会根据 GPU 数自行计算 batch size。
-
-    ## 解决办法
-    去掉 batch size，或设置 `"ignore_non_elastic_batch_info": true`；多数微调并不需要该段。
-
-    ## 何时安全
-    `"enabled": false` 时；自 0.19.8 起整个段都会被拒绝。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/602：弹性训练自行设定 batch size
-    - https://github.com/deepspeedai/DeepSpeed/pull/8563：该功能的移除
-    """
-
     name = "ds-elasticity-with-batch-sizes"
     title = Text(en="Elasticity and batch sizes are both given", zh="同时给出了 elasticity 与 batch size")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/602",
-        "https://github.com/deepspeedai/DeepSpeed/pull/8563",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Batch sizes beside elasticity, in releases that have it."""
         if not is_on(config, "elasticity") or newer_than(run, ">=0.19.8"):
             return

@@ -1,18 +1,7 @@
-"""ds-eval-model-needs-no-optimizer."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._without_optimizer import prepared_without_optimizer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _WORDS = ("zero stage 1 requires an optimizer", "zero stage 2 requires an optimizer", "requires an optimizer")
@@ -44,47 +33,19 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/1243: DPO under ZeRO-2
     """
 
-    page_zh = """只用于评估的模型在 ZeRO-1 或 ZeRO-2 下交给了 DeepSpeed。
-
-    ## 现象
-    在为参考、奖励或教师模型（DPO、PPO、GRPO、蒸馏）调用 `deepspeed.initialize` 时，或在只做评估的脚本中出现
-    “AssertionError: zero stage 2 requires an optimizer”。
-
-    ## 原因
-    ZeRO-1 与 ZeRO-2 切分的是优化器状态和梯度：没有优化器就没有可切分的内容，因此拒绝。ZeRO-3 还切分参数，可以接受没有
-    优化器的模型。
-
-    ## 解决办法
-    用 `"zero_optimization": {"stage": 0}`（或 3）准备该模型，或者根本不交给 DeepSpeed：移到本 rank 的 GPU 并设为
-    eval 模式。需要训练的模型必须与它的优化器在同一次调用中准备。
-
-    ## 何时安全
-    stage 0 与 stage 3。
-
-    ## 来源
-    - https://github.com/huggingface/trl/pull/825：trl 用 stage 0 准备参考模型
-    - https://github.com/PKU-Alignment/safe-rlhf/pull/65：评估只支持 stage 0 和 3
-    - https://github.com/hiyouga/LlamaFactory/issues/1243：ZeRO-2 下的 DPO
-    """
-
     name = "ds-eval-model-needs-no-optimizer"
     title = Text(
         en="A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
         zh="没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",
     )
-    sources = (
-        "https://github.com/huggingface/trl/pull/825",
-        "https://github.com/PKU-Alignment/safe-rlhf/pull/65",
-        "https://github.com/hiyouga/LlamaFactory/issues/1243",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is prepared alone, or evaluated by a Trainer that never trains."""
         yield from prepared_without_optimizer(self, script, run)
 
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
         evidence = said(log, *_WORDS)
         stage = _STAGE.search(told(log, evidence)) if evidence else None

@@ -1,15 +1,5 @@
-"""ds-fp16-and-bf16-enabled."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Run, Text
 
 
 class DsFp16AndBf16Enabled(Hazard):
@@ -35,34 +25,10 @@ class DsFp16AndBf16Enabled(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: bf16 can't be combined with fp16
     """
 
-    page_zh = """fp16 与 bf16 同时打开。
-
-    ## 现象
-    DeepSpeed 报 “AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled”，或 TrainingArguments 报
-    “ValueError: At most one of fp16 and bf16 can be True, but not both”。
-
-    ## 原因
-    一次训练只能用一种 16 位类型。常见的是沿用 fp16 的配置又加上 bf16 段，或脚本写一种、命令行写另一种。
-
-    ## 解决办法
-    Ampere 及更新的卡保留 bf16，更老的卡保留 fp16，关闭另一个。在 Trainer 下，两段都可以保留 "enabled": "auto"。
-
-    ## 何时安全
-    其中一个为 false 或 "auto"。
-
-    ## 来源
-    - https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78：遇到并解决 DeepSpeed 的该断言
-    - https://www.deepspeed.ai/docs/config-json/：bf16 不能与 fp16 同时使用
-    """
-
     name = "ds-fp16-and-bf16-enabled"
     title = Text(en="fp16 and bf16 are both enabled", zh="fp16 与 bf16 同时启用")
-    sources = (
-        "https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both blocks say ``enabled: true``."""
         fp16, bf16 = config.raw("fp16", "enabled"), config.raw("bf16", "enabled")
         if fp16.truth is not True or bf16.truth is not True:
@@ -87,7 +53,7 @@ class DsFp16AndBf16Enabled(Hazard):
             else (),
         )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both TrainingArguments are true."""
         if not with_trainer(run):
             return

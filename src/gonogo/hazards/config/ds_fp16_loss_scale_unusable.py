@@ -1,16 +1,9 @@
-"""ds-fp16-loss-scale-unusable."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _LARGEST_FP16 = 65504
 _POWER = 32  # DeepSpeed's own default for years
@@ -41,36 +34,10 @@ class DsFp16LossScaleUnusable(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the loss-scale settings
     """
 
-    page_zh = """fp16 的某项 loss scale 设置会使每一步失败或被跳过。
-
-    ## 现象
-    `loss_scale_window: 0`：“ZeroDivisionError: integer modulo by zero”（较新版本为校验错误）。固定的 `loss_scale`
-    大于 65504：每一步都溢出并被跳过，模型始终学不到东西。
-
-    ## 原因
-    fp16 的最大值是 65504，缩放后的 loss 必须放得下。动态 loss scale 每 `loss_scale_window` 步无溢出时翻倍。
-
-    ## 解决办法
-    `"loss_scale": 0`（动态），`initial_scale_power` 取 16，`loss_scale_window` 取 1000。
-
-    ## 何时安全
-    仅在开启 fp16 时有影响。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py：会被拒绝的值
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py：取模与翻倍的代码
-    - https://www.deepspeed.ai/docs/config-json/：loss scale 的各项设置
-    """
-
     name = "ds-fp16-loss-scale-unusable"
     title = Text(en="fp16's loss scale can't work", zh="fp16 的 loss scale 设置无法工作")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each setting that stops or wastes every step, where fp16 may be on."""
         enabled = config.get("fp16", "enabled").truth
         if enabled is False or config.raw("fp16").absent or config.raw("fp16", "enabled").absent:

@@ -1,15 +1,6 @@
-"""ds-grad-accum-dtype-without-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import is_on, newer_than, spot, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsGradAccumDtypeWithoutZero(Hazard):
@@ -33,37 +24,12 @@ class DsGradAccumDtypeWithoutZero(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: data_types
     """
 
-    page_zh = """grad_accum_dtype 不是“bf16 且不用 ZeRO”所支持的类型。
-
-    ## 现象
-    自 0.17.6 起：“NotImplementedError: unsupported mix of model_dtype=torch.bfloat16 and
-    grad_accum_dtype=torch.float32”；0.17.0 及之前：“Bfloat16 wrapper must use a gradient accumulation type of
-    fp32”。
-
-    ## 原因
-    不用 ZeRO 时，16 位包装器只支持一种累积类型，而且具体是哪一种随版本改变。
-
-    ## 解决办法
-    使用 stage 1（两种类型都可以），或去掉 grad_accum_dtype。
-
-    ## 何时安全
-    使用 ZeRO 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：`_do_optimizer_sanity_check`
-    - https://www.deepspeed.ai/docs/config-json/：data_types
-    """
-
     name = "ds-grad-accum-dtype-without-zero"
     title = Text(
         en="bf16 without ZeRO can't accumulate gradients in that type", zh="不用 ZeRO 的 bf16 不能以该类型累积梯度"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """bf16 on, ZeRO off, and a type that the release refuses."""
         if config.zero_stage != 0 or not is_on(config, "bf16"):
             return

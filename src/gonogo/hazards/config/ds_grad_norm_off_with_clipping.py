@@ -1,15 +1,6 @@
-"""ds-grad-norm-off-with-clipping."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, dotted, key_spot, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsGradNormOffWithClipping(Hazard):
@@ -34,34 +25,10 @@ class DsGradNormOffWithClipping(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: the stages
     """
 
-    page_zh = """compute_grad_norm 为 false，而梯度裁剪、卸载或当前 stage 需要该范数。
-
-    ## 现象
-    “ValueError: zero_optimization.compute_grad_norm=false requires gradient_clipping=0”，或
-    “… is supported only with ZeRO Stage 1 or 2”。
-
-    ## 原因
-    裁剪需要除以该范数。Trainer 默认按 1.0 裁剪。
-
-    ## 解决办法
-    去掉该键，或把 gradient_clipping 设为 0。
-
-    ## 何时安全
-    stage 1、2，且没有裁剪和卸载。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：裁剪与卸载的检查
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：支持的 stage
-    """
-
     name = "ds-grad-norm-off-with-clipping"
     title = Text(en="The gradient norm is switched off, and something needs it", zh="关闭了梯度范数，而有设置需要它")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The switch off beside what DeepSpeed refuses with it."""
         if config.raw(ZERO, "compute_grad_norm").truth is not False:
             return

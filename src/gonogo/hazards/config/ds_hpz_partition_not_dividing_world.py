@@ -1,14 +1,5 @@
-"""ds-hpz-partition-not-dividing-world."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsHpzPartitionNotDividingWorld(Hazard):
@@ -32,36 +23,12 @@ class DsHpzPartitionNotDividingWorld(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/4386: ZeRO++ with numbers of nodes that fit and do not
     """
 
-    page_zh = """ZeRO++ 的二级分区大小不是 world size 的约数。
-
-    ## 现象
-    切分模型时报 “AssertionError: 12 is not divisible by 8”。
-
-    ## 原因
-    hpZ 按该数量把 rank 分组（通常是一个节点的 GPU 数），每个 rank 都必须属于某一组。
-
-    ## 解决办法
-    写成每个节点的 GPU 数，并使用完整的节点。
-
-    ## 何时安全
-    能整除 rank 数，或大于 rank 数时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/groups.py：
-      `_create_zero_param_parallel_group`
-    - https://github.com/deepspeedai/DeepSpeed/issues/4386：ZeRO++ 在不同节点数下的情况
-    """
-
     name = "ds-hpz-partition-not-dividing-world"
     title = Text(
         en="zero_hpz_partition_size does not divide the number of ranks", zh="zero_hpz_partition_size 不能整除 rank 数"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/groups.py",
-        "https://github.com/deepspeedai/DeepSpeed/issues/4386",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The size against the launch's number of processes, at stage 3."""
         size = config.raw(ZERO, "zero_hpz_partition_size").number
         ranks = run.world_size

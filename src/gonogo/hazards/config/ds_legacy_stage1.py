@@ -1,15 +1,6 @@
-"""ds-legacy-stage1."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsLegacyStage1(Hazard):
@@ -32,33 +23,10 @@ class DsLegacyStage1(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: legacy_stage1
     """
 
-    page_zh = """legacy_stage1 为 true。
-
-    ## 现象
-    “Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9”。
-
-    ## 原因
-    该键仍会被读取，但只用来报这个错。
-
-    ## 解决办法
-    去掉它：现在的 stage 1 已取而代之。
-
-    ## 何时安全
-    默认值 `false`。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：该异常
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：legacy_stage1
-    """
-
     name = "ds-legacy-stage1"
     title = Text(en="The old ZeRO-1 is gone", zh="旧的 ZeRO-1 实现已被移除")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The switch on, with ZeRO on."""
         if config.raw(ZERO, "legacy_stage1").truth is not True or config.zero_stage == 0:
             return

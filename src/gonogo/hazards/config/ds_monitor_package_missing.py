@@ -1,14 +1,5 @@
-"""ds-monitor-package-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import is_on, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsMonitorPackageMissing(Hazard):
@@ -32,36 +23,12 @@ class DsMonitorPackageMissing(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the monitors
     """
 
-    page_zh = """开启了 tensorboard、wandb 或 comet，但没有安装对应的包。
-
-    ## 现象
-    在 deepspeed.initialize 中先打印 “If you want to use tensorboard logging, please `pip install tensorboard`”，随
-    后抛出 ModuleNotFoundError。
-
-    ## 原因
-    DeepSpeed 会自己写入监控，与 Trainer 的 report_to 无关。
-
-    ## 解决办法
-    安装该包，或关闭该监控。
-
-    ## 何时安全
-    csv_monitor 不需要额外的包。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/monitor/utils.py：对各个包的检查
-    - https://www.deepspeed.ai/docs/config-json/：各监控的设置
-    """
-
     name = "ds-monitor-package-missing"
     title = Text(
         en="The package of a monitor that the config switches on is not installed", zh="配置开启的监控缺少对应的包"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/monitor/utils.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each monitor that is on, where a complete listing has no such package."""
         for section, package in (("tensorboard", "tensorboard"), ("wandb", "wandb"), ("comet", "comet-ml")):
             if not is_on(config, section) or not run.environment.known_absent(package):

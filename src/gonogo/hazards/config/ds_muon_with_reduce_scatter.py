@@ -1,15 +1,6 @@
-"""ds-muon-with-reduce-scatter."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsMuonWithReduceScatter(Hazard):
@@ -32,33 +23,10 @@ class DsMuonWithReduceScatter(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/pull/8141: stage 1 and 2 support both
     """
 
-    page_zh = """stage 3 使用 Muon 优化器，而没有关闭 reduce_scatter。
-
-    ## 现象
-    “ValueError: Muon and reduce scatter cannot be used together”。
-
-    ## 原因
-    Muon 需要对完整的梯度矩阵做正交化，而 reduce-scatter 只给每个 rank 留下一片。
-
-    ## 解决办法
-    在 zero_optimization 中写 `"reduce_scatter": false`。
-
-    ## 何时安全
-    较新版本的 stage 1、2。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py：该检查
-    - https://github.com/deepspeedai/DeepSpeed/pull/8141：stage 1、2 两者皆支持
-    """
-
     name = "ds-muon-with-reduce-scatter"
     title = Text(en="Muon is refused with ZeRO-3's reduce-scatter", zh="Muon 不能与 ZeRO-3 的 reduce-scatter 搭配")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py",
-        "https://github.com/deepspeedai/DeepSpeed/pull/8141",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Muon at stage 3 with reduce-scatter, which is the default."""
         if (optimizer_type(config) or "").lower() != "muon" or config.zero_stage != 3:
             return

@@ -1,15 +1,6 @@
-"""ds-nvme-buffers-too-few."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, optimizer_type, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _STATES = 4
 
@@ -35,36 +26,12 @@ class DsNvmeBuffersTooFew(Hazard):
       states
     """
 
-    page_zh = """优化器为 Adam 并卸载到 NVMe，而 offload_optimizer 的 buffer_count 小于 4。
-
-    ## 现象
-    第二步在 swap_in_optimizer_state 中抛出没有说明的 “AssertionError”：`assert pinned_buffers is not None`。
-
-    ## 原因
-    Adam 的每个参数需要同时读入四个缓冲区：参数、梯度、动量、方差。
-
-    ## 解决办法
-    写 `"buffer_count": 4`（默认值）；使用 pipeline_read 时更大。
-
-    ## 何时安全
-    优化器的状态更少时。
-
-    ## 来源
-    - https://www.deepspeed.ai/docs/config-json/：buffer_count：至少为状态数
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py：Adam 有 4 个状
-      态
-    """
-
     name = "ds-nvme-buffers-too-few"
     title = Text(
         en="NVMe offload has fewer buffers than the optimizer has states", zh="NVMe 卸载的缓冲区少于优化器的状态数"
     )
-    sources = (
-        "https://www.deepspeed.ai/docs/config-json/",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Fewer than four buffers at stage 3 with the device nvme."""
         section = (ZERO, "offload_optimizer")
         count = config.raw(*section, "buffer_count").number

@@ -1,15 +1,6 @@
-"""ds-nvme-offload-below-stage-3."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsNvmeOffloadBelowStage3(Hazard):
@@ -33,34 +24,10 @@ class DsNvmeOffloadBelowStage3(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: NVMe offload belongs to ZeRO-Infinity, stage 3
     """
 
-    page_zh = """在 stage 1 或 2 时 offload_optimizer 指定了 NVMe。
-
-    ## 现象
-    NVMe 上没有写入任何文件：优化器状态占用主机内存，可能导致内存不足。
-
-    ## 原因
-    ZeRO-1、2 只有一种卸载方式：主机内存。除 "none" 外的任何设备都是这个意思。
-
-    ## 解决办法
-    使用 stage 3，或写 `"device": "cpu"`，与实际一致。
-
-    ## 何时安全
-    stage 3 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：除 none 外的设备
-      都按 CPU 卸载
-    - https://www.deepspeed.ai/docs/config-json/：NVMe 卸载属于 ZeRO-Infinity，即 stage 3
-    """
-
     name = "ds-nvme-offload-below-stage-3"
     title = Text(en="NVMe offload below ZeRO-3 goes to the CPU", zh="ZeRO-3 以下的 NVMe 卸载实际去了 CPU")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The device nvme for the optimizer at stage 1 or 2."""
         device = config.get(ZERO, "offload_optimizer", "device")
         if device.value != "nvme" or config.zero_stage not in (1, 2):

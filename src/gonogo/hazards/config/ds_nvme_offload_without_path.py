@@ -1,14 +1,5 @@
-"""ds-nvme-offload-without-path."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsNvmeOffloadWithoutPath(Hazard):
@@ -32,34 +23,10 @@ class DsNvmeOffloadWithoutPath(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: nvme_path of both sections
     """
 
-    page_zh = """某一段要卸载到 NVMe，却没有指定目录。
-
-    ## 现象
-    参数：“AssertionError: "nvme_path" in DeepSpeed Config cannot be None if remote device is nvme”；优化器：
-    “TypeError: expected str, bytes or os.PathLike object, not NoneType”。
-
-    ## 原因
-    该目录没有默认值。accelerate 会用自己的设置填充 "auto"；缺失的键则没有人填写。
-
-    ## 解决办法
-    在该段中写 `"nvme_path": "/local_nvme"`，即快速本地磁盘上的目录。
-
-    ## 何时安全
-    `"device": "cpu"` 不需要目录。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2624：该断言
-    - https://www.deepspeed.ai/docs/config-json/：两段的 nvme_path
-    """
-
     name = "ds-nvme-offload-without-path"
     title = Text(en="NVMe offload has no nvme_path", zh="NVMe 卸载没有 nvme_path")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2624",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A section with the device nvme and no path, at stage 3: below it nothing goes to NVMe."""
         if config.zero_stage not in (3, None):
             return

@@ -1,15 +1,6 @@
-"""ds-offload-optimizer-without-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsOffloadOptimizerWithoutZero(Hazard):
@@ -35,36 +26,10 @@ class DsOffloadOptimizerWithoutZero(Hazard):
       does not ask for the stage
     """
 
-    page_zh = """offload_optimizer 指定了 CPU 或 NVMe，而 stage 为 0。
-
-    ## 现象
-    第一步就停止：“CPUAdam param is on cuda:0 and must be 'cpu', make sure you enabled 'offload_optimizer': 'cpu' in
-    your ZeRO config.”
-
-    ## 原因
-    只要 `offload_optimizer` 这样写，DeepSpeed 就会构建 DeepSpeedCPUAdam；但只有 ZeRO（stage 1、2、3）会把状态移到
-    CPU。stage 0 时参数仍在 GPU 上。
-
-    ## 解决办法
-    使用 stage 1、2 或 3，或去掉 `offload_optimizer`。
-
-    ## 何时安全
-    `"device": "none"`。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1751：CPUAdam 的断言
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：`zero_use_cpu_optimizer` 不
-      检查 stage
-    """
-
     name = "ds-offload-optimizer-without-zero"
     title = Text(en="The optimizer is offloaded to the CPU, and ZeRO is off", zh="优化器要卸载到 CPU，而 ZeRO 未开启")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1751",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An offload device at a stage that is surely 0."""
         if config.zero_stage != 0:
             return

@@ -1,15 +1,6 @@
-"""ds-offload-option-of-stage-3."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
 
 class DsOffloadOptionOfStage3(Hazard):
@@ -34,37 +25,12 @@ class DsOffloadOptionOfStage3(Hazard):
       are only valid with stage 3
     """
 
-    page_zh = """offload_optimizer 中有只属于 stage 3 的 ratio 或 super_offload。
-
-    ## 现象
-    `ratio` 小于 1：“Assertion failed, Partial offloading only supported for ZeRO Stage 3.”；`super_offload` 在
-    stage 3 以下被悄悄忽略。
-
-    ## 原因
-    部分卸载（Twin-Flow）与 SuperOffload 基于 ZeRO-3 的 sub-group。
-
-    ## 解决办法
-    使用 stage 3，或去掉该选项。
-
-    ## 何时安全
-    `ratio` 为 1。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：`offload_ratio_check`
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py：哪些选项仅对
-      stage 3 有效
-    """
-
     name = "ds-offload-option-of-stage-3"
     title = Text(
         en="An option of ZeRO-3's offload is set at another stage", zh="在其他 stage 设置了 ZeRO-3 卸载才有的选项"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either option at a stage that is known and not 3."""
         stage = config.zero_stage
         if stage is None or stage == 3:

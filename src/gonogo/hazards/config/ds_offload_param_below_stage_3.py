@@ -1,15 +1,6 @@
-"""ds-offload-param-below-stage-3."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, key_spot, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsOffloadParamBelowStage3(Hazard):
@@ -34,36 +25,12 @@ class DsOffloadParamBelowStage3(Hazard):
       only with stage 3"
     """
 
-    page_zh = """在 stage 3 以下设置了 offload_param。
-
-    ## 现象
-    运行可以启动，但 `offload_param` 被忽略：每块 GPU 上仍有完整模型，本想节省显存却仍会显存不足。
-
-    ## 原因
-    只有 ZeRO-3 切分参数，也只有切分后的参数能卸载。
-
-    ## 解决办法
-    使用 stage 3，或去掉 `offload_param`。在 stage 2 时，`offload_optimizer` 节省最多。
-
-    ## 何时安全
-    `"device": "none"`。
-
-    ## 来源
-    - https://www.deepspeed.ai/docs/config-json/：offload_param：仅对 stage 3 有效
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：`offload_param`：
-      “Valid only with stage 3”
-    """
-
     name = "ds-offload-param-below-stage-3"
     title = Text(
         en="Parameters are offloaded below ZeRO-3, which has no effect", zh="在 ZeRO-3 以下设置参数卸载，不起作用"
     )
-    sources = (
-        "https://www.deepspeed.ai/docs/config-json/",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An offload device for parameters at a stage that is known and not 3."""
         stage = config.zero_stage
         if stage is None or stage == 3:

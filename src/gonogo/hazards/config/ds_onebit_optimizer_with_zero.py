@@ -1,14 +1,5 @@
-"""ds-onebit-optimizer-with-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot, version_words
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsOnebitOptimizerWithZero(Hazard):
@@ -32,34 +23,10 @@ class DsOnebitOptimizerWithZero(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/1197: no support for ZeRO with 1-bit
     """
 
-    page_zh = """OneBitAdam、ZeroOneAdam 或 OneBitLamb 与 ZeRO 同时使用。
-
-    ## 现象
-    “AssertionError: 1bit-Adam is not compatible with ZeRO”。自 DeepSpeed 0.19.7 起这些优化器已移除：
-    “OneBitAdam is not a supported DeepSpeed Optimizer”。
-
-    ## 原因
-    它们压缩的通信正是被 ZeRO 换掉的那部分。
-
-    ## 解决办法
-    与 ZeRO 搭配使用 AdamW；或在 0.19.7 之前的 DeepSpeed 中用 stage 0。
-
-    ## 何时安全
-    0.19.7 之前的版本，stage 0 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/5046：Trainer 下的断言
-    - https://github.com/deepspeedai/DeepSpeed/issues/1197：1-bit 不支持 ZeRO
-    """
-
     name = "ds-onebit-optimizer-with-zero"
     title = Text(en="A 1-bit optimizer runs without ZeRO only", zh="1-bit 优化器只能在不用 ZeRO 时运行")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/5046",
-        "https://github.com/deepspeedai/DeepSpeed/issues/1197",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """One of the three by name, with ZeRO on or with a DeepSpeed that has none of them."""
         name = optimizer_type(config) or ""
         if name.lower() not in ("onebitadam", "zerooneadam", "onebitlamb"):

@@ -1,15 +1,5 @@
-"""ds-optimizer-overrides-optim."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
 _DEFAULTS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused")
 
@@ -40,42 +30,13 @@ class DsOptimizerOverridesOptim(Hazard):
     - https://github.com/huggingface/accelerate/pull/3255: which optimizers are replaced by which
     """
 
-    page_zh = """优化器由 DeepSpeed 决定，--optim 因此不起作用。
-
-    ## 现象
-    指定了 `--optim paged_adamw_8bit`、`adafactor` 或 `galore_adamw`，显存占用却与 32 位 AdamW 相同：日志为
-    “DeepSpeed Basic Optimizer = FusedAdam”（或 DeepSpeedCPUAdam）。用 `--adafactor` 时 transformers 直接停止：
-    “--adafactor was passed, but also found `optimizer` configured in the DeepSpeed config”。
-
-    ## 原因
-    配置中有 "optimizer" 段时，Trainer 不再构建自己的优化器。没有该段但有 `offload_optimizer` 时，accelerate 会把
-    Trainer 构建的优化器一律换成 DeepSpeedCPUAdam（自 accelerate 1.2 起，Adagrad 与 Lion 换成各自的 CPU 版本）。
-
-    ## 解决办法
-    删除 "optimizer" 段；若优化器不是 DeepSpeed 自带的，还要去掉 `offload_optimizer`。或去掉 `--optim`，按 AdamW
-    估算显存。GaLore 需要完整梯度，在 ZeRO-2 与 ZeRO-3 下不能工作。
-
-    ## 何时安全
-    `adamw_torch` 之类，其含义与 DeepSpeed 的做法相同。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/12257：adafactor 曾被悄悄忽略，此后改为拒绝
-    - https://github.com/huggingface/accelerate/issues/2169：卸载时总是 DeepSpeedCPUAdam
-    - https://github.com/huggingface/accelerate/pull/3255：哪些优化器被换成什么
-    """
-
     name = "ds-optimizer-overrides-optim"
     title = Text(
         en="The optimizer that the arguments ask for is not used under this DeepSpeed config",
         zh="参数要求的优化器在此 DeepSpeed 配置下不会被使用",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/pull/12257",
-        "https://github.com/huggingface/accelerate/issues/2169",
-        "https://github.com/huggingface/accelerate/pull/3255",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """``--optim`` against the config's optimizer block, or its offload."""
         if not with_trainer(run):
             return

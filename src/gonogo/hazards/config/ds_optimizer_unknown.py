@@ -1,16 +1,7 @@
-"""ds-optimizer-unknown."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._written import optimizer_type, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SPELLED = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are
@@ -43,34 +34,10 @@ class DsOptimizerUnknown(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `_is_supported_optimizer`
     """
 
-    page_zh = """优化器的 type 既不是 DeepSpeed 的，也不是 torch 的。
-
-    ## 现象
-    “AssertionError: AdamW8bit is not a supported DeepSpeed Optimizer”。
-
-    ## 原因
-    `type` 是 DeepSpeed 的名称（不分大小写）或 `torch.optim` 的类名（区分大小写）。transformers 的 `--optim` 名称
-    （`adamw_torch`、`paged_adamw_8bit`）两者都不是。
-
-    ## 解决办法
-    写 AdamW；若要用其他库的优化器，去掉 `optimizer` 段，在代码中构建或用 `--optim`。
-
-    ## 何时安全
-    脚本把自己的优化器传给 `deepspeed.initialize` 时。
-
-    ## 来源
-    - https://www.deepspeed.ai/docs/config-json/：优化器名称
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：`_is_supported_optimizer`
-    """
-
     name = "ds-optimizer-unknown"
     title = Text(en="DeepSpeed does not know the optimizer", zh="DeepSpeed 不认识该优化器")
-    sources = (
-        "https://www.deepspeed.ai/docs/config-json/",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that no release of DeepSpeed or torch has, with the nearest that there is."""
         name = optimizer_type(config)
         if name is None or name == "auto" or name.lower() in _DEEPSPEEDS or name in _TORCHS:

@@ -1,16 +1,9 @@
-"""ds-optimizer-unknown-parameter."""
+from collections.abc import Mapping
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._written import optimizer_type, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text
 
 _ADAM = frozenset(
     {
@@ -60,37 +53,10 @@ class DsOptimizerUnknownParameter(Hazard):
       takes
     """
 
-    page_zh = """optimizer.params 中有优化器构造函数不接受的键。
-
-    ## 现象
-    “TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'”；max_grad_norm 则是
-    “ValueError: 'max_grad_norm' is not supported as an optimizer parameter”。
-
-    ## 原因
-    `params` 原样传给构造函数。torch 的参数名是 `lr`、`betas`、`eps`、`weight_decay`；TrainingArguments 的名称不同。
-
-    ## 解决办法
-    改正键名；梯度范数由顶层的 `gradient_clipping` 限制。
-
-    ## 何时安全
-    该优化器认识的参数。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/656：拒绝 max_grad_norm，应使用 gradient_clipping
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py：FusedAdam 接受的参数
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py：DeepSpeedCPUAdam 接受的参
-      数
-    """
-
     name = "ds-optimizer-unknown-parameter"
     title = Text(en="The optimizer does not take a parameter that the config gives it", zh="优化器不接受配置给它的参数")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/656",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""
         params = config.raw("optimizer", "params")
         name = (optimizer_type(config) or "").lower()

@@ -1,15 +1,6 @@
-"""ds-optimizer-untested-with-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, optimizer_type, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEEPSPEEDS = frozenset({"lamb", "muadam", "muadamw", "musgd", "adam", "adamw", "adagrad", "lion", "muon"})
 _UNTESTED = frozenset(
@@ -43,37 +34,12 @@ class DsOptimizerUntestedWithZero(Hazard):
     - https://github.com/EleutherAI/gpt-neox/pull/1166: the assertion with Lion
     """
 
-    page_zh = """配置中的优化器不在 ZeRO 的已测试名单内。
-
-    ## 现象
-    “AssertionError: You are using an untested ZeRO Optimizer. Please add <"zero_allow_untested_optimizer": true> in
-    the configuration file to use it.”
-
-    ## 原因
-    ZeRO 会展平并切分参数。它允许 Adam、AdamW、Adagrad 与 Lion；需要整个矩阵的优化器（如 Lamb）或有其他状态的优化器
-    会在不知不觉中出错。
-
-    ## 解决办法
-    改用 AdamW；对逐元素更新的优化器（如 SGD），设置 `"zero_allow_untested_optimizer": true`。
-
-    ## 何时安全
-    不使用 ZeRO（stage 0）时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/173：该键的由来
-    - https://github.com/EleutherAI/gpt-neox/pull/1166：Lion 触发该断言
-    """
-
     name = "ds-optimizer-untested-with-zero"
     title = Text(
         en="ZeRO refuses the optimizer, which it does not list as tested", zh="ZeRO 拒绝未列入已测试名单的优化器"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/173",
-        "https://github.com/EleutherAI/gpt-neox/pull/1166",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer of torch's or DeepSpeed's own outside ZeRO's list."""
         stage = config.zero_stage
         name = optimizer_type(config)

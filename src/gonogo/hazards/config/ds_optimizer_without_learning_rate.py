@@ -1,15 +1,6 @@
-"""ds-optimizer-without-learning-rate."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import optimizer_type, read_by_json, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsOptimizerWithoutLearningRate(Hazard):
@@ -35,36 +26,12 @@ class DsOptimizerWithoutLearningRate(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: lr=1e-3
     """
 
-    page_zh = """配置让 DeepSpeed 构建优化器，却没有给 lr。
-
-    ## 现象
-    无论 `--learning_rate` 是多少，都以 0.001 的学习率训练：对多数微调来说高出二十到一百倍。loss 会突增并居高不下。
-
-    ## 原因
-    transformers 只在配置写有 "auto" 的地方填入学习率；键缺失时使用 Adam 自己的默认值。
-
-    ## 解决办法
-    写 `"lr": "auto"`（使用 transformers 时）或具体数值。
-
-    ## 何时安全
-    配置中的调度器带有 `warmup_max_lr` 时，由它设定学习率。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py：`fill_match`
-      不处理缺失的键
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py：lr=1e-3
-    """
-
     name = "ds-optimizer-without-learning-rate"
     title = Text(
         en="The config's optimizer has no learning rate, so it is 0.001", zh="配置中的优化器没有学习率，默认为 0.001"
     )
-    sources = (
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer by name without lr, and no scheduler that gives one."""
         name = optimizer_type(config)
         if (

@@ -1,16 +1,8 @@
-"""ds-option-of-another-stage."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _BELONGS = (("round_robin_gradients", False, (1, 2)), ("ignore_unused_parameters", True, (2,)))
 
@@ -40,33 +32,10 @@ class DsOptionOfAnotherStage(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: what each stage is given
     """
 
-    page_zh = """在不理会它的 stage 设置了 round_robin_gradients 或 ignore_unused_parameters。
-
-    ## 现象
-    没有任何现象：该选项被忽略。
-
-    ## 原因
-    round_robin_gradients 属于 stage 1、2，ignore_unused_parameters 属于 stage 2。
-
-    ## 解决办法
-    去掉该选项，或使用它所属的 stage。
-
-    ## 何时安全
-    总是无害；供多个 stage 共用的配置可以同时包含它们。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：各选项所属的 stage
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：传给各 stage 的参数
-    """
-
     name = "ds-option-of-another-stage"
     title = Text(en="An option of ZeRO has no effect at this stage", zh="ZeRO 的某个选项在当前 stage 不起作用")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Options with another value than the default, at a stage that is known."""
         stage = config.zero_stage
         if not stage:

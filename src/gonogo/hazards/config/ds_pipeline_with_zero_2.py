@@ -1,15 +1,6 @@
-"""ds-pipeline-with-zero-2."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsPipelineWithZero2(Hazard):
@@ -33,33 +24,10 @@ class DsPipelineWithZero2(Hazard):
     - https://www.deepspeed.ai/tutorials/pipeline/: pipelines with DeepSpeed
     """
 
-    page_zh = """脚本构建了 PipelineModule，而配置的 stage 为 2 或 3。
-
-    ## 现象
-    deepspeed.initialize 中报 “AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism”。
-
-    ## 原因
-    流水线在多个 micro-batch 上累积梯度之后才归约，而 ZeRO-2 对每个 micro-batch 的梯度立即切分。
-
-    ## 解决办法
-    流水线搭配 stage 1；或不用流水线而用 ZeRO-3。
-
-    ## 何时安全
-    stage 0、1 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py：该断言
-    - https://www.deepspeed.ai/tutorials/pipeline/：DeepSpeed 的流水线
-    """
-
     name = "ds-pipeline-with-zero-2"
     title = Text(en="Pipeline parallelism is refused with ZeRO-2 and ZeRO-3", zh="流水线并行不能与 ZeRO-2、ZeRO-3 搭配")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py",
-        "https://www.deepspeed.ai/tutorials/pipeline/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""
         if config.zero_stage not in (2, 3):
             return

@@ -1,16 +1,8 @@
-"""ds-prescale-gradients-with-zero."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsPrescaleGradientsWithZero(Hazard):
@@ -35,36 +27,12 @@ class DsPrescaleGradientsWithZero(Hazard):
       3
     """
 
-    page_zh = """prescale_gradients 或 gradient_predivide_factor 与 ZeRO-2、ZeRO-3 同时使用。
-
-    ## 现象
-    “AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled”，或
-    “gradient_predivide_factor != 1.0 is not yet supported”。
-
-    ## 原因
-    ZeRO 默认使用的 reduce-scatter 自己会对梯度求平均。0.13 之前 ZeRO-1 也会被拒绝。
-
-    ## 解决办法
-    去掉该键；或设置 `"reduce_scatter": false`（较慢）。
-
-    ## 何时安全
-    不用 ZeRO，或较新版本的 stage 1。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/4964：该检查以及 stage 1 为何例外
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py：stage 3 的断言
-    """
-
     name = "ds-prescale-gradients-with-zero"
     title = Text(
         en="Gradients can't be pre-scaled with ZeRO's reduce-scatter", zh="使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/4964",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either key at stage 2 or 3, unless reduce-scatter is off."""
         if config.zero_stage not in (2, 3) or config.raw(ZERO, "reduce_scatter").truth is False:
             return

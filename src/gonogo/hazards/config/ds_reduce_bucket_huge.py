@@ -1,15 +1,6 @@
-"""ds-reduce-bucket-huge."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, gib, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _ALLOWED = 4 * 1024**3
 
@@ -36,35 +27,10 @@ class DsReduceBucketHuge(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: reduce_bucket_size
     """
 
-    page_zh = """reduce_bucket_size 使每块 GPU 上的缓冲区超过 4 GiB。
-
-    ## 现象
-    模型本可放下，却在第一次反向传播时显存不足。
-
-    ## 原因
-    ZeRO 把梯度收集到这么多元素的缓冲区中，16 位训练时每个 2 字节；stage 1、2 开启 overlap_comm 时有两个。
-
-    ## 解决办法
-    取 5e8（DeepSpeed 的默认值）或更小；transformers 下 "auto" 取 hidden_size²。
-
-    ## 何时安全
-    显存充裕的 GPU。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1302：不同 bucket 大小的显存实测
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：缓冲区的分配
-    - https://www.deepspeed.ai/docs/config-json/：reduce_bucket_size
-    """
-
     name = "ds-reduce-bucket-huge"
     title = Text(en="The reduce bucket takes gigabytes of each GPU", zh="reduce bucket 占用每块 GPU 数 GiB 显存")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1302",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The buffers' bytes at a stage that is known."""
         stage = config.zero_stage
         size = config.raw(ZERO, "reduce_bucket_size").number

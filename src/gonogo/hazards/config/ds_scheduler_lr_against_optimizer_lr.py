@@ -1,14 +1,5 @@
-"""ds-scheduler-lr-against-optimizer-lr."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsSchedulerLrAgainstOptimizerLr(Hazard):
@@ -31,33 +22,10 @@ class DsSchedulerLrAgainstOptimizerLr(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: the schedulers
     """
 
-    page_zh = """调度器的 warmup_max_lr 与优化器的 lr 不同。
-
-    ## 现象
-    运行以 warmup_max_lr 训练；优化器的 lr 从未使用。
-
-    ## 原因
-    WarmupLR 与 WarmupDecayLR 在每一步自行设定学习率，从 warmup_min_lr 到 warmup_max_lr。
-
-    ## 解决办法
-    两处写相同的数值；在 transformers 下两处都写 "auto"。
-
-    ## 何时安全
-    两者相同时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：`_update_optimizer`
-    - https://www.deepspeed.ai/docs/config-json/：调度器
-    """
-
     name = "ds-scheduler-lr-against-optimizer-lr"
     title = Text(en="The scheduler's learning rate replaces the optimizer's", zh="调度器的学习率会取代优化器的学习率")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both numbers as written, and not the same."""
         if config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
             return

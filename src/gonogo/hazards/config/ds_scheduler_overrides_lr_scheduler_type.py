@@ -1,14 +1,5 @@
-"""ds-scheduler-overrides-lr-scheduler-type."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 # What each of DeepSpeed's schedules is called among transformers' own.
 _SAME = {
@@ -41,37 +32,13 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
     - https://github.com/QwenLM/Qwen/issues/672: the same, with the maintainers' explanation
     """
 
-    page_zh = """DeepSpeed 配置中有 scheduler，--lr_scheduler_type 因此不起作用。
-
-    ## 现象
-    训练指定了 `--lr_scheduler_type cosine`，日志中的学习率上升后却保持不变，且没有任何提示。
-
-    ## 原因
-    DeepSpeed 配置中有 "scheduler" 段时，Trainer 把学习率调度交给 DeepSpeed。许多抄来的配置写的是 `WarmupLR`：
-    预热后保持不变；`WarmupDecayLR` 则线性下降。
-
-    ## 解决办法
-    从配置中删除 "scheduler" 段（transformers 4.33 及以上允许只有 optimizer 段）；或在其中写明想要的调度。
-
-    ## 何时安全
-    两处的调度含义相同时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/394：要求 cosine，配置为 WarmupLR，学习率恒定
-    - https://github.com/QwenLM/Qwen/issues/672：同一问题，维护者作了解释
-    """
-
     name = "ds-scheduler-overrides-lr-scheduler-type"
     title = Text(
         en="The DeepSpeed config's scheduler overrides lr_scheduler_type",
         zh="DeepSpeed 配置的 scheduler 覆盖了 lr_scheduler_type",
     )
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/394",
-        "https://github.com/QwenLM/Qwen/issues/672",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A scheduler in the config, and another that the arguments ask for."""
         kind = config.raw("scheduler", "type")
         asked = run.arguments.get("lr_scheduler_type")

@@ -1,16 +1,9 @@
-"""ds-scheduler-parameters."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import key_spot, newer_than, spot, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {
@@ -59,37 +52,10 @@ class DsSchedulerParameters(Hazard):
       takes
     """
 
-    page_zh = """缺少调度器必需的参数，或给了它不接受的参数。
-
-    ## 现象
-    “TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'”；
-    “WarmupLR.__init__() got an unexpected keyword argument 'total_num_steps'”；自 0.19.3 起还有 “ValueError:
-    warmup_num_steps must be a positive integer, got 0”。
-
-    ## 原因
-    `params` 原样传给构造函数，而各调度器的参数名并不相同。
-
-    ## 解决办法
-    给出与 type 对应的参数；`"total_num_steps": "auto"` 由 transformers 填充。
-
-    ## 何时安全
-    参数属于该调度器时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/771：warmup_num_steps 为 0
-    - https://github.com/huggingface/transformers/pull/48640：较新的 DeepSpeed 拒绝 0
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：各调度器接受的参数
-    """
-
     name = "ds-scheduler-parameters"
     title = Text(en="The scheduler's parameters do not fit it", zh="调度器的参数与它不符")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/771",
-        "https://github.com/huggingface/transformers/pull/48640",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Missing and superfluous parameters of DeepSpeed's own schedulers."""
         name = config.raw("scheduler", "type").string or ""
         taken = _TAKEN.get(name)

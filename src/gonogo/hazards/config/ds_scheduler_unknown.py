@@ -1,15 +1,6 @@
-"""ds-scheduler-unknown."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._written import newer_than, spot, version_words
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
 _TORCHS = frozenset(
@@ -52,35 +43,10 @@ class DsSchedulerUnknown(Hazard):
       there are
     """
 
-    page_zh = """scheduler 的 type 既不是 DeepSpeed 的，也不是 torch 的。
-
-    ## 现象
-    “AssertionError: DeepSpeed does not recognize LR scheduler cosine”。
-
-    ## 原因
-    `type` 是类名，区分大小写；transformers 的 `--lr_scheduler_type` 名称（`cosine`、`linear`）是另一套。
-    WarmupCosineLR 自 0.12.4 起才有。
-
-    ## 解决办法
-    写 WarmupLR、WarmupDecayLR、WarmupCosineLR、OneCycle 或 LRRangeTest；或去掉该段，由 transformers 构建自己的调度
-    器。
-
-    ## 何时安全
-    torch.optim.lr_scheduler 的类。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/1906：较旧版本遇到 WarmupCosineLR
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：可用的调度器
-    """
-
     name = "ds-scheduler-unknown"
     title = Text(en="DeepSpeed does not know the scheduler", zh="DeepSpeed 不认识该学习率调度器")
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/1906",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that is no scheduler, or one that the release does not have yet."""
         name = config.raw("scheduler", "type").string
         if name is None or name == "auto" or name in _TORCHS:

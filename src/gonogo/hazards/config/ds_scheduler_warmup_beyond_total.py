@@ -1,14 +1,5 @@
-"""ds-scheduler-warmup-beyond-total."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsSchedulerWarmupBeyondTotal(Hazard):
@@ -32,33 +23,10 @@ class DsSchedulerWarmupBeyondTotal(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: WarmupDecayLR
     """
 
-    page_zh = """warmup_num_steps 大于 total_num_steps。
-
-    ## 现象
-    DeepSpeed 记录 “total_num_steps 500 is less than warmup_num_steps 1000”，学习率始终达不到最大值。
-
-    ## 原因
-    衰减应在预热后开始，而训练在此之前就结束了。
-
-    ## 解决办法
-    预热取总步数的百分之几，或两者都写 "auto"。
-
-    ## 何时安全
-    预热更短时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py：该警告
-    - https://www.deepspeed.ai/docs/config-json/：WarmupDecayLR
-    """
-
     name = "ds-scheduler-warmup-beyond-total"
     title = Text(en="The warm-up is longer than the whole schedule", zh="预热步数超过了总步数")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both numbers as they will be, the first larger."""
         warmup = config.get("scheduler", "params", "warmup_num_steps")
         total = config.get("scheduler", "params", "total_num_steps")

@@ -1,14 +1,5 @@
-"""ds-stage3-parameters-never-kept."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsStage3ParametersNeverKept(Hazard):
@@ -34,34 +25,10 @@ class DsStage3ParametersNeverKept(Hazard):
       max_reuse_distance
     """
 
-    page_zh = """stage3_max_live_parameters 或 stage3_max_reuse_distance 为 0。
-
-    ## 现象
-    训练变慢：每层权重在前向与反向中各获取一次，即使两次使用相邻。
-
-    ## 原因
-    这两个上限允许 ZeRO-3 保留即将再次使用的参数；0 表示立即释放，并且不做预取。
-
-    ## 解决办法
-    两者保持 1e9；显存紧张时降到 1e8。
-
-    ## 何时安全
-    显存比速度更重要时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2869：这两个上限的作用
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：max_live_parameters、
-      max_reuse_distance
-    """
-
     name = "ds-stage3-parameters-never-kept"
     title = Text(en="ZeRO-3 fetches every parameter anew at each use", zh="ZeRO-3 每次使用参数都要重新获取")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2869",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either limit at 0, at stage 3."""
         if config.zero_stage != 3:
             return

@@ -1,15 +1,6 @@
-"""ds-stage3-persistence-threshold-huge."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _MATRIX = 4096 * 4096
 
@@ -36,37 +27,13 @@ class DsStage3PersistenceThresholdHuge(Hazard):
       param_persistence_threshold
     """
 
-    page_zh = """该阈值大于模型的权重矩阵。
-
-    ## 现象
-    ZeRO-3 几乎不节省显存：每块 GPU 上都有完整的权重。
-
-    ## 原因
-    元素数少于该阈值的参数不会被切分。4096 x 4096 的矩阵有 1680 万个元素。
-
-    ## 解决办法
-    取 1e5（默认）至 1e6；transformers 下 "auto" 取 10 x hidden_size。
-
-    ## 何时安全
-    模型本就放得下，只为卸载而用 stage 3 时；或设置了 stage3_model_persistence_threshold 作为上限。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/5073：默认值 1e5
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：
-      param_persistence_threshold
-    """
-
     name = "ds-stage3-persistence-threshold-huge"
     title = Text(
         en="stage3_param_persistence_threshold keeps the weights whole on every GPU",
         zh="stage3_param_persistence_threshold 使每块 GPU 都保留完整权重",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/5073",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A threshold above the size of a common weight matrix."""
         size = config.raw(ZERO, "stage3_param_persistence_threshold").number
         if config.zero_stage != 3 or size is None or size < _MATRIX:

@@ -1,15 +1,6 @@
-"""ds-sub-group-size-tiny."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _TOO_SMALL = 1_000_000
 
@@ -35,35 +26,12 @@ class DsSubGroupSizeTiny(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: sub_group_size
     """
 
-    page_zh = """stage 3 时 sub_group_size 小于一百万个元素。
-
-    ## 现象
-    优化器更新耗时成倍增加：每个 sub-group 调用一次优化器，共数千次。
-
-    ## 原因
-    ZeRO-3 每次更新 sub_group_size 个元素。只有在更新时显存不足才需要调小，一般到 1e8。
-
-    ## 解决办法
-    保持默认值 1e9。
-
-    ## 何时安全
-    测试中的极小模型。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1145：何时调整该值
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：sub_group_size
-    """
-
     name = "ds-sub-group-size-tiny"
     title = Text(
         en="sub_group_size cuts the optimizer step into very many pieces", zh="sub_group_size 把优化器更新切得过碎"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1145",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size far below what any model needs."""
         size = config.raw(ZERO, "sub_group_size").number
         if config.zero_stage != 3 or size is None or not 0 < size < _TOO_SMALL:

@@ -1,14 +1,5 @@
-"""ds-tensor-parallel-with-zero-3."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._written import ZERO, newer_than, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsTensorParallelWithZero3(Hazard):
@@ -32,35 +23,12 @@ class DsTensorParallelWithZero3(Hazard):
     - https://www.deepspeed.ai/tutorials/automatic-tensor-parallelism/: tensor parallelism in training
     """
 
-    page_zh = """autotp_size 大于 1，同时使用 stage 3。
-
-    ## 现象
-    “AssertionError: Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated”。
-
-    ## 原因
-    在 0.19.3 及之前，AutoTP 需要完整的权重来切分，而 ZeRO-3 下没有完整的权重。
-
-    ## 解决办法
-    使用 stage 1 或 2，或去掉 tensor_parallel；自 0.19.4 起两者可以同时使用。
-
-    ## 何时安全
-    stage 0、1、2 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：旧版本的检查位于此文件
-    - https://www.deepspeed.ai/tutorials/automatic-tensor-parallelism/：训练中的张量并行
-    """
-
     name = "ds-tensor-parallel-with-zero-3"
     title = Text(
         en="DeepSpeed's tensor parallelism is refused with ZeRO-3", zh="DeepSpeed 的张量并行不能与 ZeRO-3 搭配"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-        "https://www.deepspeed.ai/tutorials/automatic-tensor-parallelism/",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The size at stage 3, unless the release is one that can do it."""
         size = config.raw("tensor_parallel", "autotp_size").number
         if config.zero_stage != 3 or size is None or size <= 1 or newer_than(run, ">=0.19.4"):

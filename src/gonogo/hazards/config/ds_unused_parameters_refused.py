@@ -1,15 +1,6 @@
-"""ds-unused-parameters-refused."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsUnusedParametersRefused(Hazard):
@@ -34,37 +25,12 @@ class DsUnusedParametersRefused(Hazard):
       ignore_unused_parameters
     """
 
-    page_zh = """stage 2 时 ignore_unused_parameters 为 false。
-
-    ## 现象
-    只要某一步中有参数没有梯度（批次中缺少某个模态，或分支被冻结），就会报 “This assert indicates that your module
-    has parameters that were not used in producing loss” 并停止。
-
-    ## 原因
-    默认值 true 会跳过这类参数。
-
-    ## 解决办法
-    除非每一步都用到所有参数，否则去掉该键。
-
-    ## 何时安全
-    静态模型中，可用作检查。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py：该断言
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：
-      ignore_unused_parameters
-    """
-
     name = "ds-unused-parameters-refused"
     title = Text(
         en="ZeRO-2 is told to stop at parameters without a gradient", zh="ZeRO-2 被设为遇到没有梯度的参数就停止"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The switch off at stage 2; likelier to hurt in a model of several modalities."""
         if config.raw(ZERO, "ignore_unused_parameters").truth is not False or config.zero_stage != 2:
             return

@@ -1,14 +1,7 @@
-"""ds-zenflow-settings-refused."""
+from collections.abc import Mapping
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Span, Text
 from gonogo.hazards.config._written import ZERO, key_spot, spot
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text
 
 
 class DsZenflowSettingsRefused(Hazard):
@@ -34,36 +27,10 @@ class DsZenflowSettingsRefused(Hazard):
       offload is required
     """
 
-    page_zh = """开启了 zenflow 却没有卸载优化器，或其间隔与策略矛盾。
-
-    ## 现象
-    “ValueError: Zenflow must be used with cpu offload”、“If don't use auto select strategy, select_interval must be
-    a number.”、“Select interval must be greater or equal to update interval”。
-
-    ## 原因
-    ZenFlow 在 CPU 上更新不重要的梯度；没有卸载就无事可做。
-
-    ## 解决办法
-    写 `"offload_optimizer": {"device": "cpu"}`；select_strategy 为 "step" 或 "epoch" 时 select_interval 写成数字，
-    且不小于 update_interval。
-
-    ## 何时安全
-    select_strategy 为 "auto" 且不写间隔时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py：对间隔的检查
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py：要求
-      卸载
-    """
-
     name = "ds-zenflow-settings-refused"
     title = Text(en="ZenFlow's settings do not fit together", zh="ZenFlow 的设置相互矛盾")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What ZenFlow refuses, one after the other."""
         section = config.raw(ZERO, "zenflow")
         if not section.known or not isinstance(section.value, Mapping) or not config.zero_stage:

@@ -1,15 +1,6 @@
-"""ds-zero-optimization-boolean."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, read_by_json, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_accelerate
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsZeroOptimizationBoolean(Hazard):
@@ -34,38 +25,13 @@ class DsZeroOptimizationBoolean(Hazard):
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `find_config_node`
     """
 
-    page_zh = """zero_optimization 写成 true，而不是对象。
-
-    ## 现象
-    DeepSpeed 当作 stage 1，并提示该写法已弃用；transformers 与 accelerate 则报
-    “AttributeError: 'bool' object has no attribute 'get'” 并停止。
-
-    ## 原因
-    它们要在 zero_optimization 之下查找键。
-
-    ## 解决办法
-    写 `{"stage": 1}`，或想要的 stage。
-
-    ## 何时安全
-    只用 deepspeed.initialize 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：
-      `read_zero_config_deprecated`
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py：`find_config_node`
-    """
-
     name = "ds-zero-optimization-boolean"
     title = Text(
         en="zero_optimization is a yes or no, DeepSpeed's oldest form",
         zh="zero_optimization 写成了布尔值，这是 DeepSpeed 最早的写法",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The value true or false."""
         field = config.raw(ZERO)
         if not field.known or not isinstance(field.value, bool):

@@ -1,15 +1,6 @@
-"""ds-zero-stage-invalid."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsZeroStageInvalid(Hazard):
@@ -33,34 +24,10 @@ class DsZeroStageInvalid(Hazard):
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/287: a validation error of DeepSpeedZeroConfig
     """
 
-    page_zh = """zero_optimization.stage 不是 0、1、2、3 之一。
-
-    ## 现象
-    “pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, stage, Input should
-    be 0, 1, 2, 3 or 3”。
-
-    ## 原因
-    DeepSpeed 只有四个 stage。
-
-    ## 解决办法
-    写成不带引号的 0、1、2 或 3。
-
-    ## 何时安全
-    由 accelerate 填充的 "auto"。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py：`ZeroStageEnum`
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/287：DeepSpeedZeroConfig 的校验错误
-    """
-
     name = "ds-zero-stage-invalid"
     title = Text(en="There is no such ZeRO stage", zh="没有这个 ZeRO stage")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/287",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A stage that DeepSpeed refuses."""
         field = config.raw(ZERO, "stage")
         valid = field.value in (0, 1, 2, 3) and not isinstance(field.value, str)

@@ -1,16 +1,8 @@
-"""ds-zeropp-below-stage-3."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.config._written import ZERO, spot
 from gonogo.hazards.facts.how_it_trains import fix_of, shown
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _SWITCHES = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
 
@@ -36,36 +28,12 @@ class DsZeroppBelowStage3(Hazard):
       stage-3 optimizer only
     """
 
-    page_zh = """在 stage 1 或 2 设置了 zero_hpz_partition_size、zero_quantized_weights 或 zero_quantized_gradients。
-
-    ## 现象
-    运行可以启动，但通信量不变，也没有变快。
-
-    ## 原因
-    ZeRO++ 作用于 stage 3 才有的东西：切分的参数及其 all-gather。
-
-    ## 解决办法
-    使用 stage 3，或去掉这些键。
-
-    ## 何时安全
-    `zero_hpz_partition_size` 为 1 与 `false` 是默认值。
-
-    ## 来源
-    - https://www.deepspeed.ai/tutorials/zeropp/：ZeRO++ 与 stage 3
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py：这些设置只传给 stage 3 的优
-      化器
-    """
-
     name = "ds-zeropp-below-stage-3"
     title = Text(
         en="A ZeRO++ setting stands below stage 3, which has no effect", zh="在 stage 3 以下设置了 ZeRO++，不起作用"
     )
-    sources = (
-        "https://www.deepspeed.ai/tutorials/zeropp/",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The keys with other values than the defaults at stage 0, 1 or 2."""
         stage = config.zero_stage
         if stage is None or stage == 3:

@@ -1,14 +1,4 @@
-"""eval-strategy-without-eval-data."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, Text
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
@@ -37,40 +27,13 @@ class EvalStrategyWithoutEvalData(Hazard):
     - https://github.com/tatsu-lab/stanford_alpaca/issues/214: the strategy given to a script without eval data
     """
 
-    page_zh = """打开了训练中的评估，却没有给 Trainer eval_dataset。
-
-    ## 现象
-    创建 Trainer 时报 “ValueError: You have set `args.eval_strategy` to steps but you didn't pass an `eval_dataset` to
-    `Trainer`”（transformers 4.46 及以上）；更早的版本在第一次评估时报 “ValueError: Trainer: evaluation requires an
-    eval_dataset.”，可能已训练了数小时。
-
-    ## 原因
-    命令行要求按步或按 epoch 评估，而脚本中的 Trainer 没有可评估的数据。
-
-    ## 解决办法
-    传入 `eval_dataset=`，或设 `--eval_strategy no`。
-
-    ## 何时安全
-    给了 `eval_dataset`，或自己的 Trainer 自带评估数据。
-
-    ## 来源
-    - https://github.com/GraySwanAI/circuit-breakers/issues/18：创建 Trainer 时被拒绝
-    - https://github.com/feizc/MLE-LLaMA/issues/2：234 步训练到第 200 步失败
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/214：给没有评估数据的脚本设置了评估策略
-    """
-
     name = "eval-strategy-without-eval-data"
     title = Text(
         en="Evaluation is asked for, and the Trainer has no eval_dataset",
         zh="要求评估，而 Trainer 没有 eval_dataset",
     )
-    sources = (
-        "https://github.com/GraySwanAI/circuit-breakers/issues/18",
-        "https://github.com/feizc/MLE-LLaMA/issues/2",
-        "https://github.com/tatsu-lab/stanford_alpaca/issues/214",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A Trainer without the keyword, under arguments that ask for evaluation."""
         calls = list(script.calls(*_TRAINERS))
         if len(calls) != 1 or not (strategies := _strategies(run)):

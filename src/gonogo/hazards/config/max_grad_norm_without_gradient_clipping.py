@@ -1,14 +1,5 @@
-"""max-grad-norm-without-gradient-clipping."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class MaxGradNormWithoutGradientClipping(Hazard):
@@ -33,37 +24,13 @@ class MaxGradNormWithoutGradientClipping(Hazard):
     - https://github.com/axolotl-ai-cloud/axolotl/pull/1382: the combinations, measured
     """
 
-    page_zh = """给了 max_grad_norm，而 DeepSpeed 配置不做裁剪。
-
-    ## 现象
-    无论 `--max_grad_norm` 是多少，梯度都不会被裁剪：梯度范数的尖峰直接作用到权重，loss 可能发散，且没有任何提示。
-
-    ## 原因
-    DeepSpeed 下只有引擎会裁剪，依据是配置中的 `gradient_clipping`，默认为 0（关闭）。Trainer
-    自己的裁剪在此不起作用，它只会填写 `"gradient_clipping": "auto"`。
-
-    ## 解决办法
-    在 DeepSpeed 配置中加入 `"gradient_clipping": "auto"`。
-
-    ## 何时安全
-    本来就不想裁剪时。
-
-    ## 来源
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1381：max_grad_norm 被忽略，用 "auto" 解决
-    - https://github.com/axolotl-ai-cloud/axolotl/pull/1382：各种组合的实测
-    """
-
     name = "max-grad-norm-without-gradient-clipping"
     title = Text(
         en="max_grad_norm has no effect: the DeepSpeed config has no gradient_clipping",
         zh="max_grad_norm 不起作用：DeepSpeed 配置中没有 gradient_clipping",
     )
-    sources = (
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/1381",
-        "https://github.com/axolotl-ai-cloud/axolotl/pull/1382",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The argument is given, and the config lacks the key."""
         norm = run.arguments.get("max_grad_norm")
         if not norm.number or not config.raw("gradient_clipping").absent or not with_trainer(run):

@@ -1,14 +1,5 @@
-"""save-only-model-with-best-model-at-end."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
@@ -34,39 +25,13 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     - https://github.com/huggingface/transformers/pull/28866: refused from the start since then
     """
 
-    page_zh = """DeepSpeed 下 save_only_model 与 load_best_model_at_end 或断点续训一起使用。
-
-    ## 现象
-    创建 Trainer 时报 “ValueError: DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`”
-    （transformers 4.38 及以上）；更早的版本则在数小时后训练结束时报 “Can't find a valid checkpoint at
-    out/checkpoint-500”。从这样的 checkpoint 续训也会报后一个错误。
-
-    ## 原因
-    DeepSpeed 下 checkpoint 由引擎从自己的文件（`global_step...`）加载。`save_only_model` 只以 transformers
-    格式保存权重，引擎找不到可加载的内容。
-
-    ## 解决办法
-    两者去掉一个。若想少占磁盘，用 `save_total_limit` 代替 `save_only_model`。
-
-    ## 何时安全
-    不用 DeepSpeed；或只保存、不再加载。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/27751：训练结束时失败
-    - https://github.com/huggingface/transformers/pull/28866：此后一开始就拒绝
-    """
-
     name = "save-only-model-with-best-model-at-end"
     title = Text(
         en="save_only_model leaves DeepSpeed no checkpoint to load back",
         zh="save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/27751",
-        "https://github.com/huggingface/transformers/pull/28866",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both arguments, or a resume from a checkpoint of the folder that this run writes."""
         only = run.arguments.get("save_only_model")
         if only.truth is not True or not run.deepspeed_on or not with_trainer(run):

@@ -1,17 +1,6 @@
-"""stale-accelerate-default-config."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._default_config import default_config_in_launch
 from gonogo.hazards.facts.fsdp import asked_for_fsdp
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
@@ -54,37 +43,16 @@ class StaleAccelerateDefaultConfig(Hazard):
     - https://github.com/axolotl-ai-cloud/axolotl/issues/394: fsdp was false, the file in the cache turned it on
     """
 
-    page_zh = """accelerate 读取了以前项目留下的默认配置。
-
-    ## 现象
-    没有使用 FSDP 的训练以 “Could not find the transformer layer class to wrap in the model” 结束，或进程数、
-    精度与指定的不同。
-
-    ## 原因
-    `accelerate launch` 未给出 `--config_file` 时读取 `~/.cache/huggingface/accelerate/default_config.yaml`，
-    那是以前为别的模型运行 `accelerate config` 写下的。它通过环境变量打开 FSDP，训练脚本随之启用，不管自己的配置如何。
-
-    ## 解决办法
-    删除该文件，或始终给出 `--config_file`。
-
-    ## 何时安全
-    该文件不存在，或其内容正是本次训练所要的。
-
-    ## 来源
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/394：fsdp 为 false，缓存中的文件却打开了它
-    """
-
     name = "stale-accelerate-default-config"
     title = Text("An old default configuration of accelerate turns FSDP on", "accelerate 的旧默认配置打开了 FSDP")
-    sources = ("https://github.com/axolotl-ai-cloud/axolotl/issues/394",)
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launch that names no configuration, and so takes this machine's."""
         yield from default_config_in_launch(self, launch, run)
 
     log_words = ("Could not find the transformer layer", "default_config.y", "fsdp", "FSDP")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """FSDP's complaint about its layer class, in a run that does not ask for FSDP."""
         evidence = log.find(_WRAP)
         if evidence is None:

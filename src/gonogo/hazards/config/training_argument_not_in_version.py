@@ -1,18 +1,20 @@
-"""training-argument-not-in-version."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Certainty, Finding, Fix, Span, Text
 from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, border, needs_nothing, successor
 from gonogo.hazards.config._parsed_arguments import parsed_classes
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    Environment,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Launch,
+    Run,
+    Script,
+    Span,
+    Text,
+)
 
 _CALLS = {
     "transformers.TrainingArguments": "TrainingArguments",
@@ -47,42 +49,13 @@ class TrainingArgumentNotInVersion(Hazard):
     - https://github.com/sciknoworg/OntoLearner/issues/347: tokenizer= with transformers 5
     """
 
-    page_zh = """TrainingArguments 或 Trainer 的某个参数在当前 transformers 版本中已被移除，或尚未出现。
-
-    ## 现象
-    “TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'”、“TypeError:
-    Trainer.__init__() got an unexpected keyword argument 'tokenizer'”，或命令行上的 “ValueError: Some specified
-    arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'no']”。
-
-    ## 原因
-    transformers 会重命名和移除参数：evaluation_strategy 改为 eval_strategy（4.41 引入，旧名在 4.51 移除）；Trainer 的
-    tokenizer 改为 processing_class（4.46，5.0 移除）；5.0 还移除了 no_cuda、per_gpu 系列、save_safetensors、
-    overwrite_output_dir 等二十多个参数。
-
-    ## 解决办法
-    使用所装版本认识的名字，或安装认识该名字的版本。
-
-    ## 何时安全
-    版本与名字相符时。
-
-    ## 来源
-    - https://github.com/QwenLM/Qwen3-Coder/issues/511：命令行上的 evaluation_strategy
-    - https://github.com/TW-NLP/ChineseErrorCorrector/issues/31：脚本中的 evaluation_strategy
-    - https://github.com/sciknoworg/OntoLearner/issues/347：transformers 5 与 tokenizer=
-    """
-
     name = "training-argument-not-in-version"
     title = Text(
         en="This release of transformers does not have the argument",
         zh="当前版本的 transformers 没有这个参数",
     )
-    sources = (
-        "https://github.com/QwenLM/Qwen3-Coder/issues/511",
-        "https://github.com/TW-NLP/ChineseErrorCorrector/issues/31",
-        "https://github.com/sciknoworg/OntoLearner/issues/347",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of the calls that make TrainingArguments and Trainer."""
         if run.environment.within("transformers", ">0") is None:
             return
@@ -121,7 +94,7 @@ class TrainingArgumentNotInVersion(Hazard):
             return fix_of(Text("Leave it out", "去掉它"), lambda: script.removing_keyword(call, keyword), safe=False)
         return ()
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Options of a program that parses TrainingArguments, and keys of LLaMA-Factory's YAML."""
         if run.environment.within("transformers", ">0") is None:
             return

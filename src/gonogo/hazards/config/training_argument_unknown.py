@@ -1,18 +1,8 @@
-"""training-argument-unknown."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.config._argument_names import all_names, releases
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Script, Text
 
 
 class TrainingArgumentUnknown(Hazard):
@@ -37,35 +27,10 @@ class TrainingArgumentUnknown(Hazard):
     - https://github.com/huggingface/transformers/issues/28701: how names are matched
     """
 
-    page_zh = """程序的参数类中没有这个选项。
-
-    ## 现象
-    每个进程在完成所有 import 之后报 “ValueError: Some specified arguments are not used by the HfArgumentParser:
-    ['--learing_rate', '2e-5']”。
-
-    ## 原因
-    选项拼写错误、属于别的脚本，或程序自己的 dataclass 中没有该字段。
-
-    ## 解决办法
-    写成本来想要的名字，或删除该选项。
-
-    ## 何时安全
-    程序以别的方式添加了该选项，或允许未知选项（`return_remaining_strings=True`）。
-    唯一的前缀（`--per_device_train`）也能被识别。
-
-    ## 来源
-    - https://github.com/CircleRadon/TokenPacker/issues/23：程序的类中没有的选项
-    - https://github.com/huggingface/transformers/issues/28701：名字如何匹配
-    """
-
     name = "training-argument-unknown"
     title = Text(en="The program knows no such option", zh="程序没有这个选项")
-    sources = (
-        "https://github.com/CircleRadon/TokenPacker/issues/23",
-        "https://github.com/huggingface/transformers/issues/28701",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""
         known = all_names() | all_names("Seq2SeqTrainingArguments")
         for call in script.calls(*_PLAIN):
@@ -89,7 +54,7 @@ class TrainingArgumentUnknown(Hazard):
                     confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
                 )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Options that no visible dataclass and no release of TrainingArguments has."""
         if launch.framework is not None or launch.program_kind != "script":
             return

@@ -1,15 +1,7 @@
-"""weights-in-other-16-bit-type."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, Text
 
 _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
 
@@ -38,37 +30,13 @@ class WeightsInOther16BitType(Hazard):
     - https://github.com/huggingface/transformers-bloom-inference/issues/69: what the casts lose
     """
 
-    page_zh = """权重以一种 16 位类型加载，却用另一种训练。
-
-    ## 现象
-    `--bf16` 而 `torch_dtype=float16`：bf16 模型中超过 65504 的权重变成 inf，很小的变成 0，之后才转换；loss
-    可能从第一步就是nan。`--fp16` 而 `torch_dtype=bfloat16`：从只有 8 位尾数的权重开始，且激活值会溢出。
-
-    ## 原因
-    `from_pretrained` 先把 checkpoint 转成指定类型，DeepSpeed 再转成自己的类型。第一次转换丢掉的内容不会回来。
-
-    ## 解决办法
-    按训练用的类型加载，或用 `torch_dtype="auto"`（checkpoint 自己的类型）。
-
-    ## 何时安全
-    模型本来就用该类型训练且数值在其范围内；或量化权重（其计算类型另行指定）。
-
-    ## 来源
-    - https://github.com/gradients-ai/G.O.D/pull/1231：bf16 权重被强制转成 fp16，loss 为 nan
-    - https://github.com/huggingface/transformers-bloom-inference/issues/69：转换会丢失什么
-    """
-
     name = "weights-in-other-16-bit-type"
     title = Text(
         en="The weights are loaded in one 16-bit type and trained in the other",
         zh="权重以一种 16 位类型加载，却用另一种训练",
     )
-    sources = (
-        "https://github.com/gradients-ai/G.O.D/pull/1231",
-        "https://github.com/huggingface/transformers-bloom-inference/issues/69",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What is loaded, by option or in the script, against what the arguments or the config train in."""
         trained = _trained(run)
         if trained is None:

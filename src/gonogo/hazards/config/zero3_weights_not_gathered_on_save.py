@@ -1,15 +1,5 @@
-"""zero3-weights-not-gathered-on-save."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, mentions, with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Edit, Environment, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"
 
@@ -38,41 +28,13 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/2641: the key is needed for fp16 and bf16 alike
     """
 
-    page_zh = """ZeRO-3 下由 Trainer 保存模型，而配置没有为此收集权重。
-
-    ## 现象
-    `trainer.save_model()` 与 checkpoint 中没有 model.safetensors，日志为
-    “stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
-    recover weights”。本该是结果的目录里只有 ZeRO 的分片。
-
-    ## 原因
-    每个 rank 只持有各权重的一部分。只有打开该键（accelerate YAML 中为 `zero3_save_16bit_model`），
-    保存时才会拼成完整权重；收集耗时又占内存，所以默认关闭。
-
-    ## 解决办法
-    设为 true；或事后在 checkpoint 中运行 `zero_to_fp32.py`。
-
-    ## 何时安全
-    需要的就是 ZeRO checkpoint，之后再转换时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/21482：该提示，以及没有权重的目录
-    - https://github.com/huggingface/transformers/pull/25817：此时保存了什么
-    - https://github.com/hiyouga/LlamaFactory/issues/2641：fp16 与 bf16 都需要这个键
-    """
-
     name = "zero3-weights-not-gathered-on-save"
     title = Text(
         en="Under ZeRO-3 the saved model will hold no weights of its own",
         zh="ZeRO-3 下保存的模型中不会有完整权重",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/21482",
-        "https://github.com/huggingface/transformers/pull/25817",
-        "https://github.com/hiyouga/LlamaFactory/issues/2641",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Stage 3 with a Trainer that saves, and the key false or left out."""
         if run.zero_stage != 3 or not with_trainer(run) or run.launch is None:
             return

@@ -1,19 +1,7 @@
-"""zero-offload-client-optimizer."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "You are using ZeRO-Offload with a client provided optimizer",
@@ -48,50 +36,23 @@ class ZeroOffloadClientOptimizer(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/7524: DeepSpeedCPULion was refused as well, until it was fixed
     """
 
-    page_zh = """优化器卸载到 CPU，而代码传入的不是 DeepSpeed 的 CPU 优化器。
-
-    ## 现象
-    `deepspeed.initialize` 中出现 “deepspeed.runtime.zero.utils.ZeRORuntimeException: You are using ZeRO-Offload with
-    a client provided optimizer (<class 'transformers.optimization.AdamW'>) which in most cases will yield poor
-    performance”。
-
-    ## 原因
-    设置 `offload_optimizer: cpu` 后，参数更新在 CPU 上进行。普通优化器在 CPU 上很慢，所以 DeepSpeed 只接受自己的
-    `DeepSpeedCPUAdam`，拒绝调用方的优化器。
-
-    ## 解决办法
-    在 JSON 中加入 `optimizer` 段（"AdamW"，取值 "auto"），由 DeepSpeed 构建 DeepSpeedCPUAdam；或在代码中构建
-    `deepspeed.ops.adam.DeepSpeedCPUAdam`；或用 `"zero_force_ds_cpu_optimizer": false` 接受较慢的更新。
-
-    ## 何时安全
-    不使用 `offload_optimizer`，或采用上述任一做法时。
-
-    ## 来源
-    - https://github.com/OptimalScale/LMFlow/issues/693：Trainer 的 AdamW 加卸载
-    - https://github.com/deepspeedai/DeepSpeed/issues/7524：DeepSpeedCPULion 曾同样被拒绝，后已修复
-    """
-
     name = "zero-offload-client-optimizer"
     title = Text(
         en="The optimizer is offloaded to the CPU and is not DeepSpeed's CPU optimizer",
         zh="优化器卸载到 CPU，却不是 DeepSpeed 的 CPU 优化器",
     )
-    sources = (
-        "https://github.com/OptimalScale/LMFlow/issues/693",
-        "https://github.com/deepspeedai/DeepSpeed/issues/7524",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
         yield from client_optimizer_of_trainer(self, config, run)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
         yield from client_optimizer_in_loop(self, script, run)
 
     log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with the optimizer's class where it is shown."""
         evidence = said(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY

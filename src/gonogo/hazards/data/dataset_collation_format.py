@@ -1,22 +1,8 @@
-"""dataset-collation-format."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 
 _REFUSED = "Unable to create tensor"
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
@@ -79,44 +65,11 @@ class DatasetCollationFormat(Hazard):
     - https://github.com/huggingface/notebooks/pull/130: columns of text left in the dataset
     """
 
-    page_zh = """组成 batch 时，数据集的某一列无法变成张量。
-
-    ## 现象
-    第一步之前或之后某个 batch：“Unable to create tensor, you should probably activate truncation and/or padding with
-    'padding=True' 'truncation=True' … Perhaps your features (`labels` in this case) have excessive nesting”。其上方是
-    原因：“too many dimensions 'str'”，或 “expected sequence of length 512 at dim 1 (got 487)”。
-
-    ## 原因
-    collator 会填充 `input_ids` 与 `attention_mask`，并把其余各列都转成张量。文本列（包括仍是字符串的标签）、嵌套列表，
-    或与输入长度不同的 labels 都无法转换。按报错提示在 tokenizer 中填充往往没有用：`DataCollatorWithPadding` 与语言模型
-    collator 不填充 labels。
-
-    ## 解决办法
-    查看一条样本（`dataset[0]`）：应只有 `input_ids`、`attention_mask`、`labels`，均为整数列表，labels 与输入等长。去掉
-    文本列（`map` 中 `remove_columns=dataset.column_names`），把标签转成整数，并使用会填充 labels 的 collator：
-    `DataCollatorForSeq2Seq(tokenizer, padding=True)`。使用训练框架时，按其格式要求命名各列。
-
-    ## 何时安全
-    `remove_unused_columns=True`（默认）时 Trainer 会去掉模型 forward 不接受的列；模型被 PEFT 包装或设为 False 时未必。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/20638：标签是字符串，维护者的回答
-    - https://github.com/cckuailong/SuperAdapters/issues/2：列名与框架要求的不同
-    - https://github.com/huggingface/transformers/issues/39266：labels 没有被填充
-    - https://github.com/huggingface/notebooks/pull/130：数据集中留有文本列
-    """
-
     name = "dataset-collation-format"
     title = Text(en="A column of the dataset can't be batched into a tensor", zh="数据集的某一列无法组成张量")
     log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
-    sources = (
-        "https://github.com/huggingface/transformers/issues/20638",
-        "https://github.com/cckuailong/SuperAdapters/issues/2",
-        "https://github.com/huggingface/transformers/issues/39266",
-        "https://github.com/huggingface/notebooks/pull/130",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Text columns that stay in the dataset, and reach a collator that makes tensors of all it gets."""
         unused = run.arguments.get("remove_unused_columns")
         if b".map(" not in script.source.data or unused.truth is not False:
@@ -146,7 +99,7 @@ class DatasetCollationFormat(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The tokenizer's refusal, or what the collator says of samples that don't fit together."""
         if outside_training(log):
             return

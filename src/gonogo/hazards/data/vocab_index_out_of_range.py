@@ -1,21 +1,20 @@
-"""vocab-index-out-of-range."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import mentions, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
 _GATHER = Pattern(
@@ -76,34 +75,6 @@ class VocabIndexOutOfRange(Hazard):
     - https://github.com/huggingface/transformers/issues/11008: added tokens, and the assert
     """
 
-    page_zh = """某个 token id 不小于嵌入层的行数。
-
-    ## 现象
-    许多线程报 “Assertion `srcIndex < srcSelectDimSize` failed”，随后在之后某一行出现 “CUDA error: device-side assert
-    triggered”；在 CPU 上则是 `torch.embedding` 中的 “IndexError: index out of range in self”。GPU 上显示的 Python 行
-    往往不是出错的那一行。
-
-    ## 原因
-    tokenizer 的 token 数多于嵌入层的行数：增加了 token（`[PAD]`、对话标记）却没有 `resize_token_embeddings`；
-    tokenizer 来自另一个模型；LoRA 从缺少新增 token 的基座继续；或手工计算的 id（图像 token、残留的 -100）。
-    序列超过模型允许的长度时，位置嵌入也会触发同样的断言。
-
-    ## 解决办法
-    增加 token 之后：`model.resize_token_embeddings(len(tokenizer))`；使用 LoRA 时还要训练并保存它们（
-    `modules_to_save=["embed_tokens", "lm_head"]`）。用 `pad_token = eos_token` 代替新的 pad token。否则找出这些 id：
-    比较 `max(max(sample["input_ids"]) for sample in dataset)` 与 `model.config.vocab_size`。要得到正确的出错行：在
-    CPU 上运行，或设 `CUDA_LAUNCH_BLOCKING=1`。
-
-    ## 何时安全
-    `len(tokenizer) <= model.get_input_embeddings().num_embeddings` 时。嵌入层常被补齐得更大。
-
-    ## 来源
-    - https://github.com/shibing624/MedicalGPT/issues/275：预训练时增加的 token 在微调时缺失
-    - https://github.com/huggingface/transformers/issues/1848：超出词表的 id 引发 device-side assert
-    - https://github.com/meta-llama/llama-cookbook/issues/189：pad token 的 id 为 32000，而嵌入只有 32000 行
-    - https://github.com/huggingface/transformers/issues/11008：增加 token 后出现该断言
-    """
-
     name = "vocab-index-out-of-range"
     title = Text(en="A token id is beyond the embedding", zh="token id 超出嵌入层范围")
     log_words = (
@@ -115,14 +86,8 @@ class VocabIndexOutOfRange(Hazard):
         "out of range",
         "out of vocab",
     )
-    sources = (
-        "https://github.com/shibing624/MedicalGPT/issues/275",
-        "https://github.com/huggingface/transformers/issues/1848",
-        "https://github.com/meta-llama/llama-cookbook/issues/189",
-        "https://github.com/huggingface/transformers/issues/11008",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Tokens added to the tokenizer of a model that is trained, and no resize of its embedding anywhere."""
         if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:
             return
@@ -166,7 +131,7 @@ class VocabIndexOutOfRange(Hazard):
                 ),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The embedding's assert, an index error in an embedding, or a device-side assert that says no more."""
         if outside_training(log):
             return

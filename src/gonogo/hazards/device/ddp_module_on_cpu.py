@@ -1,22 +1,22 @@
-"""ddp-module-on-cpu."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _LISTED = Pattern(r"\b[Mm]odule parameters \{device\(type='cpu'\)\}")
@@ -73,38 +73,10 @@ class DdpModuleOnCpu(Hazard):
     - https://github.com/shibing624/MedicalGPT/issues/3: the same words in a fine-tune
     """
 
-    page_zh = """交给 DistributedDataParallel 的模块（部分）在 CPU 上。
-
-    ## 现象
-    “DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device
-    GPU modules or CPU modules, but got device_ids [0], output_device 0, and module parameters
-    {device(type='cpu')}”。混合放置的模块报 “input module must be on the same type of devices”；不给 `device_ids`
-    时，NCCL 拒绝 CPU 张量（“No backend type associated with device type cpu”）。
-
-    ## 原因
-    `DistributedDataParallel(model, device_ids=[local_rank])` 写在 `model.to(local_rank)` 之前；或之后又创建、加载了
-    某个部分（`map_location="cpu"`）；或 CUDA 不可用，模型悄悄留在原处。
-
-    ## 解决办法
-    在 DDP 之前 `torch.cuda.set_device(local_rank); model.to(local_rank)`。检查 `torch.cuda.is_available()`。若在
-    CPU 上训练：不给 `device_ids`，并使用 gloo 后端。
-
-    ## 何时安全
-    使用 Trainer 或 `accelerator.prepare`，它们会自行移动模型。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/100243：{device(type='cpu')}
-    - https://github.com/shibing624/MedicalGPT/issues/3：微调中的同一报错
-    """
-
     name = "ddp-module-on-cpu"
     title = Text(
         en="The module that DistributedDataParallel wraps is on the CPU",
         zh="DistributedDataParallel 包装的模块在 CPU 上",
-    )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/100243",
-        "https://github.com/shibing624/MedicalGPT/issues/3",
     )
     log_words = (
         "device_ids and output_device arguments",
@@ -112,7 +84,7 @@ class DdpModuleOnCpu(Hazard):
         "module parameters {",
     )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACED):
             return
@@ -145,7 +117,7 @@ class DdpModuleOnCpu(Hazard):
                 fixes=(self.fix(Text("Move it before DDP", "在 DDP 之前移动"), edit),) if edit is not None else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DDP's refusal that lists the CPU; NCCL's, in DDP's constructor."""
         if outside_training(log):
             return

@@ -1,18 +1,8 @@
-"""device-map-auto-distributed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import REPLICA, several_processes
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
-from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.hazards.facts.device_map import (
     SPREADING,
     accelerators_in,
@@ -23,11 +13,22 @@ from gonogo.hazards.facts.device_map import (
 )
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
@@ -80,46 +81,15 @@ class DeviceMapAutoDistributed(Hazard):
     - https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32: under DeepSpeed even with one process
     """
 
-    page_zh = """由分布式启动器启动的脚本使用 `device_map="auto"`。
-
-    ## 现象
-    accelerate 拒绝（“You can't train a model that has been loaded with `device_map='auto'` in any distributed mode”），
-    或 DDP 拒绝（模块参数位于 {cuda:0, cuda:1}）；若都没有拒绝，则在嵌入层前向出现 “Expected all tensors to be on the
-    same device, but found at least two devices, cuda:0 and cuda:7!”。能放进一张卡的小模型可以运行，容易误导。
-
-    ## 原因
-    `device_map="auto"` 把各层分散到该进程可见的所有 GPU。每张卡一个进程时，每个进程都把一整份模型分散到所有卡上。
-    DeepSpeed、DDP、FSDP 要求进程只使用其 local rank 对应的那张卡：输入在那里，而层在别处。
-
-    ## 解决办法
-    从 `from_pretrained` 中去掉 `device_map`，由引擎放置模型；一张卡放不下的模型需要 ZeRO-3。DDP 或 ZeRO-2 下的量化模型
-    用 `device_map={"": local_rank}`。
-
-    ## 何时安全
-    不用启动器的单进程（`python train.py`）、推理，或写成 `{"": local_rank}`。
-
-    ## 来源
-    - https://github.com/QwenLM/Qwen/pull/833：Qwen 的微调脚本、两种报错与修复
-    - https://github.com/QwenLM/Qwen/issues/920：Qwen-7B-Chat，嵌入层中 cuda:2 与 cuda:1
-    - https://github.com/huggingface/transformers/issues/31557：accelerate 拒绝什么、为什么
-    - https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32：DeepSpeed 下即使只有一个进程
-    """
-
     name = "device-map-auto-distributed"
     title = Text(
         en='device_map="auto" spreads the model over several GPUs in a distributed run',
         zh='分布式训练中 device_map="auto" 把模型分散到多张 GPU',
     )
-    sources = (
-        "https://github.com/QwenLM/Qwen/pull/833",
-        "https://github.com/QwenLM/Qwen/issues/920",
-        "https://github.com/huggingface/transformers/issues/31557",
-        "https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32",
-    )
     log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
     yields_to = ("npu-torch-npu-version-regression",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is trained by several processes a node, and loaded with a map that spreads it.
 
         ZeRO-3 refuses any device map before this one matters: that is another hazard's.
@@ -162,7 +132,7 @@ class DeviceMapAutoDistributed(Hazard):
             fixes=(self.fix(title, *known),) if known and len(known) == len(edits) else (),
         )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
         told: set[int] = set()
         for failed in failed_ranks(record):
@@ -177,7 +147,7 @@ class DeviceMapAutoDistributed(Hazard):
         if spread:
             yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A refusal by accelerate or DDP; a mismatch between accelerators in a rank of several."""
         told = False
         for error in log.errors_of(says=_REFUSAL):

@@ -1,25 +1,12 @@
-"""device-map-auto-trainer-mismatch."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import REPLICA, plain_on_several_gpus, several_processes
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 _CURES = (
     Text(
@@ -59,37 +46,10 @@ class DeviceMapAutoTrainerMismatch(Hazard):
     - https://github.com/QwenLM/Qwen/issues/920: the embedding of Qwen-7B-Chat
     """
 
-    page_zh = """单进程、多 GPU 下使用 `device_map="auto"`：某层或损失遇到另一张卡上的张量。
-
-    ## 现象
-    在多卡机器上 `python train.py` 以 “Expected all tensors to be on the same device, but found at least two devices,
-    cuda:3 and cuda:0!” 结束，位置在嵌入层、`nll_loss`，或模型两条分支汇合处。
-
-    ## 原因
-    `device_map="auto"` 把各层放到不同 GPU，accelerate 的钩子搬运每层的输入。不经过钩子的张量留在原处：未被搬运的标签、
-    在 forward 中新建的掩码、从外部直接调用的模块的输入。
-
-    ## 解决办法
-    训练时不用 `device_map`，改为每张卡一个进程（`torchrun`、`deepspeed`、`accelerate launch`），一张卡放不下时用
-    ZeRO-3；或只让进程看到一张卡（`CUDA_VISIBLE_DEVICES=0`）。若要保留切分的模型，请在模型代码中搬运该张量
-    （`labels.to(logits.device)`），或升级缺少这一步的代码。
-
-    ## 何时安全
-    只有一张可见 GPU，或模型的前向与损失会自行搬运所用张量（transformers 内置模型如此）。
-
-    ## 来源
-    - https://github.com/shibing624/MedicalGPT/issues/134：四张可见卡、直接用 python，标签与 logits 不在同一卡
-    - https://github.com/QwenLM/Qwen/issues/920：Qwen-7B-Chat 的嵌入层
-    """
-
     name = "device-map-auto-trainer-mismatch"
     title = Text(
         en='One process, model split over GPUs by device_map="auto": a tensor is on another GPU than the layer',
         zh='单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
-    )
-    sources = (
-        "https://github.com/shibing624/MedicalGPT/issues/134",
-        "https://github.com/QwenLM/Qwen/issues/920",
     )
     log_words = ("Expected all tensors to be on the same device",)
     yields_to = (
@@ -97,7 +57,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         "quantized-model-wrong-device-map",
     )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""
         if b"compute_loss" not in script.source.data or run.distributed or several_a_node(run):
             return
@@ -136,7 +96,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 )
                 break
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A mismatch between accelerators, in the only process, with the model spread over several of them."""
         for failed in failed_ranks(record):
             mismatch = device_mismatch(failed.failure)
@@ -165,7 +125,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 module=failed.failure.module,
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, where nothing shows several processes or DataParallel."""
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)

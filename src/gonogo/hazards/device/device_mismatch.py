@@ -1,10 +1,5 @@
-"""device-mismatch."""
+from collections.abc import Mapping
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import DeviceMismatch as Mismatch
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import (
@@ -15,11 +10,10 @@ from gonogo.evidence.rehearsal.failures import (
     last_outside_torch,
     shorten,
 )
-from gonogo.evidence.rehearsal.record import Failure, Frame, Operand, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.device._owner_cures import OWNER_CURES
 from gonogo.hazards.facts.mismatch_in_log import all_mismatches_in
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text
 
 
 class DeviceMismatch(Hazard):
@@ -49,45 +43,15 @@ class DeviceMismatch(Hazard):
     - https://github.com/huggingface/peft/issues/581: an adapter's parameter left on the CPU
     """
 
-    page_zh = """算子收到位于不同设备的张量，且没有更具体的条目适用。
-
-    ## 现象
-    “Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!”（torch 2.8 起：“but
-    got weight is on cpu, different from other tensors on cuda:0”）。
-
-    ## 原因
-    有一个张量从未被搬运，属于四种之一：collator 或训练循环留在 CPU 的输入；forward 中未写 `device=` 新建的张量；本应是
-    buffer 的普通属性；模型上 GPU 之后才创建或被移回的参数或 buffer。在 `deepspeed.zero.Init` 中，只有 `tensor`、
-    `empty`、`zeros`、`ones`、`full`、`arange`、`eye`、`randn` 得到 GPU 张量，其他函数创建的仍在 CPU。
-
-    ## 解决办法
-    看结果中指出的操作数：搬运输入（`batch.to(model.device)`）；在使用处创建张量（`torch.arange(n, device=x.device)`）；
-    注册属性（`self.register_buffer("mask", mask, persistent=False)`）；或搬运模块（`self.head.to(device)`）。若在库的代
-    码中：更换其版本。
-
-    ## 何时安全
-    CPU 上零维的张量（一个数）可以与 GPU 张量一起使用；用 CPU 索引去索引 CPU 张量也没有问题。
-
-    ## 来源
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
-    - https://github.com/huggingface/transformers/issues/32312：ZeRO-3 下留在 CPU 的旋转位置编码缓存
-    - https://github.com/huggingface/peft/issues/581：留在 CPU 的适配器参数
-    """
-
     name = "device-mismatch"
     fallback = True
     title = Text(
         en="An operator is given tensors on different devices",
         zh="算子收到位于不同设备的张量",
     )
-    sources = (
-        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
-        "https://github.com/huggingface/transformers/issues/32312",
-        "https://github.com/huggingface/peft/issues/581",
-    )
     log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any device mismatch, with operator, operands and module."""
         for failed in failed_ranks(record):
             failure = failed.failure
@@ -117,7 +81,7 @@ class DeviceMismatch(Hazard):
                 parameter=odd.parameter if odd else None,
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(

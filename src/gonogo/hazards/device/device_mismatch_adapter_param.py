@@ -1,20 +1,18 @@
-"""device-mismatch-adapter-param."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
 # A reporter's own words, and the devices as a REPL prints them: the parameter, then where it is.
@@ -26,7 +24,7 @@ _DEVICE_SHOWN = Pattern(r"^\W*(?:device\(type=)?['\"]?cpu\b|(?i:\bcpu\b)")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
-class AdapterParameterOnCpu(Hazard):
+class DeviceMismatchAdapterParam(Hazard):
     """A parameter of a PEFT adapter is on the CPU, the base model on the GPU.
 
     ## What happens
@@ -51,42 +49,15 @@ class AdapterParameterOnCpu(Hazard):
     - https://github.com/huggingface/diffusers/issues/5897: LoRA made after its model went to the GPU
     """
 
-    page_zh = """PEFT 适配器的某个参数在 CPU，基座模型在 GPU。
-
-    ## 现象
-    加了适配器的层在 `peft/tuners/` 中以 “found at least two devices, cuda:0 and cpu!” 结束：AdaLoRA 在
-    `... / (self.ranknum[...] + 1e-5)`，其他在 `lora_B(lora_A(dropout(x)))`（“argument mat2”）。
-
-    ## 原因
-    适配器在基座模型放置之后（`device_map`、`model.cuda()`）才创建，PEFT 逐个把其参数移到基座权重所在设备。PEFT 0.4 之前
-    漏掉了 AdaLoRA 的 `ranknum`；基座权重当时可能正卸载在 CPU；之后添加或加载的适配器也可能没有被移动。
-
-    ## 解决办法
-    升级 PEFT。版本不能变时，在创建或加载适配器之后再移动一次模型（`model.to(device)`）；量化模型则只移动适配器的参数。
-
-    ## 何时安全
-    先创建适配器再移动模型，且使用较新 PEFT 的 `get_peft_model`。
-
-    ## 来源
-    - https://github.com/huggingface/peft/issues/581：AdaLoRA 的 `ranknum` 在 CPU，`lora_A`、`lora_B` 在 GPU
-    - https://github.com/huggingface/peft/pull/583：修复
-    - https://github.com/huggingface/diffusers/issues/5897：模型上 GPU 之后才创建 LoRA
-    """
-
     name = "device-mismatch-adapter-param"
     title = Text(
         en="A parameter of the adapter stayed on the CPU",
         zh="适配器的参数留在了 CPU",
     )
-    sources = (
-        "https://github.com/huggingface/peft/issues/581",
-        "https://github.com/huggingface/peft/pull/583",
-        "https://github.com/huggingface/diffusers/issues/5897",
-    )
     log_words = ("Expected all tensors to be on the same device", "ranknum", "lora_A", "lora_B")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """AdaLoRA with a PEFT that leaves its ranknum on the CPU."""
         if b"AdaLoraConfig" not in script.source.data or run.environment.within("peft", "<0.4") is not True:
             return
@@ -108,7 +79,7 @@ class AdapterParameterOnCpu(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
         adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTS) is not None or log.setup.mentions(r"(?i)lora|peft")

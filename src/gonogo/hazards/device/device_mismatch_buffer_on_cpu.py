@@ -1,22 +1,22 @@
-"""device-mismatch-buffer-on-cpu."""
-
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.device._plain_tensors import kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _SAID = Pattern(
@@ -27,7 +27,7 @@ _NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGN
 _NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
 
-class BufferOnCpu(Hazard):
+class DeviceMismatchBufferOnCpu(Hazard):
     """The model's own code uses a buffer (a position embedding, a mask) that stayed on the CPU.
 
     ## What happens
@@ -52,43 +52,15 @@ class BufferOnCpu(Hazard):
     - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
     """
 
-    page_zh = """模型自己的代码使用了留在 CPU 的 buffer（位置编码、掩码等）。
-
-    ## 现象
-    resampler、编码器或注意力的 forward 在 `x + pos_embed` 这样的行报 “found at least two devices, cuda:0 and cpu!”。
-    模型代码往往随权重下载（`trust_remote_code=True`）。
-
-    ## 原因
-    该张量以 `self.pos_embed = ...` 保存而未注册，不会随模块移动；或它是构建模型时计算的非持久 buffer，使用时只转换类型
-    （`.to(dtype)`）而没有移到输入所在设备；或由 ZeRO-3、`low_cpu_mem_usage` 在 CPU 上创建。
-
-    ## 解决办法
-    使用模型最新的远程代码（删除 `~/.cache/huggingface/modules` 中的旧副本），或在使用处搬运：
-    `self.pos_embed.to(device=x.device, dtype=x.dtype)`。若是自己的模块：用 `register_buffer`。
-
-    ## 何时安全
-    已注册的 buffer，且在创建之后才移动模型。
-
-    ## 来源
-    - https://github.com/vllm-project/vllm/pull/43844：MiniCPM 的 resampler 只转换 `pos_embed` 类型而不搬运
-    - https://github.com/huggingface/transformers/pull/33871：CLIP 的非持久 `position_ids` 留在 CPU
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
-    """
-
     name = "device-mismatch-buffer-on-cpu"
     title = Text(
         en="A buffer of the model stayed on the CPU",
         zh="模型的 buffer 留在了 CPU",
     )
-    sources = (
-        "https://github.com/vllm-project/vllm/pull/43844",
-        "https://github.com/huggingface/transformers/pull/33871",
-        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
-    )
     log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A module that keeps a tensor that is no buffer, and computes with it."""
         for kept in kept_on_cpu(script, run):
             if not kept.is_rotary:
@@ -113,7 +85,7 @@ class BufferOnCpu(Hazard):
                     fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
         told = False
         for mismatch in mismatches_in(log):

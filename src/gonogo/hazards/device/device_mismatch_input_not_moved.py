@@ -1,21 +1,10 @@
-"""device-mismatch-input-not-moved."""
-
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog, is_library
+from gonogo.evidence.log.failure_log import is_library
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.device._made_in_forward import made_in_forward
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 
 _NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
@@ -25,7 +14,7 @@ _NAME = compiled_when_used(
 _ARGUMENTS = {"index": "input_ids", "indices": "input_ids", "target": "labels", "mat2": "position_ids"}
 
 
-class InputNotMoved(Hazard):
+class DeviceMismatchInputNotMoved(Hazard):
     """An input, a label or a mask is on the CPU while the model is on the GPU.
 
     ## What happens
@@ -52,46 +41,15 @@ class InputNotMoved(Hazard):
     - https://github.com/huggingface/transformers/pull/43369: position ids on the CPU in the rotary embedding
     """
 
-    page_zh = """输入、标签或掩码在 CPU，而模型在 GPU。
-
-    ## 现象
-    出现 “Expected all tensors to be on the same device”：token id 遇到嵌入层（“argument index in method
-    wrapper_CUDA__index_select”）、标签遇到 logits（“argument target ... nll_loss_forward”），或掩码加到注意力分数上。
-    torch 2.8 起直接指明：“got index is on cpu, different from other tensors on cuda:0”。
-
-    ## 原因
-    Trainer 与 accelerate 只搬运 collator 以字典返回的张量，其他都不搬：嵌套对象中的张量，`compute_loss`、自定义
-    `forward`、回调中新建的张量（`torch.zeros(n)`），未经 `accelerator.prepare` 的 DataLoader 给出的 batch。
-    DeepSpeed 引擎则什么都不搬。
-
-    ## 解决办法
-    自己的训练循环中：`batch = {k: v.to(model.device) for k, v in batch.items()}`；在使用处创建张量
-    （`torch.arange(n, device=x.device)`）；把 DataLoader 交给 `accelerator.prepare`。ZeRO-3 下请用 `engine.device`，
-    因为 `next(model.parameters()).device` 可能是 CPU。
-
-    ## 何时安全
-    CPU 上零维的张量（一个数）可以与 GPU 张量一起使用。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/6840：自定义 trainer 中索引在 CPU
-    - https://github.com/ethz-spylab/rlhf_trojan_competition/issues/5：attention mask 没有移动
-    - https://github.com/huggingface/transformers/pull/43369：旋转编码中 position ids 在 CPU
-    """
-
     name = "device-mismatch-input-not-moved"
     title = Text(
         en="An input, a label or a mask was not moved to the model's device",
         zh="输入、标签或掩码没有移到模型所在设备",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/6840",
-        "https://github.com/ethz-spylab/rlhf_trojan_competition/issues/5",
-        "https://github.com/huggingface/transformers/pull/43369",
-    )
     log_words = ("Expected all tensors to be on the same device", "but expected it to be on GPU")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A tensor made in a forward without a device, and met there by the inputs or given to a layer."""
         for made in made_in_forward(script, run):
             device = f"{made.beside}.device" if made.beside else "x.device"
@@ -118,7 +76,7 @@ class InputNotMoved(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose operand on the CPU is no weight: by the operator's argument, or the line that calls it."""
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch)

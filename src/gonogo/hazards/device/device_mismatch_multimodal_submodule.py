@@ -1,30 +1,29 @@
-"""device-mismatch-multimodal-submodule."""
-
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import under_zero3
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
 from gonogo.evidence.rehearsal.failures import PHASES, describe, failed_ranks, failure_places, last_outside_torch
-from gonogo.evidence.rehearsal.record import Failure, Frame, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Fix, Span, Text
+from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Fix,
+    Hazard,
+    Launch,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Span,
+    Text,
+)
 
 _OMNI = Pattern(r"(?i)omni")
 _OMNI_TEXT = r"(?i)omni"
 
 
-class MultimodalSubmodule(Hazard):
+class DeviceMismatchMultimodalSubmodule(Hazard):
     """A talker, audio or vision part of an Omni model mixes CPU and GPU tensors under ZeRO-3.
 
     ## What happens
@@ -51,45 +50,15 @@ class MultimodalSubmodule(Hazard):
     - https://deepspeed.readthedocs.io/en/stable/zero3.html: what `zero.Init` does while a model is built
     """
 
-    page_zh = """ZeRO-3 下 Omni 模型的 talker、音频或视觉部分混用 CPU 与 GPU 张量。
-
-    ## 现象
-    仅把启动脚本中的 zero2 改为 zero3，运行就以 “Expected all tensors to be on the same device, but found at least two
-    devices, cuda:0 and cpu!” 结束，发生在构建模型或第一次前向时。出错的行位于训练根本用不到的部分：在 Qwen2.5-Omni 中是
-    token2wav 的 `kaiser_sinc_filter1d`。
-
-    ## 原因
-    ZeRO-3 下模型在 `deepspeed.zero.Init` 中构建。它让 `torch.tensor`、`empty`、`zeros`、`ones`、`full`、`arange`、
-    `eye`、`randn` 的结果位于 GPU，其他函数则不变。同时使用 `torch.arange` 与 `torch.kaiser_window` 的构造函数（声码器的
-    滤波器正是如此）就混用了两种设备。
-
-    ## 解决办法
-    不构建该部分：在 ms-swift 的环境中设 `ENABLE_AUDIO_OUTPUT=0`；向 `from_pretrained` 传 `enable_audio_output=False`；
-    或只构建要训练的部分（`Qwen2_5OmniThinkerForConditionalGeneration`）。否则升级构建它的框架，或使用 ZeRO-2。
-
-    ## 何时安全
-    ZeRO-1 与 ZeRO-2 构建模型时不使用 `zero.Init`。ZeRO-3 下不构建该部分时。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/3824：报告；维护者给出的办法就是该变量
-    - https://github.com/modelscope/ms-swift/pull/3826：ms-swift 自己的修复
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html：`zero.Init` 在构建模型时做什么
-    """
-
     name = "device-mismatch-multimodal-submodule"
     title = Text(
         en="A speech, audio or vision part of the model mixes CPU and GPU tensors under ZeRO-3",
         zh="ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
     )
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/3824",
-        "https://github.com/modelscope/ms-swift/pull/3826",
-        "https://deepspeed.readthedocs.io/en/stable/zero3.html",
-    )
     log_words = ("Expected all tensors to be on the same device",)
     yields_to = ("zero3-offload-clip-grad-device-regression",)
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A mismatch with the CPU inside such a part, in a library's code, under ZeRO-3."""
         for failed in failed_ranks(record):
             failure = failed.failure
@@ -123,7 +92,7 @@ class MultimodalSubmodule(Hazard):
                 parameter=next((operand.parameter for operand in failure.operands if operand.parameter), None),
             )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An Omni model that is built with its speech output under ZeRO-3."""
         if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
             return
@@ -153,7 +122,7 @@ class MultimodalSubmodule(Hazard):
             fixes=fixes,
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU inside such a part, or of an Omni model under ZeRO-3 where no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = under_zero3(log)

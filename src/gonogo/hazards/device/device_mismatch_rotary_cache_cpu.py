@@ -1,22 +1,20 @@
-"""device-mismatch-rotary-cache-cpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training, under_zero3
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.device._plain_tensors import kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
 _SAID = Pattern(
@@ -27,7 +25,7 @@ _SAID = Pattern(
 _INDEXES_ELSEWHERE = Pattern(r"[\w)]\[\w*(?:label|target|mask|idx|ind)\w*\]")
 
 
-class RotaryCacheOnCpu(Hazard):
+class DeviceMismatchRotaryCacheCpu(Hazard):
     """The cos/sin cache of the rotary embedding is on the CPU while queries and keys are on the GPU.
 
     ## What happens
@@ -53,39 +51,10 @@ class RotaryCacheOnCpu(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/2493: Qwen-7B's remote code with ZeRO-3 and offload
     """
 
-    page_zh = """旋转位置编码的 cos/sin 缓存在 CPU，而 query 与 key 在 GPU。
-
-    ## 现象
-    第一次前向在 `apply_rotary_pos_emb` 中失败：`cos[position_ids]` 处报 “indices should be either on cpu or on the same
-    device as the indexed tensor (cpu)”，或 `q * cos` 处报 “found at least two devices, cuda:0 and cpu!”。
-
-    ## 原因
-    `cos_cached` 与 `sin_cached` 在构建模型时（或遇到更长序列时）由 `inv_freq` 计算。若它们只是普通属性，或是被 ZeRO-3、
-    CPU 卸载、补丁（长上下文、替换的注意力）遗漏的非持久 buffer，则任何 `to(device)` 都搬不到它们。ZeRO-3 只搬运参数。
-
-    ## 解决办法
-    升级 transformers（4.45 起常见模型在每次前向时于输入所在设备计算 cos 与 sin），或更新模型的远程代码。版本不能变时：
-    在索引之前加 `cos, sin = cos.to(q.device), sin.to(q.device)`；或用 `register_buffer(..., persistent=False)`
-    注册二者，之后再移动模型。
-
-    ## 何时安全
-    旋转编码在 forward 中根据 `position_ids.device` 计算的模型。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/32312：ZeRO-3 下的 Qwen2，`cos[position_ids]`
-    - https://github.com/OptimalScale/LMFlow/issues/465：ZeRO-3 下的 Llama
-    - https://github.com/hiyouga/LlamaFactory/issues/2493：Qwen-7B 远程代码，ZeRO-3 加卸载
-    """
-
     name = "device-mismatch-rotary-cache-cpu"
     title = Text(
         en="The rotary embedding's cos/sin cache is on the CPU",
         zh="旋转位置编码的 cos/sin 缓存位于 CPU",
-    )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/32312",
-        "https://github.com/OptimalScale/LMFlow/issues/465",
-        "https://github.com/hiyouga/LlamaFactory/issues/2493",
     )
     log_words = (
         "Expected all tensors to be on the same device",
@@ -95,7 +64,7 @@ class RotaryCacheOnCpu(Hazard):
     )
     yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
         for kept in kept_on_cpu(script, run):
             if kept.is_rotary:
@@ -120,7 +89,7 @@ class RotaryCacheOnCpu(Hazard):
                     fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""
         told = False
         for mismatch in mismatches_in(log):

@@ -1,19 +1,10 @@
-"""module-left-on-cpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import span_of_rank
-from gonogo.evidence.guarded.run import GuardedRun
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.mismatch_in_log import Owner, mismatches_in
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
 
 
 class ModuleLeftOnCpu(Hazard):
@@ -40,40 +31,14 @@ class ModuleLeftOnCpu(Hazard):
     - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
     """
 
-    page_zh = """所训练模型的部分参数或 buffer 留在 CPU，其余在 GPU。
-
-    ## 现象
-    起初没有任何表现：排练的几步没有用到它们。第一个用到它们的 batch（一张图片、更长的序列、一次评估）会以“Expected all
-    tensors to be on the same device” 结束。
-
-    ## 原因
-    该部分在模型被移动（`model.to`、`deepspeed.initialize`）之后才创建或替换；或者挂在模型上却不是已注册的子模块（列表、
-    字典）；或者被手工移回。
-
-    ## 解决办法
-    在移动模型之前创建所有部分；子模块放在 `nn.ModuleList`、`nn.ModuleDict` 中，张量用 `register_buffer` 注册；或直接移
-    动该部分：`model.vision_tower.to(device)`。
-
-    ## 何时安全
-    优化器或参数卸载有意放在 CPU 的内容不算在内。任何 batch 都不会用到的部分没有危害，但可以不要它。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/29807：张量列表不会随模块移动
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47：应为 buffer 的属性
-    """
-
     name = "module-left-on-cpu"
     title = Text(
         en="Part of the trained model is still on the CPU",
         zh="所训练模型的一部分仍在 CPU 上",
     )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/29807",
-        "https://github.com/ChaoningZhang/MobileSAM/pull/47",
-    )
     log_words = ("Expected all tensors to be on the same device",)
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What the record lists, unless a device mismatch has already ended the rank."""
         left = [rank for rank in record.ranks if rank.left_on_cpu and not _mismatched(rank)]
         if not left:
@@ -103,7 +68,7 @@ class ModuleLeftOnCpu(Hazard):
             parameter=first.left_on_cpu[0].name,
         )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Parameters and buffers that the census found on the CPU, where the config has them on the accelerator."""
         for rank in run.ranks:
             left = [
@@ -152,7 +117,7 @@ class ModuleLeftOnCpu(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose operand on the CPU is a weight, by the operator's argument."""
         for mismatch in mismatches_in(log):
             if mismatch.owner is not Owner.WEIGHT:

@@ -1,17 +1,6 @@
-"""visible-devices-set-in-script."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 
 class VisibleDevicesSetInScript(Hazard):
@@ -37,38 +26,13 @@ class VisibleDevicesSetInScript(Hazard):
     - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: what the variable does
     """
 
-    page_zh = """脚本设置的 CUDA_VISIBLE_DEVICES 比启动器启动的进程数还少。
-
-    ## 现象
-    除第一个外的所有 rank 都报 “CUDA error: invalid device ordinal”，位置在 `torch.cuda.set_device(local_rank)` 或
-    TrainingArguments；或所有 rank 用同一张 GPU（“Duplicate GPU detected”）。
-
-    ## 原因
-    每个进程在首次使用 CUDA 之前都设置了相同的值：它们看到相同的几张 GPU，超出范围的 local rank 没有 GPU 可用。
-
-    ## 解决办法
-    删除这一行；在启动处选择 GPU：`CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 ...`、`deepspeed --include
-    localhost:0,1`。
-
-    ## 何时安全
-    脚本以单进程启动时。
-
-    ## 来源
-    - https://github.com/YoujiaZhang/Ref-GS/issues/4：train.py 隐藏了 GPU
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars：该变量的作用
-    """
-
     name = "visible-devices-set-in-script"
     title = Text(
         en="The script hides GPUs from the processes that its launcher started",
         zh="脚本隐藏了启动器所启动进程需要的 GPU",
     )
-    sources = (
-        "https://github.com/YoujiaZhang/Ref-GS/issues/4",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A constant that names fewer GPUs than a node has processes, set on the way to training."""
         if b"CUDA_VISIBLE_DEVICES" not in script.source.data or run.launch is None:
             return

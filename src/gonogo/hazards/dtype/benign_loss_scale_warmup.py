@@ -1,15 +1,6 @@
-"""benign-loss-scale-warmup."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Severity, Text
 
 LARGE = 64
 """A dynamic scale from here on has room left to fall."""
@@ -44,37 +35,11 @@ class BenignLossScaleWarmup(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/931: why overflow is also met later in a run
     """
 
-    page_zh = """fp16 的损失缩放器正在寻找合适的缩放值：没有问题。
-
-    ## 现象
-    最初几步打印若干次 “[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768”，
-    缩放值逐渐变小，之后这类行变少。没有报错。
-
-    ## 原因
-    fp16 不能表示大于 65504 的数，所以损失要缩放；缩放器有意从很大的值开始：每次减半并跳过该步，直到梯度能够表示。连续
-    几百步正常之后它会把缩放值加倍，因此偶尔再跳过一步也是正常的。
-
-    ## 解决办法
-    无需处理。若想少看到这类行，可调低 `fp16.initial_scale_power`（默认 16，即 65536），或用不需要缩放的 bf16 训练。
-
-    ## 何时安全
-    缩放值一直明显大于 1、这类行越来越少、损失是正常下降的数值时。缩放值降到 1 则是另一回事：见
-    `fp16-loss-scale-minimum`。
-
-    ## 来源
-    - https://github.com/zai-org/CogVideo/issues/233：几步之后恢复正常
-    - https://github.com/deepspeedai/DeepSpeed/issues/931：训练后期为何也会遇到溢出
-    """
-
     name = "benign-loss-scale-warmup"
     title = Text(en="The loss scaler is finding its scale: nothing is wrong", zh="损失缩放器正在寻找缩放值：没有问题")
-    sources = (
-        "https://github.com/zai-org/CogVideo/issues/233",
-        "https://github.com/deepspeedai/DeepSpeed/issues/931",
-    )
     log_words = OVERFLOW_WORDS
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Skipped steps with large scales, and nothing in the log that failed."""
         scale = loss_scale(log)
         if scale is None or scale.stuck or scale.lowest is None or scale.lowest < LARGE:

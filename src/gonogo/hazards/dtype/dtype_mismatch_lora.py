@@ -1,14 +1,6 @@
-"""dtype-mismatch-lora."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Text
 
 
 class DtypeMismatchLora(Hazard):
@@ -36,40 +28,14 @@ class DtypeMismatchLora(Hazard):
     - https://github.com/LAION-AI/Open-Assistant/issues/3569: the same under DeepSpeed
     """
 
-    page_zh = """半精度权重与 fp32 的 LoRA 适配器在没有 autocast 时相遇，通常发生在评估阶段。
-
-    ## 现象
-    训练正常，第一次评估以 “RuntimeError: expected scalar type Half but found Float”（或 “mat1 and mat2 must have the
-    same dtype”、“float != c10::Half”）结束，位置在模型的 forward，上层是 `evaluation_loop`、`generate` 或自己写的循环。
-
-    ## 原因
-    基座模型是 fp16，适配器和 norm 是 fp32。训练时 autocast 使每个算子选用同一 dtype。在 autocast 之外进行的评估（回
-    调、`model.generate`、只包住训练步骤的 Trainer 版本、DeepSpeed 的 fp16 引擎）会直接把两者相乘。
-
-    ## 解决办法
-    在 `torch.autocast("cuda", dtype=torch.float16)` 下评估；或同样转换适配器：评估前 `model.half()`（不要在 fp16 AMP
-    训练前这样做）；或全部以 bf16 加载并用 `bf16=True` 训练。
-
-    ## 何时安全
-    整个 forward 都在 autocast 下，或所有权重为同一 dtype 时。
-
-    ## 来源
-    - https://github.com/hiyouga/ChatGLM-Efficient-Tuning/issues/261：LoRA 训练正常，评估失败
-    - https://github.com/LAION-AI/Open-Assistant/issues/3569：DeepSpeed 下的同一问题
-    """
-
     name = "dtype-mismatch-lora"
     title = Text(
         en="Half-precision weights meet fp32 LoRA adapters outside autocast",
         zh="半精度权重与 fp32 的 LoRA 适配器在 autocast 之外相遇",
     )
-    sources = (
-        "https://github.com/hiyouga/ChatGLM-Efficient-Tuning/issues/261",
-        "https://github.com/LAION-AI/Open-Assistant/issues/3569",
-    )
     log_words = LITERALS
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""
         for met in half_and_float(log):
             if met.in_replica or (met.has_frames and not met.with_lora and not met.in_evaluation):

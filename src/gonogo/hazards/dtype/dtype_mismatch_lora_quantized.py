@@ -1,14 +1,6 @@
-"""dtype-mismatch-lora-quantized."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Text
 
 
 class DtypeMismatchLoraQuantized(Hazard):
@@ -36,42 +28,14 @@ class DtypeMismatchLoraQuantized(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/515: QLoRA of a 70B model in 8 bits
     """
 
-    page_zh = """在量化线性层上使用 LoRA：量化乘法输出 fp16，适配器是 fp32，没有任何转换。
-
-    ## 现象
-    8-bit 或 4-bit 模型加 LoRA 的第一个训练步骤以 “RuntimeError: expected scalar type Half but found Float”（或
-    “float != c10::Half”）结束，栈帧位于 `bitsandbytes`、`Linear8bitLt`、`Linear4bit`，或量化层的 `peft/tuners/lora`。
-
-    ## 原因
-    bitsandbytes 以 fp16 计算并输出 fp16。norm、输出头与适配器是 fp32，或保持检查点的 dtype。没有 autocast，也没有
-    `prepare_model_for_kbit_training` 时，两者不会自动一致。
-
-    ## 解决办法
-    在 `get_peft_model` 之前调用 `model = prepare_model_for_kbit_training(model)`，用 `fp16=True` 或 `bf16=True` 训练
-    （启用 autocast），`bnb_4bit_compute_dtype` 设为同一 dtype。自己写的循环：`torch.autocast`。
-
-    ## 何时安全
-    在 autocast 下，或输入、适配器与计算 dtype 一致时。
-
-    ## 来源
-    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/415：8-bit 的 OPT 加 LoRA
-    - https://github.com/oobabooga/textgen/issues/2119：8-bit 的 LLaMA
-    - https://github.com/hiyouga/LlamaFactory/issues/515：70B 模型的 8-bit QLoRA
-    """
-
     name = "dtype-mismatch-lora-quantized"
     title = Text(
         en="A quantized linear and its LoRA adapter differ in dtype",
         zh="量化线性层与其 LoRA 适配器的 dtype 不一致",
     )
-    sources = (
-        "https://github.com/bitsandbytes-foundation/bitsandbytes/issues/415",
-        "https://github.com/oobabooga/textgen/issues/2119",
-        "https://github.com/hiyouga/LlamaFactory/issues/515",
-    )
     log_words = (*LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The mismatch inside a quantized linear, or of a model that the log or the setup says is quantized."""
         for met in half_and_float(log):
             if met.in_replica or (met.has_frames and not met.quantized):

@@ -1,23 +1,9 @@
-"""dtype-unscale-fp16-gradients."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import ast
 
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    import ast
-
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _PROSE = Pattern(r"(?i)\bunscal(?:e|ing)\w{0,12}\b.{0,30}\b(?:fp ?16|float16|half)[ -]?(?:precision )?(?:grad|梯度)")
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
@@ -65,42 +51,13 @@ class DtypeUnscaleFp16Gradients(Hazard):
     - https://github.com/haotian-liu/LLaVA/issues/363: --fp16 on a model that was loaded in fp16
     """
 
-    page_zh = """在 fp16 混合精度下，可训练参数本身就是 fp16。
-
-    ## 现象
-    第一次优化器更新以 “ValueError: Attempting to unscale FP16 gradients.” 结束，由 `GradScaler.unscale_` 抛出，通常在
-     `clip_grad_norm_` 之内。
-
-    ## 原因
-    混合精度以 fp32 保存可训练权重、以 fp16 计算；梯度是 fp32，更新前先反缩放。这里模型以 fp16 加载
-    （`torch_dtype=torch.float16`、`.half()`）后直接训练，或 LoRA 适配器沿用了模型的 fp16，于是梯度也是 fp16。
-
-    ## 解决办法
-    只把要训练的部分转换为 fp32，冻结的部分保留 fp16：`for p in model.parameters(): if p.requires_grad: p.data =
-    p.data.float()`（diffusers：`cast_training_params`；peft：`autocast_adapter_dtype=True` 会自动转换）。或以 fp32 加
-    载，或用 bf16 代替 fp16。
-
-    ## 何时安全
-    使用不需要缩放的 bf16；或使用 DeepSpeed 的 fp16，它自己保存 fp32 副本。
-
-    ## 来源
-    - https://github.com/huggingface/diffusers/issues/6086：fp16 的 LoRA 参数
-    - https://github.com/yk7333/d3po/issues/6：另一训练程序中的同一问题
-    - https://github.com/haotian-liu/LLaVA/issues/363：对以 fp16 加载的模型使用 --fp16
-    """
-
     name = "dtype-unscale-fp16-gradients"
     title = Text(
         en="Trainable parameters are in fp16 under fp16 mixed precision", zh="fp16 混合精度下可训练参数是 fp16"
     )
-    sources = (
-        "https://github.com/huggingface/diffusers/issues/6086",
-        "https://github.com/yk7333/d3po/issues/6",
-        "https://github.com/haotian-liu/LLaVA/issues/363",
-    )
     log_words = ("unscal",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model loaded in fp16 and trained whole under fp16 mixed precision, without DeepSpeed's fp32 copies."""
         if b"float16" not in script.source.data or run.deepspeed_on:
             return
@@ -139,7 +96,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The gradient scaler's refusal."""
         evidence = said(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY

@@ -1,24 +1,10 @@
-"""flash-attn-fp32-input."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.said import said
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 
 _WORDS = (
     "FlashAttention only support fp16 and bf16",
@@ -79,40 +65,11 @@ class FlashAttnFp32Input(Hazard):
     - https://github.com/unslothai/unsloth/issues/933: QLoRA of Qwen2
     """
 
-    page_zh = """FlashAttention 得到 fp32 张量。
-
-    ## 现象
-    第一次前向以 “RuntimeError: FlashAttention only support fp16 and bf16 data type” 结束，位于
-    `flash_attn_interface.py`。
-
-    ## 原因
-    它的 kernel 只支持 fp16 和 bf16。模型以 fp32 加载（不给 `torch_dtype` 时 transformers 的默认值）、没有启用
-    autocast，或某处把隐藏状态变回 fp32：fp32 的 norm 或嵌入、`prepare_model_for_kbit_training`、fp32 的 LoRA 或
-    DoRA、旋转位置编码。
-
-    ## 解决办法
-    用 `torch_dtype=torch.bfloat16`（或 "auto"）加载，并以 `bf16=True` 或 `fp16=True` 训练，使前向在 autocast 下进行。
-    或使用接受 fp32 的 `attn_implementation="sdpa"`。
-
-    ## 何时安全
-    query、key、value 为 fp16 或 bf16 时。
-
-    ## 来源
-    - https://github.com/QwenLM/Qwen3/issues/406：默认以 fp32 加载
-    - https://github.com/unslothai/unsloth/issues/827：trainer 中没有设置 bf16 或 fp16
-    - https://github.com/unslothai/unsloth/issues/933：Qwen2 的 QLoRA
-    """
-
     name = "flash-attn-fp32-input"
     title = Text(en="FlashAttention got fp32 tensors", zh="FlashAttention 得到了 fp32 张量")
-    sources = (
-        "https://github.com/QwenLM/Qwen3/issues/406",
-        "https://github.com/unslothai/unsloth/issues/827",
-        "https://github.com/unslothai/unsloth/issues/933",
-    )
     log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model that asks for FlashAttention, is loaded in fp32, and is trained without autocast or DeepSpeed."""
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
             return
@@ -156,7 +113,7 @@ class FlashAttnFp32Input(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's refusal, or the bare assertion of its first versions."""
         evidence = said(log, *_WORDS)
         certainty = Certainty.CERTAIN

@@ -1,23 +1,9 @@
-"""fp16-loss-scale-minimum."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.said import said
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
 
 _FALLEN = Pattern(
     r"(?i)loss[ _]?scale\w?\s?(?:一直)?(?:下?降|减少?|变)?(?:到了?|至|为|成|reach\w*|hits"
@@ -62,39 +48,11 @@ class Fp16LossScaleMinimum(Hazard):
     - https://github.com/yangjianxin1/Firefly/issues/68: settled by bf16
     """
 
-    page_zh = """fp16 梯度在任何损失缩放值下都溢出，直到最小值。
-
-    ## 现象
-    “OVERFLOW! … Skipping step” 反复出现，缩放值每次减半，最后 “Exception: Current loss scale already at minimum -
-    cannot decrease scale anymore. Exiting run.”（fairseq：“Minimum loss scale reached”）。损失往往为 0 或 nan。
-
-    ## 原因
-    梯度或之前的激活在 fp16 下根本不是有限值。通常是模型以 bf16 训练（Llama-2、Baichuan2、Qwen、T5、Gemma 等），其范围
-    与 fp32 相同，激活会超过 65504。否则就是训练发散：学习率过大、坏 batch（标签全为 -100）、权重损坏。
-
-    ## 解决办法
-    在支持 bf16 的 GPU（Ampere 及更新）上用 bf16 训练（`"bf16": {"enabled": true}`、`bf16=True`）。必须用 fp16 时：降
-    低学习率，加预热与裁剪，并检查首次溢出的 batch。
-
-    ## 何时安全
-    开始时以较大缩放值跳过几步是正常的：见 `benign-loss-scale-warmup`。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/2172：fp16 全参微调
-    - https://github.com/liucongg/ChatGLM-Finetuning/issues/41：DeepSpeed 下的 ChatGLM
-    - https://github.com/yangjianxin1/Firefly/issues/68：改用 bf16 解决
-    """
-
     name = "fp16-loss-scale-minimum"
     title = Text(en="fp16 gradients overflow at every loss scale", zh="fp16 梯度在任何损失缩放值下都溢出")
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/2172",
-        "https://github.com/liucongg/ChatGLM-Finetuning/issues/41",
-        "https://github.com/yangjianxin1/Firefly/issues/68",
-    )
     log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model whose config says bf16, of a family that overflows in fp16, trained in fp16."""
         if run.model is None or run.model.config is None:
             return
@@ -118,7 +76,7 @@ class Fp16LossScaleMinimum(Hazard):
             spans=(fp16.span(),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The scaler's last words; or a scale that has fallen so far that they are near."""
         evidence = said(log, *_WORDS)
         if evidence is None:

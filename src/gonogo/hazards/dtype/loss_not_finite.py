@@ -1,15 +1,8 @@
-"""loss-not-finite."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import deepspeed_config, span_of_rank
 from gonogo.evidence.guarded.records import NonFinite
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.rehearsal.failures import setting
-from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, Text
 
 _WHAT = {
     "loss": Text("the loss", "loss"),
@@ -43,37 +36,11 @@ class LossNotFinite(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/7263: loss 0 and grad_norm nan
     """
 
-    page_zh = """loss、梯度或激活值为 NaN 或无穷大。
-
-    ## 现象
-    从某一步起日志显示“loss: nan”，或“loss: 0.0, grad_norm: nan”。bf16 或 fp32 下，这一步之后权重即为 NaN，之后的训练全
-    部作废；fp16 下该步被跳过，loss scale 减半。
-
-    ## 原因
-    数值超过 fp16 的 65504；除以零（标签全为 -100 的 batch、遮住整行的 mask）；自定义 loss 中对零取对数；加载的权重本来
-    就是 NaN；学习率过大；库的缺陷。
-
-    ## 解决办法
-    用 bf16 代替 fp16。最先产生它的模块及其当时的输入能说明其余问题：从那里查起。去掉没有标签的 batch，裁剪梯度，加
-    warmup。回到这一步之前的 checkpoint。
-
-    ## 何时安全
-    fp16 训练的最初几步，正在寻找 loss scale 时：此时 loss 本身有限，只有梯度溢出。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/5242：仅某个版本下 loss 与 grad_norm 为 nan
-    - https://github.com/hiyouga/LlamaFactory/issues/7263：loss 为 0 且 grad_norm 为 nan
-    """
-
     name = "loss-not-finite"
     explains_failure = False
     title = Text("The loss is not finite", "loss 不是有限值")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/5242",
-        "https://github.com/hiyouga/LlamaFactory/issues/7263",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first value that is not finite, with the module that made it where that was looked for."""
         first = min(
             ((rank, one) for rank in run.ranks for one in rank.nonfinite),

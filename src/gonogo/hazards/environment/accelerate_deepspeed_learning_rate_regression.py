@@ -1,14 +1,5 @@
-"""accelerate-deepspeed-learning-rate-regression."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.installed import from_file, span_of, told, version_fix
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class AccelerateDeepspeedLearningRateRegression(Hazard):
@@ -32,36 +23,13 @@ class AccelerateDeepspeedLearningRateRegression(Hazard):
     - https://github.com/huggingface/accelerate/pull/1909: the change
     """
 
-    page_zh = """accelerate 0.23 至 0.25 在 DeepSpeed 下错误地推进学习率调度器。
-
-    ## 现象
-    没有任何报错。多卡时模型学习得比单卡，或比 accelerate 0.22 加同一 DeepSpeed 慢得多。
-
-    ## 原因
-    0.23 的一处改动（PR 1909）改变了为 DeepSpeed 准备调度器的方式；PR 2304 将其撤回，随 0.26 发布。
-
-    ## 解决办法
-    安装 accelerate 0.26 及以上，或 0.22。
-
-    ## 何时安全
-    单卡，或学习率恒定时。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/pull/2304：0.22 到 0.23 的退化及其撤回
-    - https://github.com/huggingface/accelerate/pull/1909：引入该问题的改动
-    """
-
     name = "accelerate-deepspeed-learning-rate-regression"
     title = Text(
         "This accelerate steps the learning rate wrongly under DeepSpeed",
         "此版本 accelerate 在 DeepSpeed 下错误地推进学习率",
     )
-    sources = (
-        "https://github.com/huggingface/accelerate/pull/2304",
-        "https://github.com/huggingface/accelerate/pull/1909",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Those releases in a file, under DeepSpeed with more than one process."""
         if not run.deepspeed_on or run.world_size in (None, 1) or not from_file(environment, "accelerate"):
             return

@@ -1,20 +1,8 @@
-"""bf16-tf32-unsupported-gpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._machine import weakest
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
@@ -59,39 +47,12 @@ class Bf16Tf32UnsupportedGpu(Hazard):
     - https://github.com/lm-sys/FastChat/issues/1191: bf16, then TF32, on a V100
     """
 
-    page_zh = """在早于 Ampere 的 GPU 上，或用不含 CUDA 的 PyTorch，启用了 bf16 或 TF32。
-
-    ## 现象
-    训练开始前 TrainingArguments 即报错：“Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU
-    with cuda>=11.0”，或 “--tf32 requires Ampere or a newer GPU arch”。
-
-    ## 原因
-    bf16 矩阵单元与 TF32 从 Ampere（计算能力 8.0）开始提供。V100、T4、P100、RTX 20 系、GTX 都没有。CPU 版 PyTorch 无论
-    GPU 型号都给出同样的回答。
-
-    ## 解决办法
-    用 fp16 代替 bf16，不用 TF32。若是 CPU 版：从 CUDA 源重新安装 PyTorch。
-
-    ## 何时安全
-    A100、A10、RTX 30 系及更新的 GPU。若在这类 GPU 上仍有该报错，见 cuda-init-failed-masquerade。
-
-    ## 来源
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/133：V100 上的该报错，改用 fp16 解决
-    - https://github.com/OptimalScale/LMFlow/issues/251：T4 上的同一问题
-    - https://github.com/lm-sys/FastChat/issues/1191：V100 上先是 bf16，再是 TF32
-    """
-
     name = "bf16-tf32-unsupported-gpu"
     title = Text("This GPU has no bf16 or TF32", "该 GPU 不支持 bf16 或 TF32")
-    sources = (
-        "https://github.com/tatsu-lab/stanford_alpaca/issues/133",
-        "https://github.com/OptimalScale/LMFlow/issues/251",
-        "https://github.com/lm-sys/FastChat/issues/1191",
-    )
     log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "bfloat16", "CUDA_R_16BF", "不支持")
     yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """bf16 or TF32 asked for, on cards older than Ampere."""
         found = weakest(environment)
         if found is None or found[1] >= (8, 0):
@@ -113,7 +74,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             confirm=() if sure else (_CAPABILITY,),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The refusal of bf16 or TF32, unless what surrounds it says that CUDA did not start."""
         evidence = refused(log)
         old = has_old_gpu(log)

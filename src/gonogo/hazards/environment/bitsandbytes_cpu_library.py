@@ -1,19 +1,8 @@
-"""bitsandbytes-cpu-library."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.environment.compatibility import cuda_of_bitsandbytes
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.environment._needs import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
 from gonogo.hazards.facts.installed import alone, span_of, together
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
 
 _FAILED = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
@@ -79,36 +68,8 @@ class BitsandbytesCpuLibrary(Hazard):
     - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459: upgrading settles it
     """
 
-    page_zh = """bitsandbytes 加载了 CPU 库，其中没有量化与 8-bit 优化器。
-
-    ## 现象
-    以 8-bit 或 4-bit 加载模型，或 8-bit 优化器第一步时，以 “libbitsandbytes_cpu.so: undefined symbol:
-    cget_col_row_stats”、“'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'”、“name
-    'str2optimizer32bit' is not defined” 或“CUDA Setup failed despite GPU being available” 结束。
-
-    ## 原因
-    bitsandbytes 在 import 时寻找 CUDA 运行时并加载相应版本的库。它没有找到（LD_LIBRARY_PATH、CUDA 太新、bitsandbytes
-    太旧），只警告 “compiled without GPU support” 就继续了。
-
-    ## 解决办法
-    使用更新的 bitsandbytes，或让它找到 CUDA 运行时。把 CUDA 库复制成 CPU 库的名字只是暂时掩盖问题。
-
-    ## 何时安全
-    `python -m bitsandbytes` 成功结束。不做量化的训练可以忽略该警告。
-
-    ## 来源
-    - https://github.com/A-baoYang/alpaca-7b-chinese/issues/2：横幅显示 CPU 库，随后缺少符号
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1802：BNB_CUDA_VERSION 指向不存在的库
-    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459：升级后解决
-    """
-
     name = "bitsandbytes-cpu-library"
     title = Text("bitsandbytes loaded its CPU library", "bitsandbytes 加载了 CPU 库")
-    sources = (
-        "https://github.com/A-baoYang/alpaca-7b-chinese/issues/2",
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/1802",
-        "https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459",
-    )
     log_words = (
         "libbitsandbytes",
         "cget_col_row_stats",
@@ -117,7 +78,7 @@ class BitsandbytesCpuLibrary(Hazard):
         "bitsandbytes native",
     )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A bitsandbytes without a library for torch's CUDA, where the run needs one."""
         version, cuda = environment.version("bitsandbytes"), environment.cuda.string
         if version is None or cuda is None or not together(environment, "bitsandbytes", "torch"):
@@ -147,7 +108,7 @@ class BitsandbytesCpuLibrary(Hazard):
             confirm=(Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A call into the CPU library; a mere sign that it was loaded counts where nothing else failed."""
         evidence = first(log, _FAILED)
         certainty = Certainty.CERTAIN

@@ -1,20 +1,9 @@
-"""cuda-driver-too-old."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.environment.compatibility import minimum_driver
-from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
@@ -69,38 +58,11 @@ class CudaDriverTooOld(Hazard):
     - https://docs.nvidia.com/deploy/cuda-compatibility/: which driver serves which CUDA
     """
 
-    page_zh = """GPU 驱动比 PyTorch 所用的 CUDA 旧。
-
-    ## 现象
-    “The NVIDIA driver on your system is too old (found version 11040)”，可能是报错，也可能是 “CUDA initialization”
-    警告，之后看不到 GPU；或 “CUDA driver version is insufficient for CUDA runtime version”。
-
-    ## 原因
-    PyTorch 安装包自带 CUDA 库，驱动则属于机器。其中的数字是驱动支持的 CUDA：11040 即 11.4。较新的
-    PyTorch（常随其他包一起被安装）需要更高版本。容器不会改变驱动。
-
-    ## 解决办法
-    升级宿主机驱动，或安装按 `nvidia-smi` 所示 CUDA 编译的 PyTorch。
-
-    ## 何时安全
-    `nvidia-smi` 显示的 CUDA 不低于 `torch.version.cuda`（同一大版本内，小版本可以较低）。
-
-    ## 来源
-    - https://github.com/IEIT-Yuan/Yuan-2.0/issues/65：CUDA 12.1 的容器，驱动只支持 11.0
-    - https://github.com/zai-org/ChatGLM3/issues/100：found version 11060
-    - https://docs.nvidia.com/deploy/cuda-compatibility/：驱动与 CUDA 的对应关系
-    """
-
     name = "cuda-driver-too-old"
     title = Text("The NVIDIA driver is too old for this PyTorch", "NVIDIA 驱动对该 PyTorch 来说太旧")
-    sources = (
-        "https://github.com/IEIT-Yuan/Yuan-2.0/issues/65",
-        "https://github.com/zai-org/ChatGLM3/issues/100",
-        "https://docs.nvidia.com/deploy/cuda-compatibility/",
-    )
     log_words = ("too old", "too OLD", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's driver against the CUDA that torch was built for."""
         driver, cuda = environment.driver.string, environment.cuda.string
         oldest = minimum_driver(cuda) if cuda is not None else None
@@ -130,7 +92,7 @@ class CudaDriverTooOld(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""
         if evidence := first(log, _TOO_OLD):
             number = _FOUND_VERSION.search(text_of(evidence))

@@ -1,18 +1,7 @@
-"""cuda-home-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Span, Text
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Span, Text
 
 _DEEPSPEED = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
@@ -69,36 +58,11 @@ class CudaHomeMissing(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/2772: the same from ds_report
     """
 
-    page_zh = """DeepSpeed 找不到 CUDA 工具包（nvcc）。
-
-    ## 现象
-    `import deepspeed`、安装 DeepSpeed 或加载第一个算子时以 “CUDA_HOME does not exist, unable to compile CUDA op(s)”
-    结束（MissingCUDAException；旧版本为 AssertionError）。
-
-    ## 原因
-    PyTorch 安装包自带 CUDA 库，但没有编译器。DeepSpeed 要查询 nvcc 的版本（有些版本在 import 时就查询），
-    却找不到工具包：没有安装，或 CUDA_HOME 指向没有它的目录，或该变量没有传到被启动的进程。
-
-    ## 解决办法
-    安装与 PyTorch 相同 CUDA 版本的工具包并 export CUDA_HOME。runtime 镜像没有 nvcc，请用 devel 镜像。
-
-    ## 何时安全
-    nvcc 在 PATH 中；或不编译 CUDA 算子，且 DeepSpeed 在 import 时不查询。
-
-    ## 来源
-    - https://github.com/jingyaogong/minimind/issues/48：训练时 import 即报错
-    - https://github.com/deepspeedai/DeepSpeed/issues/2772：ds_report 中的同一问题
-    """
-
     name = "cuda-home-missing"
     title = Text("No CUDA toolkit: CUDA_HOME does not exist", "没有 CUDA 工具包：CUDA_HOME 不存在")
-    sources = (
-        "https://github.com/jingyaogong/minimind/issues/48",
-        "https://github.com/deepspeedai/DeepSpeed/issues/2772",
-    )
     log_words = ("CUDA_HOME", "nvcc")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
         built = operator(run, "fused_adam", "cpu_adam") if environment.toolkit.absent else None
         if built is None or (built.name == "cpu_adam" and not cpu_adam_takes_cuda(environment)):
@@ -130,7 +94,7 @@ class CudaHomeMissing(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's words, or PyTorch's where an extension that training needs was to be built."""
         evidence = first(log, _DEEPSPEED)
         certainty = Certainty.CERTAIN

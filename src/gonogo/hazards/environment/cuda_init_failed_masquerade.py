@@ -1,12 +1,3 @@
-"""cuda-init-failed-masquerade."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._surroundings import (
     ampere_gpu,
@@ -16,7 +7,7 @@ from gonogo.hazards.environment._surroundings import (
     is_training,
     outside_training,
 )
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, LoggedError, Pattern, Text
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
@@ -68,40 +59,12 @@ class CudaInitFailedMasquerade(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/7888: Error 802 and an accelerator set to CPU
     """
 
-    page_zh = """CUDA 没有启动，框架却说是 GPU 太旧。
-
-    ## 现象
-    在 RTX 4090 或 A100 上以 “Your setup doesn't support bf16/gpu” 或 “--tf32 requires Ampere” 结束。上方有警告：
-    “CUDA initialization: CUDA unknown error”、“Error 802: system not yet initialized” 或 “No platform detected”。
-
-    ## 原因
-    transformers 通过 CUDA 查询 GPU 的代次。CUDA 没有启动或看不到 GPU 时得到否定的回答，于是提示 Ampere。
-    改精度只会引出下一个错误。
-
-    ## 解决办法
-    先让 `torch.cuda.is_available()` 为 True：驱动、fabric manager、容器参数、CUDA_VISIBLE_DEVICES、CUDA 版 PyTorch。
-    没有 GPU 的机器：use_cpu，且不用 bf16 与 TF32。
-
-    ## 何时安全
-    在运行环境中 `torch.cuda.is_available()` 为 True 时。
-
-    ## 来源
-    - https://github.com/gensyn-ai/rl-swarm/issues/252：RTX 4090，之前有 “CUDA unknown error”
-    - https://github.com/gensyn-ai/rl-swarm/issues/148：“No platform detected”
-    - https://github.com/hiyouga/LlamaFactory/issues/7888：Error 802，加速器被设为 CPU
-    """
-
     name = "cuda-init-failed-masquerade"
     title = Text("CUDA did not start: no GPU is usable in this process", "CUDA 没有启动：该进程没有可用的 GPU")
-    sources = (
-        "https://github.com/gensyn-ai/rl-swarm/issues/252",
-        "https://github.com/gensyn-ai/rl-swarm/issues/148",
-        "https://github.com/hiyouga/LlamaFactory/issues/7888",
-    )
     log_words = ("CUDA initialization", "No platform detected", "UnspecifiedPlatform", "CUDA unknown", "accelerator to")
     yields_to = ("cuda-driver-too-old",)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
         refusal, failed = refused(log), cuda_failed(log)
         if refusal is not None and not (has_cpu_build(log) and failed is None):

@@ -1,19 +1,8 @@
-"""cuda-no-kernel-image."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.environment.compatibility import runs_on, torch_build
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
 from gonogo.hazards.facts.installed import span_of, told
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _NO_IMAGE = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
@@ -71,38 +60,11 @@ class CudaNoKernelImage(Hazard):
     - https://github.com/pytorch/pytorch/issues/31285: the long thread, with what PyTorch's builds hold
     """
 
-    page_zh = """PyTorch 或某个扩展没有为该 GPU 的架构编译。
-
-    ## 现象
-    第一个 kernel 以 “CUDA error: no kernel image is available for execution on the device” 结束。import
-    时往往已有警告：“NVIDIA ... with CUDA capability sm_120 is not compatible with the current PyTorch installation”。
-
-    ## 原因
-    CUDA 二进制只含一组架构的代码。比安装包更新的 GPU（如 cu121 的 PyTorch 配 RTX 5090），或旧到已被去掉的 GPU，
-    都找不到代码。在另一台机器上编译的扩展只含那台机器的架构。
-
-    ## 解决办法
-    安装含该架构的 PyTorch；若 PyTorch 本身正常而扩展出错，重新编译扩展。
-
-    ## 何时安全
-    `torch.cuda.get_arch_list()` 含该 GPU 的架构，或同一大版本中较旧的架构。
-
-    ## 来源
-    - https://github.com/deepseek-ai/DeepSeek-OCR/issues/159：较新的 GPU 与较旧的安装包
-    - https://github.com/thomasbrandon/mish-cuda/issues/10：扩展是为另一种 GPU 编译的
-    - https://github.com/pytorch/pytorch/issues/31285：长讨论，说明 PyTorch 安装包含哪些架构
-    """
-
     name = "cuda-no-kernel-image"
     title = Text("No kernels for this GPU's architecture", "没有适用于该 GPU 架构的 kernel")
-    sources = (
-        "https://github.com/deepseek-ai/DeepSeek-OCR/issues/159",
-        "https://github.com/thomasbrandon/mish-cuda/issues/10",
-        "https://github.com/pytorch/pytorch/issues/31285",
-    )
     log_words = ("kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's cards against the architectures that this torch was built for."""
         cuda, torch = environment.cuda.string, environment.version("torch")
         build = torch_build(cuda, torch) if cuda is not None and torch is not None else None
@@ -138,7 +100,7 @@ class CudaNoKernelImage(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """CUDA's error, or PyTorch's warning where nothing else explains the failure."""
         outside = outside_training(log)
         if evidence := first(log, _NO_IMAGE):

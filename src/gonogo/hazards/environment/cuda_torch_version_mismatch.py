@@ -1,19 +1,8 @@
-"""cuda-torch-version-mismatch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
@@ -61,35 +50,8 @@ class CudaTorchVersionMismatch(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/pull/3436: the variable that allows it
     """
 
-    page_zh = """已安装的 CUDA 工具包与 PyTorch 编译时的 CUDA 版本不同。
-
-    ## 现象
-    编译算子（或安装 DeepSpeed）时以 CUDAMismatchException 结束：“Installed CUDA version 12.2 does not match the version
-    torch was compiled with 11.7, unable to compile cuda/cpp extensions”。
-
-    ## 原因
-    DeepSpeed 用 CUDA_HOME 下的 nvcc 与 PyTorch 的头文件编译。同一大版本内的小版本差异可以接受，大版本不同则拒绝。
-
-    ## 解决办法
-    使两者一致，或自担风险设置 DS_SKIP_CUDA_CHECK=1。若之后还有编译器报错（Python.h、-lcurand），那才是原因，
-    这只是警告。
-
-    ## 何时安全
-    “but since the APIs are compatible, accepting this combination” 不是错误。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2902：安装时
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/370：FusedAdam，工具包 12.0 而 PyTorch 为 11.8
-    - https://github.com/deepspeedai/DeepSpeed/pull/3436：允许不一致的环境变量
-    """
-
     name = "cuda-torch-version-mismatch"
     title = Text("The CUDA toolkit is not of PyTorch's CUDA version", "CUDA 工具包与 PyTorch 的 CUDA 版本不一致")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2902",
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/370",
-        "https://github.com/deepspeedai/DeepSpeed/pull/3436",
-    )
     log_words = (
         "CUDAMismatch",
         "Installed CUDA version",
@@ -99,7 +61,7 @@ class CudaTorchVersionMismatch(Hazard):
     )
     yields_to = ("op-build-libcurand-missing", "op-build-nvcc-arch-unsupported", "op-build-python-h-missing")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """nvcc of another major version than torch's CUDA, where DeepSpeed compiles an operator."""
         toolkit, cuda = environment.toolkit.string, environment.cuda.string
         if toolkit is None or cuda is None or toolkit.split(".")[0] == cuda.split(".")[0]:
@@ -128,7 +90,7 @@ class CudaTorchVersionMismatch(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The refusal; where a compiler's error stands beside it, only a possibility."""
         evidence = mismatch(log) or first(log, _OTHERS)
         if evidence is None:

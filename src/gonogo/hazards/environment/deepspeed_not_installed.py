@@ -1,15 +1,5 @@
-"""deepspeed-not-installed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, Text
 
 
 class DeepspeedNotInstalled(Hazard):
@@ -34,35 +24,10 @@ class DeepspeedNotInstalled(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/4694: the same from LLaMA-Factory
     """
 
-    page_zh = """训练使用 DeepSpeed，但没有安装它。
-
-    ## 现象
-    “deepspeed: command not found”、“ImportError: DeepSpeed is not available => install it using `pip3 install
-    deepspeed` or build it from source”，或 “--deepspeed requires deepspeed”。
-
-    ## 原因
-    transformers、accelerate 与各训练框架默认都不安装它（需 `pip install llamafactory[deepspeed]`、
-    `ms-swift[all]`）。
-
-    ## 解决办法
-    在训练环境中 pip install deepspeed，版本须被该 transformers 接受。
-
-    ## 何时安全
-    在列出清单之后才安装该包，或清单属于另一个环境时。
-
-    ## 来源
-    - https://github.com/lavoiems/DiscreteLatentCode/issues/1：accelerate 的 ImportError
-    - https://github.com/hiyouga/LlamaFactory/issues/4694：LLaMA-Factory 中的同一报错
-    """
-
     name = "deepspeed-not-installed"
     title = Text("DeepSpeed is used and not installed", "使用了 DeepSpeed 但没有安装")
-    sources = (
-        "https://github.com/lavoiems/DiscreteLatentCode/issues/1",
-        "https://github.com/hiyouga/LlamaFactory/issues/4694",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A launch with DeepSpeed, or a config of its, and a complete listing without it."""
         asked = _asks(run)
         if asked is None:

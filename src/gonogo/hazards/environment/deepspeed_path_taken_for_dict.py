@@ -1,20 +1,6 @@
-"""deepspeed-path-taken-for-dict."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Script, Text
 
 _FAULTY = ">=4.53.0,<4.54.0"
 _SAID = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
@@ -58,42 +44,13 @@ class DeepspeedPathTakenForDict(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/9012: the same in LLaMA-Factory
     """
 
-    page_zh = """transformers 4.53 把 --deepspeed 后的路径当作 dict 而拒绝。
-
-    ## 现象
-    每个 rank 都立即退出，打印脚本用法和 “error: argument --deepspeed: invalid dict value: 'ds_config.json'”。文件存在，
-    内容也正确。
-
-    ## 原因
-    `HfArgumentParser` 根据 `Optional[Union[dict, str]]` 中的顺序确定选项类型。Python 对相同类型的 Union
-    只保留一个对象，顺序取最先写下的那个；而 4.53.0 到 4.53.3 的 `modeling_utils` 写的是 `Union[str, dict]`。
-    若它先于 `TrainingArguments` 被导入，例如
-    `from transformers import HfArgumentParser, Trainer, TrainingArguments`，路径就会被当作 dict 解析。
-
-    ## 解决办法
-    `pip install "transformers==4.52.4"`，或 4.54 及更新版本。也可以单独一行先导入 `TrainingArguments`。
-
-    ## 何时安全
-    路径写在 TrainingArguments(deepspeed=...) 或 YAML 文件中，或 TrainingArguments 先于 Trainer 导入时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/39462：有一个导入就失败，没有就正常
-    - https://github.com/huggingface/transformers/issues/39673：transformers 4.53.3
-    - https://github.com/hiyouga/LlamaFactory/issues/9012：LLaMA-Factory 中的同样问题
-    """
-
     name = "deepspeed-path-taken-for-dict"
     title = Text(
         "transformers 4.53 takes the path after --deepspeed for a dict",
         "transformers 4.53 把 --deepspeed 后的路径当作 dict",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/39462",
-        "https://github.com/huggingface/transformers/issues/39673",
-        "https://github.com/hiyouga/LlamaFactory/issues/9012",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path on the command line, for a script that imports what writes the other order first."""
         option = launch.options.get("deepspeed")
         if not option.string or option.string.startswith("{") or not run.scripts:
@@ -130,7 +87,7 @@ class DeepspeedPathTakenForDict(Hazard):
 
     log_words = ("argument --deepspeed: invalid",)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """argparse's refusal."""
         line = log.find(_SAID)
         if line is not None:

@@ -1,16 +1,18 @@
-"""deepspeed-scalar-parameter."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY = "==0.19.8"
@@ -56,44 +58,13 @@ class DeepspeedScalarParameter(Hazard):
       `logit_scale`
     """
 
-    page_zh = """DeepSpeed 0.19.8 无法广播没有维度的参数。
-
-    ## 现象
-    调用 `deepspeed.initialize`（ZeRO-3 下也可能在构建模型时）在 `_broadcast_model` 或 `_zero_init_param` 中抛出
-    “RuntimeError: self.dim() cannot be 0 to view BFloat16 as Byte (different element sizes)”，与 ZeRO 阶段无关。
-
-    ## 原因
-    训练之前，每个参数先由 rank 0 广播。DeepSpeed 0.19.8 以字节形式广播：`param.data.view(torch.uint8)`，而 torch 不允许
-    对没有维度的张量这样做。CLIP、SigLIP 等对比模型就有这样的参数
-    （`logit_scale = nn.Parameter(torch.tensor(2.65))`），许多模型的门控与温度参数也是如此。0.19.7 及更早的版本广播
-    张量本身。
-
-    ## 解决办法
-    固定 `deepspeed==0.19.7`。自己的模型请写成带一个维度的 `nn.Parameter(torch.tensor([value]))`。
-
-    ## 何时安全
-    其他版本的 DeepSpeed；所有参数都有维度的模型。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py：`_broadcast_model` 中的字节广播
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py：ZeRO-3 下的
-      同样做法，在 `_zero_init_param` 中
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py：CLIP 的
-      `logit_scale`
-    """
-
     name = "deepspeed-scalar-parameter"
     title = Text(
         en="DeepSpeed 0.19.8 can't broadcast a parameter without dimensions",
         zh="DeepSpeed 0.19.8 无法广播没有维度的参数",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py",
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``nn.Parameter`` of a number in a class, under DeepSpeed's faulty release."""
         if run.config is None or run.environment.within("deepspeed", _FAULTY) is not True:
             return
@@ -124,7 +95,7 @@ class DeepspeedScalarParameter(Hazard):
 
     log_words = ("self.dim() cannot be 0 to view",)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""
         told = False
         for error in log.errors_of("RuntimeError"):

@@ -1,18 +1,18 @@
-"""deepspeed-torch-api-mismatch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._pairs import faults_at
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import fault_finding, known_faults, listing
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
@@ -77,35 +77,8 @@ class DeepspeedTorchApiMismatch(Hazard):
     - https://github.com/project-baize/baize-chatbot/issues/24: torch._six behind transformers.trainer
     """
 
-    page_zh = """该 DeepSpeed 用到的 PyTorch 接口在已安装的 PyTorch 中不存在（已移除或尚未加入）。
-
-    ## 现象
-    `import deepspeed` 以 “cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'”、“No module named
-    'torch._six'” 或 torch 的其他名字结束。transformers 会显示为 “Failed to import transformers.trainer”。
-
-    ## 原因
-    DeepSpeed 使用 PyTorch 的内部接口，而它们会变动：torch 2.0 去掉了 `torch._six`，torch 2.4 给 elastic agent 的
-    `log` 改了名。只升级 torch（常因其他包的依赖）就会破坏这个组合。
-
-    ## 解决办法
-    升级 DeepSpeed，或安装与其同期的 PyTorch。
-
-    ## 何时安全
-    DeepSpeed 的发布晚于已安装的 PyTorch。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/5337：`log` 在 PyTorch 中被改名
-    - https://github.com/huggingface/alignment-handbook/issues/180：训练脚本中的同一问题
-    - https://github.com/project-baize/baize-chatbot/issues/24：transformers.trainer 背后的 torch._six
-    """
-
     name = "deepspeed-torch-api-mismatch"
     title = Text("This DeepSpeed does not fit the installed PyTorch", "该 DeepSpeed 与已安装的 PyTorch 不匹配")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/5337",
-        "https://github.com/huggingface/alignment-handbook/issues/180",
-        "https://github.com/project-baize/baize-chatbot/issues/24",
-    )
     log_words = (
         "torch._six",
         "cannot import name",
@@ -114,7 +87,7 @@ class DeepspeedTorchApiMismatch(Hazard):
         "torch.distributed.elastic",
     )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
         for row in known_faults(environment, faults_at("import", "deepspeed", self.name)):
             names = (row.package, *row.beside)
@@ -122,7 +95,7 @@ class DeepspeedTorchApiMismatch(Hazard):
             yield fault_finding(self, row, environment, run, cause)
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
         for error in log.errors:
             if _LEFT_TORCH.search(error.message) and _by_deepspeed(error):

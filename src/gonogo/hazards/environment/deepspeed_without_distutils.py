@@ -1,15 +1,6 @@
-"""deepspeed-without-distutils."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.installed import from_file, listed, span_of, sureness, told
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
 class DeepspeedWithoutDistutils(Hazard):
@@ -37,39 +28,12 @@ class DeepspeedWithoutDistutils(Hazard):
     - https://github.com/pypa/setuptools/issues/4002: Python 3.12 does not have distutils
     """
 
-    page_zh = """Python 3.12 上的旧版 DeepSpeed 且没有 setuptools：distutils 已不存在。
-
-    ## 现象
-    `import deepspeed` 以 “ModuleNotFoundError: No module named 'distutils'” 结束，由 `op_builder/builder.py` 抛
-    出。
-
-    ## 原因
-    Python 3.12 移除了 distutils。setuptools 带有一份副本，但 Python 3.12 及 uv 的虚拟环境不再预装 setuptools。0.18.3
-    及以前的 DeepSpeed 在 import 时就导入 distutils，却没有声明依赖 setuptools。
-
-    ## 解决办法
-    执行 pip install setuptools，或使用只在编译时才需要它的 DeepSpeed。
-
-    ## 何时安全
-    已安装 setuptools，或 Python 3.11。
-
-    ## 来源
-    - https://docs.python.org/3/whatsnew/3.12.html#distutils：distutils 被移除；setuptools 不再预装
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.3/op_builder/builder.py：文件开头的 import
-    - https://github.com/pypa/setuptools/issues/4002：Python 3.12 没有 distutils
-    """
-
     name = "deepspeed-without-distutils"
     title = Text(
         "DeepSpeed imports distutils, which this Python does not have", "DeepSpeed 要导入 distutils，而该 Python 中没有"
     )
-    sources = (
-        "https://docs.python.org/3/whatsnew/3.12.html#distutils",
-        "https://github.com/deepspeedai/DeepSpeed/blob/v0.18.3/op_builder/builder.py",
-        "https://github.com/pypa/setuptools/issues/4002",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Python 3.12, DeepSpeed up to 0.18.3, and a complete listing without setuptools."""
         python = parse_version(environment.python.string or "")
         if python is None or python.release[:2] < (3, 12) or not listed(environment):

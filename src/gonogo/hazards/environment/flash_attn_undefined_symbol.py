@@ -1,17 +1,6 @@
-"""flash-attn-undefined-symbol."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import span_of, together
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
@@ -71,38 +60,11 @@ class FlashAttnUndefinedSymbol(Hazard):
     - https://github.com/axolotl-ai-cloud/axolotl/issues/3142: after torch was changed by another installation
     """
 
-    page_zh = """flash-attn 的二进制是为另一个版本的 PyTorch 编译的。
-
-    ## 现象
-    import flash-attn，或第一个使用它的 transformers 模型，以 “flash_attn_2_cuda...so: undefined symbol: _ZN3c10...”
-    结束。transformers 会显示为 “Failed to import transformers.models....”。
-
-    ## 原因
-    扩展按名字调用 PyTorch 的 C++ 函数，这些名字随 PyTorch 版本和 C++ ABI 变化。wheel 对应的 torch、CUDA 或 ABI 不同，
-    或取自 pip 缓存，或之后又升级了 torch，就会找不到名字。
-
-    ## 解决办法
-    在 torch 之后重装 flash-attn，使 torch、CUDA、Python 与 cxx11abi 都一致；或使用 sdpa。
-
-    ## 何时安全
-    `import torch` 后 `python -c "import flash_attn_2_cuda"` 没有报错。
-
-    ## 来源
-    - https://github.com/Dao-AILab/flash-attention/issues/853：该符号，以及合适的 wheel
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1157：训练中的同一问题
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/3142：torch 被其他安装改动之后
-    """
-
     name = "flash-attn-undefined-symbol"
     title = Text("flash-attn was built for another PyTorch", "flash-attn 是为另一个 PyTorch 编译的")
-    sources = (
-        "https://github.com/Dao-AILab/flash-attention/issues/853",
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/1157",
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/3142",
-    )
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A wheel of flash-attn whose name tells another torch than the one beside it."""
         wheel, torch = environment.version("flash-attn"), environment.version("torch")
         if wheel is None or torch is None or wheel.local is None or not together(environment, "flash-attn", "torch"):
@@ -122,7 +84,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             confirm=(Text("import flash_attn_2_cuda fails", "import flash_attn_2_cuda 失败"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The loader's words about flash-attn's library, or about an unnamed one that flash-attn's frames load."""
         if evidence := first(log, _UNDEFINED):
             yield self.log_finding(

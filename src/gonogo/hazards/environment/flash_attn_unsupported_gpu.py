@@ -1,18 +1,7 @@
-"""flash-attn-unsupported-gpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"(?i)flash[ _-]?att(?:ention|n)(?:[ _-]?[23v]*)? only supports? (?:ampere|turing|hopper|gpu architectures|sm)"
@@ -62,37 +51,11 @@ class FlashAttnUnsupportedGpu(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/3508: Qwen's remote code takes flash-attn by itself
     """
 
-    page_zh = """FlashAttention 2 只支持 Ampere 及更新的 GPU，而该 GPU 更旧。
-
-    ## 现象
-    第一次前向以 “RuntimeError: FlashAttention only supports Ampere GPUs or newer.” 结束。
-
-    ## 原因
-    flash-attn 2 的 kernel 只支持计算能力 8.0 及以上，不支持 V100、T4、RTX 20 系。
-    有些模型自己的代码只要装了该包就使用它，不管参数如何设置。
-
-    ## 解决办法
-    换用其他注意力实现（sdpa），或卸载 flash-attn。
-
-    ## 何时安全
-    A100、A10、RTX 30 系及更新的 GPU。
-
-    ## 来源
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/307：在较旧的 GPU 上训练
-    - https://github.com/swc-17/SparseDrive/issues/44：V100
-    - https://github.com/hiyouga/LlamaFactory/issues/3508：Qwen 的远程代码自动使用 flash-attn
-    """
-
     name = "flash-attn-unsupported-gpu"
     title = Text("FlashAttention does not run on this GPU", "该 GPU 不支持 FlashAttention")
-    sources = (
-        "https://github.com/LlamaChinese/Llama-Chinese/issues/307",
-        "https://github.com/swc-17/SparseDrive/issues/44",
-        "https://github.com/hiyouga/LlamaFactory/issues/3508",
-    )
     log_words = ("only support", "FlashAttention", "lash attention", "lash-att", "lash_att", "Ampere")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """flash-attn asked for, on cards older than Ampere."""
         found = weakest(environment)
         if found is None or found[1] >= (8, 0):
@@ -110,7 +73,7 @@ class FlashAttnUnsupportedGpu(Hazard):
             spans=(asked.span(),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's own words, which have one cause."""
         evidence = first(log, _REFUSED)
         old = old_gpu(log)

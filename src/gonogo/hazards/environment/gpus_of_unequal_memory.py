@@ -1,14 +1,5 @@
-"""gpus-of-unequal-memory."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.training_script import several_a_node
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class GpusOfUnequalMemory(Hazard):
@@ -31,33 +22,10 @@ class GpusOfUnequalMemory(Hazard):
     - https://github.com/Tencent/TencentPretrain/issues/98: the same question for pre-training
     """
 
-    page_zh = """一个节点的各 rank 运行在显存不等的 GPU 上。
-
-    ## 现象
-    最小的卡上的 rank 显存不足，其他卡却有富余；或所有卡都等待最慢的一张。
-
-    ## 原因
-    DDP 与 ZeRO 给每个 rank 相同的状态份额和相同的 micro-batch，与显卡无关。
-
-    ## 解决办法
-    用 CUDA_VISIBLE_DEVICES 排除较小的卡，或按最小的卡设置 batch。
-
-    ## 何时安全
-    batch 能放进最小的卡且速度可以接受时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/4402：16 GB 与 32 GB 的卡：DeepSpeed 平均分配
-    - https://github.com/Tencent/TencentPretrain/issues/98：预训练中的同一问题
-    """
-
     name = "gpus-of-unequal-memory"
     title = Text("GPUs of unequal memory: the smallest sets the limit", "GPU 显存不等：以最小的为限")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/4402",
-        "https://github.com/Tencent/TencentPretrain/issues/98",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Cards whose memory differs by more than a tenth, all of them in use."""
         sizes = [gpu.memory for gpu in environment.gpus if gpu.memory]
         launch = run.launch

@@ -1,14 +1,5 @@
-"""liger-kernel-not-installed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class LigerKernelNotInstalled(Hazard):
@@ -33,34 +24,10 @@ class LigerKernelNotInstalled(Hazard):
     - https://github.com/linkedin/Liger-Kernel#installation: how it is installed
     """
 
-    page_zh = """启用了 Liger kernel，但没有安装它的包。
-
-    ## 现象
-    “ImportError: You have set `use_liger_kernel` to `True` but liger-kernel >= 0.3.0 is not available. Please
-    install it with `pip install liger-kernel`”。
-
-    ## 原因
-    这些 kernel 是独立的包，transformers 与 trl 都不依赖它。名字也有讲究：`liger_kernel_nightly` 不被承认。
-
-    ## 解决办法
-    执行 pip install liger-kernel，或设 use_liger_kernel: false。
-
-    ## 何时安全
-    在列出清单之后才安装该包，或清单属于另一个环境时。
-
-    ## 来源
-    - https://github.com/huggingface/trl/issues/2997：该 ImportError，包名不同的情况
-    - https://github.com/linkedin/Liger-Kernel#installation：安装方法
-    """
-
     name = "liger-kernel-not-installed"
     title = Text("liger-kernel is asked for and not installed", "启用了 liger-kernel 但没有安装")
-    sources = (
-        "https://github.com/huggingface/trl/issues/2997",
-        "https://github.com/linkedin/Liger-Kernel#installation",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The argument, and a complete listing without liger-kernel."""
         for name in ("use_liger_kernel", "use_liger", "enable_liger_kernel"):
             asked = run.arguments.get(name)

@@ -1,14 +1,5 @@
-"""numpy-2-beside-older-torch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.installed import span_of, sureness, together, told, version_fix
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class Numpy2BesideOlderTorch(Hazard):
@@ -36,38 +27,10 @@ class Numpy2BesideOlderTorch(Hazard):
     - https://github.com/TorchIO-project/torchio/pull/1183: numpy 2 beside PyTorch 2.2
     """
 
-    page_zh = """numpy 2 与针对 numpy 1 编译的 PyTorch 装在一起。
-
-    ## 现象
-    “A module that was compiled using NumPy 1.x cannot be run in NumPy 2.0.0 as it may crash”、“Failed to
-    initialize NumPy: _ARRAY_API not found”，并在第一次 `tensor.numpy()` 或 `torch.from_numpy` 时报 “RuntimeError:
-    Numpy is not available”。
-
-    ## 原因
-    numpy 2 改变了二进制接口，PyTorch 自 2.3 起才针对它编译。旧的 wheel 没有写上限，未固定的 numpy 就会装成 2。
-
-    ## 解决办法
-    固定 numpy<2，或使用 PyTorch 2.3 及以上。
-
-    ## 何时安全
-    PyTorch 2.3 及以上，或 numpy 1。
-
-    ## 来源
-    - https://github.com/securefederatedai/openfederatedlearning/issues/999：torch 低于 2.3 时的 Numpy is not
-      available
-    - https://github.com/pytorch/pytorch/issues/107302：PyTorch 自 2.3 起支持 numpy 2
-    - https://github.com/TorchIO-project/torchio/pull/1183：numpy 2 与 PyTorch 2.2
-    """
-
     name = "numpy-2-beside-older-torch"
     title = Text("This PyTorch was compiled for numpy 1", "该 PyTorch 是针对 numpy 1 编译的")
-    sources = (
-        "https://github.com/securefederatedai/openfederatedlearning/issues/999",
-        "https://github.com/pytorch/pytorch/issues/107302",
-        "https://github.com/TorchIO-project/torchio/pull/1183",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """numpy 2 with torch below 2.3."""
         if not together(environment, "numpy", "torch"):
             return

@@ -1,19 +1,8 @@
-"""op-build-libcurand-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _MISSING = Pattern(
     r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
@@ -71,39 +60,11 @@ class OpBuildLibcurandMissing(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3929: curand and cudart both out of the linker's sight
     """
 
-    page_zh = """DeepSpeed 的 CPU Adam 链接失败：链接器找不到 libcurand。
-
-    ## 现象
-    开启 CPU 卸载时，`deepspeed.initialize` 编译 `cpu_adam`，以 “/usr/bin/ld: cannot find -lcurand” 和
-    “Error building extension 'cpu_adam'” 结束。最后打印的 “'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'”
-    只是后果。
-
-    ## 原因
-    DeepSpeed 在首次使用算子时编译它，并链接 curand。conda 环境或精简镜像往往只有 nvcc，没有工具包的其余部分，
-    或库不在链接器的搜索路径中。
-
-    ## 解决办法
-    安装 libcurand 及其开发文件，或把它所在目录加入 LIBRARY_PATH；删除 `~/.cache/torch_extensions` 后重新启动。
-
-    ## 何时安全
-    不卸载优化器（不使用 DeepSpeedCPUAdam），或 `ds_report` 显示 cpu_adam 已安装。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/5659：编译 cpu_adam 时 “cannot find -lcurand”
-    - https://github.com/dhcode-cpp/X-R1/issues/68：GRPO 训练中的同一问题
-    - https://github.com/deepspeedai/DeepSpeed/issues/3929：链接器同时找不到 curand 与 cudart
-    """
-
     name = "op-build-libcurand-missing"
     title = Text("DeepSpeed's operator does not link: libcurand is missing", "DeepSpeed 算子链接失败：缺少 libcurand")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/5659",
-        "https://github.com/dhcode-cpp/X-R1/issues/68",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3929",
-    )
     log_words = ("-lcurand", "-lcudart", "curand", "ds_opt_adam")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""
         if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _WITH_CURAND):
             return
@@ -123,7 +84,7 @@ class OpBuildLibcurandMissing(Hazard):
             confirm=(FIND_THE_ERROR,),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The linker's or the compiler's complaint; else, with less certainty, an unexplained failure of the build."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(

@@ -1,18 +1,7 @@
-"""op-build-ninja-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.environment._op_build import FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
 
 _MISSING = Pattern(
     r"(?i)ninja is required to (?:load|build)|due to ninja not being installed"
@@ -55,38 +44,11 @@ class OpBuildNinjaMissing(Hazard):
     - https://github.com/InternLM/lmdeploy/issues/242: installed by pip, and yet not in PATH
     """
 
-    page_zh = """DeepSpeed 无法编译算子：PATH 中没有 `ninja` 程序。
-
-    ## 现象
-    DeepSpeed 加载第一个算子时以 “RuntimeError: Ninja is required to load C++ extensions” 或
-    “Unable to JIT load the ... op due to ninja not being installed” 结束。
-
-    ## 原因
-    PyTorch 调用 `ninja` 程序编译扩展。当前环境没有安装它，或虽已安装，但其目录不在被启动进程的 PATH 中
-    （环境未激活、远程节点、sudo、IDE）。
-
-    ## 解决办法
-    在每个节点 `pip install ninja`；从已激活的环境启动，或把其 bin 目录加入 PATH。
-
-    ## 何时安全
-    不需要现场编译算子时：安装时已编译（`DS_BUILD_OPS=1`），或没有用到任何算子。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1687：预训练中的该报错
-    - https://github.com/deepspeedai/DeepSpeed/issues/5627：每个节点都需要 ninja
-    - https://github.com/InternLM/lmdeploy/issues/242：pip 已安装，但不在 PATH 中
-    """
-
     name = "op-build-ninja-missing"
     title = Text("Operators cannot be built: the program ninja is missing", "无法编译算子：缺少 ninja 程序")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1687",
-        "https://github.com/deepspeedai/DeepSpeed/issues/5627",
-        "https://github.com/InternLM/lmdeploy/issues/242",
-    )
     log_words = ("inja is required", "ninja")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to be compiled, and neither the program ninja nor its package."""
         if not environment.ninja.absent or environment.has("ninja") is not False:
             return
@@ -105,7 +67,7 @@ class OpBuildNinjaMissing(Hazard):
             confirm=(Text("ds_report shows them as not installed", "ds_report 显示这些算子未安装"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """PyTorch's words; else, last among the reasons, an unexplained build that ninja may never have begun."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(

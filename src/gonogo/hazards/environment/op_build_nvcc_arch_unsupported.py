@@ -1,21 +1,10 @@
-"""op-build-nvcc-arch-unsupported."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.environment.compatibility import architecture
-from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import capability_of, operator, variable
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
@@ -66,39 +55,11 @@ class OpBuildNvccArchUnsupported(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3808: the same with CUDA 11.6
     """
 
-    page_zh = """已安装的 nvcc 比 GPU 旧，DeepSpeed 的算子无法编译。
-
-    ## 现象
-    `fused_adam` 或 `cpu_adam` 的编译以 “nvcc fatal : Unsupported gpu architecture 'compute_89'” 结束，之后的
-    “'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'” 等只是后果。
-
-    ## 原因
-    DeepSpeed 按所见 GPU 的架构编译。CUDA 11.7 不认识 RTX 4090（8.9）与 H100（9.0），12.6 不认识 Blackwell。PyTorch
-    本身可以运行，因为其安装包自带 CUDA 库。
-
-    ## 解决办法
-    使用认识该 GPU 的工具包，或把 TORCH_CUDA_ARCH_LIST 设为 nvcc 认识的最新架构并加 `+PTX`，然后删除
-    `~/.cache/torch_extensions`。
-
-    ## 何时安全
-    不编译 CUDA 算子，或 nvcc 不比 GPU 旧。
-
-    ## 来源
-    - https://github.com/OptimalScale/LMFlow/issues/472：compute_89，随后 ds_opt_adam
-    - https://github.com/deepspeedai/DeepSpeed/issues/3299：RTX 4090 上的 fused_adam
-    - https://github.com/deepspeedai/DeepSpeed/issues/3808：CUDA 11.6 上的同一问题
-    """
-
     name = "op-build-nvcc-arch-unsupported"
     title = Text("The installed nvcc does not know this GPU's architecture", "已安装的 nvcc 不认识该 GPU 的架构")
-    sources = (
-        "https://github.com/OptimalScale/LMFlow/issues/472",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3299",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3808",
-    )
     log_words = ("nsupported gpu arch", "Unknown CUDA arch", "compute_", "gpu-name")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """nvcc older than the card that an operator is compiled for."""
         toolkit = parse_version(environment.toolkit.string or "")
         fused = operator(run, "fused_adam", "cpu_adam") if toolkit is not None and environment.gpus else None
@@ -131,7 +92,7 @@ class OpBuildNvccArchUnsupported(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """nvcc's refusal; else an unexplained build with an old toolkit on a new GPU, or whatever else failed it."""
         if evidence := first(log, _REFUSED):
             arch = _ARCH.search(text_of(evidence))

@@ -1,18 +1,7 @@
-"""op-build-python-h-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _MISSING = Pattern(
     r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"
@@ -50,35 +39,11 @@ class OpBuildPythonHMissing(Hazard):
     - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368: ds_opt_adam, cured by installing python3.x-dev
     """
 
-    page_zh = """算子无法编译：没有安装 Python 的头文件。
-
-    ## 现象
-    算子的编译以 “fatal error: Python.h: No such file or directory” 结束。它上方关于 CUDA
-    版本不一致的警告常被误认为原因，它下方的 “ds_opt_adam” 只是后果。
-
-    ## 原因
-    系统自带的 Python 不含 C++ 扩展所需的头文件。Triton 的启动器也需要它们。
-
-    ## 解决办法
-    安装 python3-dev（或与所用版本一致的 python3.X-dev），删除 `~/.cache/torch_extensions`，重新启动。
-
-    ## 何时安全
-    使用自带头文件的 Python（conda、uv、官方镜像），或没有任何编译。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/3223：真正的错误是 Python.h，CUDA 版本不一致只是警告
-    - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368：ds_opt_adam，安装 python3.x-dev 后解决
-    """
-
     name = "op-build-python-h-missing"
     title = Text("Operators do not compile: Python.h is missing", "算子无法编译：缺少 Python.h")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/3223",
-        "https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368",
-    )
     log_words = ("Python.h", "pyconfig.h")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to be compiled, on a machine whose Python has no headers."""
         built = operators(run) if environment.python_headers.absent else ()
         if not built:
@@ -95,7 +60,7 @@ class OpBuildPythonHMissing(Hazard):
             confirm=(Text("ds_report shows them as not installed", "ds_report 显示这些算子未安装"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The compiler's complaint; else, with less certainty, an unexplained failure of the build."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(

@@ -1,16 +1,7 @@
-"""peft-not-installed."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, Text
 
 
 class PeftNotInstalled(Hazard):
@@ -35,34 +26,10 @@ class PeftNotInstalled(Hazard):
       requires of it
     """
 
-    page_zh = """脚本训练适配器，但没有安装 peft。
-
-    ## 现象
-    脚本导入时报 “ModuleNotFoundError: No module named 'peft'”，或 trl 建立 LoRA 配置时报 ImportError。
-
-    ## 原因
-    transformers 与 trl 默认不安装它。
-
-    ## 解决办法
-    执行 pip install peft，版本与该 transformers 同期（transformers 5 需 0.18 及以上）。
-
-    ## 何时安全
-    在列出清单之后才安装该包，或清单属于另一个环境时。
-
-    ## 来源
-    - https://github.com/huggingface/peft#quickstart：安装方法
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py：transformers 对它
-      的要求
-    """
-
     name = "peft-not-installed"
     title = Text("peft is used and not installed", "使用了 peft 但没有安装")
-    sources = (
-        "https://github.com/huggingface/peft#quickstart",
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An import of peft, or LoRA by trl's arguments, and a complete listing without it."""
         asked = _asks(run)
         if asked is None:

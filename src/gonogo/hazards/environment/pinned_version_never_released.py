@@ -1,15 +1,6 @@
-"""pinned-version-never-released."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.environment._released import never_released
 from gonogo.hazards.facts.installed import from_file, span_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class PinnedVersionNeverReleased(Hazard):
@@ -34,34 +25,10 @@ class PinnedVersionNeverReleased(Hazard):
     - https://github.com/OptimalScale/LMFlow/issues/68: No matching distribution found for deepspeed
     """
 
-    page_zh = """固定了 PyPI 上不存在的版本。
-
-    ## 现象
-    “ERROR: Could not find a version that satisfies the requirement deepspeed==0.14.8 (from versions: ..., 0.14.4,
-    0.14.5, 0.15.0 ...)”。
-
-    ## 原因
-    笔误、只存在于仓库中的版本（如发布之前的 `0.10.1`），或另一个包的版本号。
-
-    ## 解决办法
-    固定一个存在的版本；`pip index versions deepspeed` 可列出。
-
-    ## 何时安全
-    包来自其他源或源码时。
-
-    ## 来源
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/17：固定了当时尚未发布的 deepspeed
-    - https://github.com/OptimalScale/LMFlow/issues/68：No matching distribution found for deepspeed
-    """
-
     name = "pinned-version-never-released"
     title = Text("The pinned version was never released", "固定的版本从未发布")
-    sources = (
-        "https://github.com/LlamaChinese/Llama-Chinese/issues/17",
-        "https://github.com/OptimalScale/LMFlow/issues/68",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An exact version that is past the last release of its series."""
         if environment.complete:
             return  # it is installed

@@ -1,18 +1,19 @@
-"""python-package-version-mismatch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.log.failure_log import is_library
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._pairs import mismatched_pairs
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Finding,
+    Findings,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
 
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -103,36 +104,8 @@ class PythonPackageVersionMismatch(Hazard):
     - https://github.com/modelscope/ms-swift/issues/3028: the same in ms-swift
     """
 
-    page_zh = """训练所用的两个 Python 包版本不匹配。
-
-    ## 现象
-    peft 中的 “ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'”；“RuntimeError: Failed to
-    import transformers.trainer because of the following error”；“tokenizers>=0.21,<0.22 is required ... but found”；
-    或两个库之间关于参数的 TypeError。
-
-    ## 原因
-    peft、accelerate、trl 与 transformers 互相使用内部接口。不固定版本的 `pip install` 会让其中一个是最新的，
-    另一个仍是旧的。
-
-    ## 解决办法
-    全部升级，或固定为项目测试过的组合。
-
-    ## 何时安全
-    原样使用训练框架的 lock 文件或 requirements。
-
-    ## 来源
-    - https://github.com/haotian-liu/LLaVA/issues/1808：transformers.trainer 与 EncoderDecoderCache，降低 peft 解决
-    - https://github.com/huggingface/peft/issues/2292：peft 0.14 配 transformers 4.39
-    - https://github.com/modelscope/ms-swift/issues/3028：ms-swift 中的同一问题
-    """
-
     name = "python-package-version-mismatch"
     title = Text("Two packages of the training stack do not fit each other", "训练所用的两个包版本不匹配")
-    sources = (
-        "https://github.com/haotian-liu/LLaVA/issues/1808",
-        "https://github.com/huggingface/peft/issues/2292",
-        "https://github.com/modelscope/ms-swift/issues/3028",
-    )
     log_words = (
         "cannot import name",
         "because of the following error",
@@ -151,11 +124,11 @@ class PythonPackageVersionMismatch(Hazard):
         "deepspeed-without-launcher-mpi4py",
     )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What one package requires of another, by its own metadata, against what is beside it."""
         yield from mismatched_pairs(self, environment, run)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """What one package misses in another; more surely where a library's own frame misses it."""
         outside = outside_training(log)
         for error in log.errors:

@@ -1,16 +1,8 @@
-"""ranks-set-up-differently."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import BREAKING, span_of_rank
 from gonogo.evidence.guarded.records import Difference
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.failures import few, shorten
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import ranks_text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _FACTS = {
     "deepspeed config": Text("the DeepSpeed config", "DeepSpeed 配置"),
@@ -83,35 +75,11 @@ class RanksSetUpDifferently(Hazard):
     - https://github.com/NVIDIA/nccl/issues/296: sizes that do not agree between ranks
     """
 
-    page_zh = """同一训练的各 rank 在版本、环境变量、配置、模型或数据上不一致。
-
-    ## 现象
-    模型或配置不同：第一次集合通信时因大小不一致而卡住，或数值错误。torch 或 NCCL 不同：启动时卡住、“unhandled system
-    error”，或没有任何表现。数据较少：在 epoch 末尾卡住。GPU 不同：只有部分 rank 显存不足。
-
-    ## 原因
-    各节点分别安装或启动：镜像较旧、变量只在一个节点导出、代码没有更新、数据缓存生成了两次。
-
-    ## 解决办法
-    让各 rank 在结果指出的方面一致。版本、文件、变量应来自同一处。
-
-    ## 何时安全
-    主机名与地址不同、显存相同的 GPU、同一 CUDA 版本内的驱动不同：没有危害。
-
-    ## 来源
-    - https://github.com/NVIDIA/nccl/issues/354：一次卡住，维护者询问各节点的 NCCL 是否不同
-    - https://github.com/NVIDIA/nccl/issues/296：各 rank 的大小不一致
-    """
-
     name = "ranks-set-up-differently"
     explains_failure = False
     title = Text("The ranks are not set up alike", "各 rank 的环境或配置不一致")
-    sources = (
-        "https://github.com/NVIDIA/nccl/issues/354",
-        "https://github.com/NVIDIA/nccl/issues/296",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Each fact in which the ranks' statements before the first step differ, with the ranks of each value."""
         compared = next((rank for rank in run.ranks if rank.compared is not None and rank.compared.differences), None)
         if compared is None or compared.compared is None:

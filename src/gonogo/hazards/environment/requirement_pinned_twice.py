@@ -1,16 +1,7 @@
-"""requirement-pinned-twice."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class RequirementPinnedTwice(Hazard):
@@ -34,34 +25,10 @@ class RequirementPinnedTwice(Hazard):
     - https://pip.pypa.io/en/latest/topics/dependency-resolution/: how pip reports conflicts
     """
 
-    page_zh = """同一个 requirements 文件把一个包固定为两个版本。
-
-    ## 现象
-    “ERROR: Cannot install transformers==4.30.0 and transformers==4.30.2 because these package versions have
-    conflicting dependencies”，或 “Double requirement given”。
-
-    ## 原因
-    合并了两份清单，没有注意到第二行。
-
-    ## 解决办法
-    只保留一行。
-
-    ## 何时安全
-    各行带有互斥的环境标记时（`; python_version < '3.10'`）。
-
-    ## 来源
-    - https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69：transformers 被固定为 4.30.0 与 4.30.2
-    - https://pip.pypa.io/en/latest/topics/dependency-resolution/：pip 如何报告冲突
-    """
-
     name = "requirement-pinned-twice"
     title = Text("A package is pinned to two versions in one file", "同一文件中一个包被固定为两个版本")
-    sources = (
-        "https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69",
-        "https://pip.pypa.io/en/latest/topics/dependency-resolution/",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Two lines of one requirements file with different exact versions, and no markers."""
         sources: dict[str, SourceFile] = {}
         for package in environment.packages.values():
@@ -71,7 +38,7 @@ class RequirementPinnedTwice(Hazard):
             if source.path.endswith((".txt", ".in")):
                 yield from self._twice(source)
 
-    def _twice(self, source: SourceFile) -> Iterator[Finding]:
+    def _twice(self, source: SourceFile) -> Findings:
         pinned: dict[str, list[tuple[str, Place]]] = {}
         for match in _PINNED.finditer(source.data.decode("latin-1")):
             place = source.place(match.start(1), match.end(2))

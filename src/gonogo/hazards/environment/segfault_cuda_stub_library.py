@@ -1,21 +1,18 @@
-"""segfault-cuda-stub-library."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, Found
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.exit_summary import exits
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Fix,
+    Found,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _STUB = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
@@ -50,38 +47,14 @@ class SegfaultCudaStubLibrary(Hazard):
     - https://github.com/horovod/horovod/issues/3831: "CUDA driver is a stub library", then a segmentation fault
     """
 
-    page_zh = """加载了链接用的 libnvidia-ml 或 libcuda 桩库（stub），而不是驱动自带的库。
-
-    ## 现象
-    “WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver ... stub
-    library” 或 “CUDA driver is a stub library”；随后进程在 NCCL 启动处退出：“exits with return code = -11”。
-
-    ## 原因
-    LD_LIBRARY_PATH 中 `.../cuda/lib64/stubs`（为编译而设）排在驱动目录之前。桩库只有函数名，没有实现。
-
-    ## 解决办法
-    从 LD_LIBRARY_PATH 中去掉 `.../stubs`（链接时应使用 LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与 `.deepspeed_env`。
-
-    ## 何时安全
-    `ldconfig -p | grep nvidia-ml` 与 LD_LIBRARY_PATH 只指向驱动的库时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/542：stub 警告之后在 init_distributed 处 -11
-    - https://github.com/horovod/horovod/issues/3831：“CUDA driver is a stub library”，随后段错误
-    """
-
     name = "segfault-cuda-stub-library"
     title = Text(
         en="A stub of the NVIDIA driver's library is loaded instead of the library",
         zh="加载了 NVIDIA 驱动库的桩库（stub）而不是真正的库",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/542",
-        "https://github.com/horovod/horovod/issues/3831",
-    )
     log_words = ("libnvidia-ml", "stub library", "lib64/stubs", "return code", "exitcode")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A folder of stubs in LD_LIBRARY_PATH, as the script sets it."""
         field = launch.variables.get("LD_LIBRARY_PATH")
         place = field.place if field is not None else None
@@ -116,7 +89,7 @@ class SegfaultCudaStubLibrary(Hazard):
             fixes=fixes,
         )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A folder of stubs in the machine's own LD_LIBRARY_PATH, where the launch does not set another."""
         if run.launch is not None and not run.launch.variable("LD_LIBRARY_PATH").absent:
             return
@@ -142,7 +115,7 @@ class SegfaultCudaStubLibrary(Hazard):
             spans=(run.launch.place.span() if run.launch is not None else None,),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """NVML's warning of the stub; a segmentation fault where the backend starts, less surely."""
         evidence, certainty = _evidence(log)
         if evidence is None:

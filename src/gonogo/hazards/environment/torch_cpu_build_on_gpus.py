@@ -1,18 +1,6 @@
-"""torch-cpu-build-on-gpus."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.field import Field
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.installed import from_file, span_of, told
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
 
 class TorchCpuBuildOnGpus(Hazard):
@@ -38,34 +26,10 @@ class TorchCpuBuildOnGpus(Hazard):
     - https://pytorch.org/get-started/locally/: the indexes of PyTorch's builds
     """
 
-    page_zh = """在 GPU 上训练却固定了不含 CUDA 的 PyTorch。
-
-    ## 现象
-    “AssertionError: Torch not compiled with CUDA enabled”、“Setting accelerator to CPU”、“Distributed package
-    doesn't have NCCL built in”；或者训练在 CPU 上进行，耗时数日。
-
-    ## 原因
-    `+cpu` 的 wheel 来自 PyTorch 的 CPU 源，或来自在笔记本上生成的 requirements。pip 不会替换它们，因为版本号相同。
-
-    ## 解决办法
-    从 CUDA 源安装同一版本：pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu124。
-
-    ## 何时安全
-    Ascend、Gaudi 等加速卡的插件使用 CPU 版；或在没有 GPU 的环境中测试。
-
-    ## 来源
-    - https://github.com/X-PLUG/MobileAgent/issues/60：该 AssertionError，以及如何分辨版本
-    - https://pytorch.org/get-started/locally/：PyTorch 各版本的源
-    """
-
     name = "torch-cpu-build-on-gpus"
     title = Text("This PyTorch was built without CUDA", "该 PyTorch 不含 CUDA")
-    sources = (
-        "https://github.com/X-PLUG/MobileAgent/issues/60",
-        "https://pytorch.org/get-started/locally/",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch of a CPU build in a file, and a launch that names GPUs."""
         version = environment.version("torch")
         if version is None or version.local != "cpu" or not from_file(environment, "torch"):
@@ -93,7 +57,7 @@ class TorchCpuBuildOnGpus(Hazard):
 
     log_words = ("not compiled with CUDA enabled", "NCCL built in")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""
         for error in log.errors_of(says=_SAID):
             # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.

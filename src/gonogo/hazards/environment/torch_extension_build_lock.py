@@ -1,18 +1,18 @@
-"""torch-extension-build-lock."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.facts.installed import alone
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
@@ -64,39 +64,11 @@ class TorchExtensionBuildLock(Hazard):
     - https://github.com/sgl-project/sglang/pull/35989: FileBaton waits for a lock that a killed build left
     """
 
-    page_zh = """被杀掉的编译留下了锁文件，之后的每次运行都会无声地永远等待。
-
-    ## 现象
-    DeepSpeed 加载算子时停住不动。最后几行是每个 rank 一行的 “Using /root/.cache/torch_extensions/... as PyTorch
-    extensions root...”，此后没有输出，GPU 空闲。`py-spy dump` 或 Ctrl-C 显示停在 `torch/utils/file_baton.py` 的
-    `wait`。
-
-    ## 原因
-    编译扩展的进程在其目录中创建 `lock` 文件，完成后删除；其他进程一直等到它消失，没有超时。编译被中断（Ctrl-C、
-    内存不足、作业超时）时锁不会被删除。home 目录共享时，锁也可能属于另一个作业。
-
-    ## 解决办法
-    确认没有正在编译的任务后删除 `~/.cache/torch_extensions`，重新启动。
-
-    ## 何时安全
-    确实有另一个进程在编译（“Building extension module ...”）时：一两分钟即可完成。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/26015：启动即停住，删除该目录后恢复
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/302：py-spy 显示 file_baton.wait
-    - https://github.com/sgl-project/sglang/pull/35989：FileBaton 等待被杀掉的编译留下的锁
-    """
-
     name = "torch-extension-build-lock"
     title = Text("A stale lock of an extension's build is waited for", "在等待扩展编译留下的失效锁")
-    sources = (
-        "https://github.com/huggingface/transformers/issues/26015",
-        "https://github.com/deepspeedai/DeepSpeedExamples/issues/302",
-        "https://github.com/sgl-project/sglang/pull/35989",
-    )
     log_words = ("file_baton", "Waited on lock file", "as PyTorch extensions root", "Loading extension module")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A lock that a build has left on the machine, where the run builds or loads an operator."""
         lock = environment.extension_lock.string
         if lock is None:
@@ -117,7 +89,7 @@ class TorchExtensionBuildLock(Hazard):
             confirm=(Text("No process is compiling", "没有进程正在编译"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A stack that waits in file_baton.py, or a log that ends where the extension's folder is named."""
         folder = log.find(_BUILDS)
         if (evidence := log.find(_WAITS)) or log.passes("file_baton.py"):

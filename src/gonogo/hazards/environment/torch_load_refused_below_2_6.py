@@ -1,15 +1,6 @@
-"""torch-load-refused-below-2-6."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import span_of, together, told, version_fix
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
 class TorchLoadRefusedBelow26(Hazard):
@@ -35,36 +26,10 @@ class TorchLoadRefusedBelow26(Hazard):
     - https://github.com/autogluon/autogluon/pull/5270: the ValueError in a project that trains
     """
 
-    page_zh = """transformers 4.52 及以上在 PyTorch 低于 2.6 时拒绝续训。
-
-    ## 现象
-    设了 resume_from_checkpoint 时：“ValueError: Due to a serious vulnerability issue in `torch.load`, even with
-    `weights_only=True`, we now require users to upgrade torch to at least v2.6 in order to use the function.”。而训
-    练的前半段是正常的。
-
-    ## 原因
-    CVE-2025-32434：低于 2.6 的 torch.load 即使设了 weights_only 也可能执行代码。transformers 在加载 optimizer.pt 与
-    scheduler.pt 之前检查版本，而它们没有 safetensors 形式。safetensors 权重不受影响。
-
-    ## 解决办法
-    使用 PyTorch 2.6 及以上；或 transformers 4.51，且只加载自己生成的检查点。
-
-    ## 何时安全
-    不续训，或还没有检查点时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/pull/37785：该检查，遍及 Trainer 的加载之处
-    - https://github.com/autogluon/autogluon/pull/5270：训练项目中的该 ValueError
-    """
-
     name = "torch-load-refused-below-2-6"
     title = Text("transformers refuses to resume with this PyTorch", "transformers 在该 PyTorch 下拒绝续训")
-    sources = (
-        "https://github.com/huggingface/transformers/pull/37785",
-        "https://github.com/autogluon/autogluon/pull/5270",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """resume_from_checkpoint with such a pair."""
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):

@@ -1,16 +1,7 @@
-"""torch-without-wheel-for-python."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.environment.compatibility import torch_release
-from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.installed import from_file, span_of, version_fix
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
 class TorchWithoutWheelForPython(Hazard):
@@ -36,35 +27,10 @@ class TorchWithoutWheelForPython(Hazard):
     - https://github.com/pytorch/pytorch/pull/112882: wheels for Python 3.12 come with 2.2
     """
 
-    page_zh = """固定的 PyTorch 没有适用于该 Python 的 wheel。
-
-    ## 现象
-    “ERROR: Could not find a version that satisfies the requirement torch==2.1.2 (from versions: 2.2.0, 2.2.1
-    ...)”，或镜像构建失败。
-
-    ## 原因
-    每个 PyTorch 版本只为当时的 Python 提供 wheel：2.1 到 3.11，2.2 至 2.4 到 3.12，2.5 到 3.13。更新的 Python 只能找
-    到更新的版本，而且没有源码包。
-
-    ## 解决办法
-    使用该版本支持的 Python，或更新的 PyTorch。
-
-    ## 何时安全
-    PyTorch 来自其他源或自行编译时。
-
-    ## 来源
-    - https://github.com/LibreTranslate/Locomotive/issues/32：要求 torch 2.0.1，而 pip 看到的最早版本是 2.2.0
-    - https://github.com/pytorch/pytorch/pull/112882：Python 3.12 的 wheel 从 2.2 开始
-    """
-
     name = "torch-without-wheel-for-python"
     title = Text("No wheel of this PyTorch for this Python", "该 PyTorch 没有对应此 Python 的 wheel")
-    sources = (
-        "https://github.com/LibreTranslate/Locomotive/issues/32",
-        "https://github.com/pytorch/pytorch/pull/112882",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An exact version of torch that is still to be installed, and the Python that is told beside it."""
         version, python = environment.version("torch"), parse_version(environment.python.string or "")
         if version is None or python is None or environment.complete or not from_file(environment, "torch"):

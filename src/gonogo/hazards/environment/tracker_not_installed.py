@@ -1,14 +1,5 @@
-"""tracker-not-installed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class TrackerNotInstalled(Hazard):
@@ -34,35 +25,10 @@ class TrackerNotInstalled(Hazard):
     - https://github.com/yizhongw/Tk-Instruct/issues/5: WandbCallback requires wandb
     """
 
-    page_zh = """`report_to` 指定的日志工具没有安装。
-
-    ## 现象
-    建立 Trainer 时抛出 “RuntimeError: TensorBoardCallback requires tensorboard to be installed. Either update your
-    PyTorch version or install tensorboardX”，或 “WandbCallback requires wandb to be installed. Run `pip install
-    wandb`.”。此时模型已经加载完毕。
-
-    ## 原因
-    transformers 不依赖它们。不设 report_to（或 transformers 5 之前设为 `all`）时只使用已安装的；写明名字则必须有它。
-
-    ## 解决办法
-    安装它，或设 report_to: none。
-
-    ## 何时安全
-    在列出清单之后才安装该包，或清单属于另一个环境时。
-
-    ## 来源
-    - https://github.com/ibm-granite/granite-tsfm/pull/15：没有 tensorboard 时的 TensorBoardCallback
-    - https://github.com/yizhongw/Tk-Instruct/issues/5：WandbCallback 需要 wandb
-    """
-
     name = "tracker-not-installed"
     title = Text("The tracker of report_to is not installed", "report_to 指定的日志工具没有安装")
-    sources = (
-        "https://github.com/ibm-granite/granite-tsfm/pull/15",
-        "https://github.com/yizhongw/Tk-Instruct/issues/5",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A tracker by name, and a complete listing without its package."""
         asked = run.arguments.get("report_to")
         if not asked.known:

@@ -1,15 +1,6 @@
-"""trainer-accumulated-loss-wrong-scale."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import from_file, span_of, told, version_fix
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class TrainerAccumulatedLossWrongScale(Hazard):
@@ -37,42 +28,13 @@ class TrainerAccumulatedLossWrongScale(Hazard):
     - https://github.com/huggingface/transformers/pull/35438: a fix: the number that is passed on
     """
 
-    page_zh = """transformers 4.46 与 4.47 的 Trainer 对梯度累积的 loss 缩放有误。
-
-    ## 现象
-    报告的 loss 是不累积或其他版本的数倍（可达累积步数倍）；随版本、模型与启动方式不同，梯度也会有偏差。不同训练之间
-    无法比较，梯度裁剪与学习率的作用也与预期不符。
-
-    ## 原因
-    4.46 开始用所有累积 micro-batch 的 token 数去除 loss。直到 4.48，这一改动都不完整：不接受该数的模型、DeepSpeed 自
-    己的除法、报告的数值等。
-
-    ## 解决办法
-    安装 transformers 4.50 及以上，或 4.45.2。
-
-    ## 何时安全
-    gradient_accumulation_steps 为 1 时。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/34263：loss 高出 5 至 10 倍
-    - https://github.com/huggingface/transformers/issues/34694：DeepSpeed 下的同一问题，4.46.2
-    - https://github.com/huggingface/transformers/issues/35556：4.47.1：求和而不是求平均
-    - https://github.com/huggingface/transformers/pull/35438：修复：传递的数目
-    """
-
     name = "trainer-accumulated-loss-wrong-scale"
     title = Text(
         "This Trainer scales the loss of accumulated micro-batches wrongly",
         "该版本 Trainer 对累积 micro-batch 的 loss 缩放有误",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/34263",
-        "https://github.com/huggingface/transformers/issues/34694",
-        "https://github.com/huggingface/transformers/issues/35556",
-        "https://github.com/huggingface/transformers/pull/35438",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Those releases in a file, the Trainer, and more than one accumulated micro-batch."""
         if not environment.within("transformers", ">=4.46,<4.48") or not from_file(environment, "transformers"):
             return

@@ -1,18 +1,7 @@
-"""transformers-version-model-type-unknown."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._model_names import FAMILIES, MODEL_CLASS, MODEL_TYPE
 from gonogo.hazards.environment._model_versions import unknown_model_type
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Text
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
@@ -68,42 +57,15 @@ class TransformersVersionModelTypeUnknown(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/9178: KeyError 'qwen3_next'
     """
 
-    page_zh = """模型比已安装的 transformers 更新。
-
-    ## 现象
-    `from_pretrained` 以 `configuration_auto.py` 中的 “KeyError: 'qwen2'” 结束，或 “The checkpoint you are trying to
-    load has model type `qwen2_5_vl` but Transformers does not recognize this architecture”。
-
-    ## 原因
-    `config.json` 中的模型类型是之后的版本才加入的。常见情形是已安装了较新的 transformers，但装到了另一个环境，
-    启动器使用的 Python并不是那一个。
-
-    ## 解决办法
-    在实际运行的环境中升级 transformers。若尚无版本支持该类型：从源码安装，或使用模型自带的代码（trust_remote_code）。
-
-    ## 何时安全
-    `config.json` 中的 transformers_version 不高于已安装的版本。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/6784：does not recognize this architecture
-    - https://github.com/QwenLM/Qwen3/issues/434：KeyError 'qwen2'，实际运行的并非以为的版本
-    - https://github.com/hiyouga/LlamaFactory/issues/9178：KeyError 'qwen3_next'
-    """
-
     name = "transformers-version-model-type-unknown"
     title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/6784",
-        "https://github.com/QwenLM/Qwen3/issues/434",
-        "https://github.com/hiyouga/LlamaFactory/issues/9178",
-    )
     log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The model's type, from its config.json, against the releases of transformers that know it."""
         yield from unknown_model_type(self, environment, run, _CURE)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """transformers' words; a KeyError from its list of types; a model class that it does not have yet."""
         outside = outside_training(log)
         if evidence := first(log, _UNKNOWN):

@@ -1,17 +1,18 @@
-"""transformers-version-remote-code-break."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.environment._model_versions import broken_remote_code
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
 _MODULES = "transformers_modules"
@@ -80,44 +81,15 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     - https://github.com/liucongg/ChatGLM-Finetuning/issues/119: ChatGLMTokenizer and its tokenizer attribute
     """
 
-    page_zh = """模型自带的代码（trust_remote_code）与已安装的 transformers 不匹配。
-
-    ## 现象
-    最后一帧位于 `transformers_modules` 的 KeyError、AttributeError、ImportError 或 TypeError：configuration 文件中的
-    “KeyError: 'architectures'”、“'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'”、
-    “_set_gradient_checkpointing() got an unexpected keyword argument 'enable'”、“'DynamicCache' object has no attribute
-    'seen_tokens'”。
-
-    ## 原因
-    随权重发布的 Python 文件重写了当时 transformers 的方法，并读取其内部属性，之后的版本以不同方式调用它们。反之亦然：
-    更新过的文件需要更新的 transformers。
-
-    ## 解决办法
-    把 transformers 固定到模型声明的版本，或更新模型文件。
-
-    ## 何时安全
-    transformers 已内置该模型，且没有使用 trust_remote_code。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/2180：InternVL2 配置中的 KeyError 'architectures'
-    - https://github.com/huggingface/transformers/issues/36071：Phi-3 的代码与 DynamicCache
-    - https://github.com/liucongg/ChatGLM-Finetuning/issues/119：ChatGLMTokenizer 的 tokenizer 属性
-    """
-
     name = "transformers-version-remote-code-break"
     title = Text("The model's own code does not fit this transformers", "模型自带的代码与该版本 transformers 不匹配")
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/2180",
-        "https://github.com/huggingface/transformers/issues/36071",
-        "https://github.com/liucongg/ChatGLM-Finetuning/issues/119",
-    )
     log_words = ("transformers_modules", "unexpected keyword argument", "object has no attribute", "KeyError")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model with code of its own, written for a transformers long before this one."""
         yield from broken_remote_code(self, environment, run, _CURE)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """An error raised in the model's own code, or one that is known of such code."""
         outside = outside_training(log)
         for error in log.errors_of(*_TYPES):

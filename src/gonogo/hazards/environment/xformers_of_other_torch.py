@@ -1,14 +1,5 @@
-"""xformers-of-other-torch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Text
 from gonogo.hazards.environment._built_for import of_other_torch
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class XformersOfOtherTorch(Hazard):
@@ -33,35 +24,10 @@ class XformersOfOtherTorch(Hazard):
     - https://github.com/Doubiiu/DynamiCrafter/issues/86: the warning, built for 2.3.0 beside 2.0.0
     """
 
-    page_zh = """xformers 是针对另一个 PyTorch 编译的。
-
-    ## 现象
-    “WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for: PyTorch 2.3.0+cu121 (you
-    have 2.0.0+cu117)”，随后是 “No operator found for memory_efficient_attention_forward”。或者 pip 把 torch 换成
-    xformers 所固定的版本。
-
-    ## 原因
-    0.0.34 及以前的每个 xformers wheel 都针对并固定一个 PyTorch 版本。
-
-    ## 解决办法
-    安装对应该 PyTorch 的 xformers，或不使用它：attn_implementation 设为 sdpa。
-
-    ## 何时安全
-    不使用 xformers 时该警告无害。
-
-    ## 来源
-    - https://github.com/facebookresearch/xformers/issues/1052：0.0.26.post1 把 torch 2.3.1 换成 2.3.0
-    - https://github.com/Doubiiu/DynamiCrafter/issues/86：该警告：为 2.3.0 编译，实际为 2.0.0
-    """
-
     name = "xformers-of-other-torch"
     title = Text("xformers does not fit the installed PyTorch", "xformers 与已安装的 PyTorch 不匹配")
-    sources = (
-        "https://github.com/facebookresearch/xformers/issues/1052",
-        "https://github.com/Doubiiu/DynamiCrafter/issues/86",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A release for another torch than the one beside it."""
         effect = Text(
             "its kernels are not loaded, and attention through it fails",

@@ -1,15 +1,6 @@
-"""zero2-accumulated-gradients-overwritten."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.installed import span_of, told, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
 class Zero2AccumulatedGradientsOverwritten(Hazard):
@@ -38,42 +29,12 @@ class Zero2AccumulatedGradientsOverwritten(Hazard):
       independent_gradient_partition_epilogue
     """
 
-    page_zh = """DeepSpeed 0.17.6 至 0.18.2：ZeRO-2 下只有最后一个累积的 micro-batch 起作用。
-
-    ## 现象
-    没有任何报错。grad_norm 只有旧版 DeepSpeed 的几分之一，loss 下降更慢，其余设置相同时结果比 ZeRO-1 或 ZeRO-3 差。
-
-    ## 原因
-    0.17.6 在 stage_1_and_2.py 的 `independent_gradient_partition_epilogue` 中用 `all_grad_tensors` 收集梯度，却用
-    `averaged_gradients` 判断是否已有梯度。后者到最后一个 micro-batch 才填入，于是每个 micro-batch 都覆盖之前的。
-    0.18.3 改为检查正确的变量。
-
-    ## 解决办法
-    安装 DeepSpeed 0.18.3 及以上，或 0.17.5。受影响的训练应重新进行。
-
-    ## 何时安全
-    不做梯度累积、优化器卸载到 CPU、ZeRO-1 或 ZeRO-3 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/7718：各版本 loss 与梯度范数的对比
-    - https://github.com/huggingface/trl/issues/4540：stage 1 与 stage 2 的对比；0.18.3 解决
-    - https://github.com/huggingface/accelerate/issues/3877：ZeRO-2 下梯度累积使结果变差
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.18.2/deepspeed/runtime/zero/stage_1_and_2.py：
-      independent_gradient_partition_epilogue 中的条件
-    """
-
     name = "zero2-accumulated-gradients-overwritten"
     title = Text(
         "This DeepSpeed drops accumulated gradients under ZeRO-2", "此版本 DeepSpeed 在 ZeRO-2 下丢弃累积的梯度"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/7718",
-        "https://github.com/huggingface/trl/issues/4540",
-        "https://github.com/huggingface/accelerate/issues/3877",
-        "https://github.com/deepspeedai/DeepSpeed/blob/v0.18.2/deepspeed/runtime/zero/stage_1_and_2.py",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Stage 2, more than one accumulated micro-batch, and the optimizer on the device, with those releases."""
         config = run.config
         if config is None or config.zero_stage != 2 or not environment.within("deepspeed", ">=0.17.6,<0.18.3"):

@@ -1,22 +1,22 @@
-"""fsdp-cpu-offload-device-mismatch."""
-
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training, under_fsdp
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _SAID = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
@@ -93,46 +93,17 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/10318: FSDP2 with offload, weights materialised on the accelerator
     """
 
-    page_zh = """启用 CPU 卸载的 FSDP 发现参数或梯度在 GPU 上（或相反）。
-
-    ## 现象
-    “An FSDP-managed module with parameter CPU offloading enabled has parameters on cuda:0”、“FSDP parameters
-    should be materialized on CPU when enabling CPU offloading”，或在 `foreach_reduce` 中 “attempting to assign a
-    gradient with device type 'cuda' to a tensor with device type 'cpu'”。
-
-    ## 原因
-    启用卸载时，FSDP 把分片放在主机内存，用时自行搬到 GPU。而模型在包装之后又被移到 GPU（`model.cuda()`、trainer 自
-    己的放置、框架自己的卸载），或直接在 GPU 上创建；或部分参数（LoRA、专家）被手工卸载，而 FSDP 以为它们在 GPU 上。
-
-    ## 解决办法
-    包装之前让模型留在 CPU，之后不要再 `.cuda()` 或 `.to()`。FSDP2：对所有模块使用 `CPUOffloadPolicy()`，并
-    用`to_empty(device="cpu")`。框架的卸载与 FSDP 的卸载只用其一。升级框架。
-
-    ## 何时安全
-    不用卸载时模型应在 GPU 上；用卸载时应在 CPU 上。
-
-    ## 来源
-    - https://github.com/NVIDIA-NeMo/Speech/issues/9531：第一条报错，`fsdp_cpu_offload`
-    - https://github.com/verl-project/verl/issues/1978：`foreach_reduce` 中的梯度，LoRA 加卸载
-    - https://github.com/hiyouga/LlamaFactory/issues/10318：FSDP2 加卸载，权重创建在加速卡上
-    """
-
     name = "fsdp-cpu-offload-device-mismatch"
     title = Text(
         en="FSDP with CPU offload: parameters or gradients are on the wrong device",
         zh="FSDP 启用 CPU 卸载：参数或梯度在错误的设备上",
-    )
-    sources = (
-        "https://github.com/NVIDIA-NeMo/Speech/issues/9531",
-        "https://github.com/verl-project/verl/issues/1978",
-        "https://github.com/hiyouga/LlamaFactory/issues/10318",
     )
     log_words = (
         "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
         "to a storage on different device", "to be on CPU when", "No backend type associated", "ffload",
     )  # fmt: skip
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is moved to the GPU after FSDP has wrapped it with parameter offload."""
         if b"CPUOffload" not in script.source.data:
             return
@@ -164,7 +135,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                     else (),
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """FSDP's own words; a mismatch raised inside FSDP; a gradient on the GPU for a parameter on the CPU."""
         if outside_training(log):
             return

@@ -1,20 +1,6 @@
-"""fsdp-mixed-dtype-flatten."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Run, Script, Text
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",
@@ -62,45 +48,14 @@ class FsdpMixedDtypeFlatten(Hazard):
     - https://github.com/huggingface/trl/issues/1723: DPO with bf16 and fp32
     """
 
-    page_zh = """FSDP 要把不同 dtype 的参数，或可训练与冻结的参数，展平到一起。
-
-    ## 现象
-    包装模型时出现 “ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32”；或
-    “Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`”；FSDP2 下为 “FSDP expects
-    uniform original parameter dtype”。
-
-    ## 原因
-    FSDP 把被包装模块的全部参数拼成一个展平张量，它只有一种 dtype。bf16 模型上的 fp32 LoRA 适配器、保持 fp32 的 norm
-    或 router、新加的头、以 uint8 存储的 4-bit 权重都会破坏这一点。没有 `use_orig_params` 时，冻结与可训练的参数也不能
-    拼在一起。
-
-    ## 解决办法
-    包装之前把模型转换为同一 dtype（`model.to(torch.bfloat16)`，适配器也要转换：PEFT 的
-    `autocast_adapter_dtype=False`）。QLoRA：`bnb_4bit_quant_storage` 与 `torch_dtype` 相同。若是 `requires_grad`：
-    `fsdp_use_orig_params: true`，或用 peft 的 `fsdp_auto_wrap_policy(model)` 单独包装适配器。
-
-    ## 何时安全
-    每个被包装的模块只有一种 dtype 时。
-
-    ## 来源
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1494：QLoRA，fp32 与 bf16
-    - https://github.com/eric-mitchell/direct-preference-optimization/issues/90：fp32 的 LoRA 适配器
-    - https://github.com/huggingface/trl/issues/1723：DPO，bf16 与 fp32
-    """
-
     name = "fsdp-mixed-dtype-flatten"
     title = Text(
         en="FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
         zh="FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
     )
-    sources = (
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/1494",
-        "https://github.com/eric-mitchell/direct-preference-optimization/issues/90",
-        "https://github.com/huggingface/trl/issues/1723",
-    )
     log_words = ("Must flatten tensors", "ust flatten", "requires uniform", "FSDP expects uniform", _INTEGER)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A 4-bit model under FSDP whose weights are stored as bytes, which FSDP can't flatten with the others."""
         if b"load_in_4bit" not in script.source.data or run.accelerate is None:
             return
@@ -134,7 +89,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""
         cut = None if log.errors else cut_in(log, ("flat_param.py", "_validate_tensors_to_flatten"), within=1)
         if evidence := said(log, *_DTYPE) or log.find(_TOLD) or cut:

@@ -1,18 +1,7 @@
-"""fsdp-optimizer-made-before-wrapping."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Finding, Fix, Text
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, Text
 
 
 class FsdpOptimizerMadeBeforeWrapping(Hazard):
@@ -36,32 +25,13 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
     - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
     """
 
-    page_zh = """先把模型参数交给优化器，之后才用 FSDP 包装模型。
-
-    ## 现象
-    不会报错，或在第一步报错。优化器更新的是模型已不再使用的张量：损失不下降。
-
-    ## 原因
-    FSDP（默认 `use_orig_params=False`）把参数合并成扁平参数，每个 rank 只保留一片。优化器仍持有之前的参数。
-
-    ## 解决办法
-    在包装模型之后再创建优化器。
-
-    ## 何时安全
-    `use_orig_params=True`、使用 accelerate 的 `prepare`，或 DDP（它保留原参数）。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/fsdp.html：优化器必须在包装之后创建
-    """
-
     name = "fsdp-optimizer-made-before-wrapping"
     title = Text(
         en="The optimizer was made before FSDP replaced the parameters",
         zh="优化器在 FSDP 替换参数之前创建",
     )
-    sources = ("https://docs.pytorch.org/docs/stable/fsdp.html",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""
         if b"FullyShardedDataParallel" not in script.source.data:
             return

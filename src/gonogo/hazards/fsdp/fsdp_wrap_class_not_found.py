@@ -1,22 +1,7 @@
-"""fsdp-wrap-class-not-found."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.field import Field
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.said import said, told
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.fsdp import asked_for_fsdp
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
 _CUT = (
@@ -84,43 +69,14 @@ class FsdpWrapClassNotFound(Hazard):
     - https://github.com/huggingface/transformers/issues/37672: the model's own list names a class that it lacks
     """
 
-    page_zh = """FSDP 要包装的层类在模型中不存在。
-
-    ## 现象
-    Trainer 或 accelerate 包装模型时出现 “Exception: Could not find the transformer layer class to wrap in the model.”
-    （较新版本：“ValueError: Could not find the transformer layer class Llama4VisionEncoderLayer in the model.”）。
-
-    ## 原因
-    `fsdp_transformer_layer_cls_to_wrap` 是 Python 类名，与模型各模块的类名逐字比较。它是为别的模型写的，或拼写不对
-    （`LLaMADecoderLayer` 已改名为 `LlamaDecoderLayer`），或没有给出，而模型自带的列表（`_no_split_modules`）含有该变
-    体没有的类。
-
-    ## 解决办法
-    打印类名：`type(model.model.layers[0]).__name__`，写入 `fsdp_transformer_layer_cls_to_wrap`；或用
-    `fsdp_auto_wrap_policy: SIZE_BASED_WRAP` 按大小包装。若根本没有要求 FSDP，见 `stale-accelerate-default-config`。
-
-    ## 何时安全
-    所给的类确实属于该模型时。
-
-    ## 来源
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/224：LLaMADecoderLayer 已改名为 LlamaDecoderLayer
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/58：同一问题，以及 Bloom 的类名
-    - https://github.com/huggingface/transformers/issues/37672：模型自带的列表含有它没有的类
-    """
-
     name = "fsdp-wrap-class-not-found"
     title = Text(
         en="The layer class that FSDP is to wrap is not in the model",
         zh="FSDP 要包装的层类不在模型中",
     )
-    sources = (
-        "https://github.com/tatsu-lab/stanford_alpaca/issues/224",
-        "https://github.com/tatsu-lab/stanford_alpaca/issues/58",
-        "https://github.com/huggingface/transformers/issues/37672",
-    )
     log_words = ("Could not find the transformer layer",)
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A class that belongs to another architecture than the one that the model's config.json names."""
         model, name = run.model, "fsdp_transformer_layer_cls_to_wrap"
         if model is None or model.config is None or "auto_map" in model.config or not model.architectures:
@@ -151,7 +107,7 @@ class FsdpWrapClassNotFound(Hazard):
             else (),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
         evidence = said(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
         if evidence is None:

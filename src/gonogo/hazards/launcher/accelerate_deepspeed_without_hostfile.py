@@ -1,18 +1,5 @@
-"""accelerate-deepspeed-without-hostfile."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.field import Field
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 
 class AccelerateDeepspeedWithoutHostfile(Hazard):
@@ -39,40 +26,13 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
     - https://github.com/huggingface/accelerate/issues/2601: several nodes without it
     """
 
-    page_zh = """accelerate launch 多机使用 DeepSpeed 时默认采用 pdsh，而 pdsh 需要 hostfile。
-
-    ## 现象
-    “Unable to find hostfile, will proceed with training with local resources only”：每台机器都当自己是唯一一台，单独训
-    练；其他机器报 “address already in use”，或没有任何提示。
-
-    ## 原因
-    未设置 deepspeed_multinode_launcher 时，accelerate 调用 `deepspeed --launcher pdsh --hostfile ...`，它应只在一台机
-    器上启动，再经 ssh 到达其他机器。若像 main_process_ip、machine_rank 所暗示的那样在每台机器上启动，每台都会以为自己
-    是主机。
-
-    ## 解决办法
-    若每台机器都运行该命令，用 `--deepspeed_multinode_launcher standard`（或写在 YAML 的 deepspeed_config 中）；否则提供
-    hostfile，只在一台机器上运行。
-
-    ## 何时安全
-    使用 hostfile 与 pdsh 时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/176：改用 deepspeed_multinode_launcher standard 后解决
-    - https://github.com/huggingface/accelerate/issues/2601：多节点而没有设置它
-    """
-
     name = "accelerate-deepspeed-without-hostfile"
     title = Text(
         "accelerate starts DeepSpeed by pdsh, and no hostfile is named",
         "accelerate 以 pdsh 启动 DeepSpeed，却没有 hostfile",
     )
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/176",
-        "https://github.com/huggingface/accelerate/issues/2601",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several machines under DeepSpeed without a multinode launcher and a hostfile."""
         if launch.launcher != "accelerate" or accelerate_uses_deepspeed(launch, run) is not True:
             return

@@ -1,17 +1,5 @@
-"""accelerate-machines-without-address."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class AccelerateMachinesWithoutAddress(Hazard):
@@ -37,37 +25,10 @@ class AccelerateMachinesWithoutAddress(Hazard):
     - https://github.com/huggingface/accelerate/pull/1988: the documentation of launches on several machines
     """
 
-    page_zh = """accelerate launch 启动多台机器，却没有主机器的地址，或没有本机的编号。
-
-    ## 现象
-    “When using multiple machines, you need to specify the main process IP”；在 “None:29500” 汇合；或 “int() argument
-    must be a string ... not 'NoneType'”（machine_rank）。
-
-    ## 原因
-    num_machines 大于 1 时，accelerate 把 main_process_ip、main_process_port、machine_rank 原样交给 torchrun。localhost
-    在每台机器上都指它自己。
-
-    ## 解决办法
-    `--main_process_ip 主机 --main_process_port 29500 --machine_rank N`，前两项在所有机器上相同。
-
-    ## 何时安全
-    使用 DeepSpeed 的 pdsh 启动器时，主机来自 hostfile。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py：`prepare_multi_gpu_env`
-    - https://github.com/huggingface/accelerate/issues/2362：两台机器的编号都是 0
-    - https://github.com/huggingface/accelerate/pull/1988：多机启动的文档
-    """
-
     name = "accelerate-machines-without-address"
     title = Text("Several machines, and no address at which they meet", "多台机器，却没有可供汇合的地址")
-    sources = (
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",
-        "https://github.com/huggingface/accelerate/issues/2362",
-        "https://github.com/huggingface/accelerate/pull/1988",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """num_machines against main_process_ip and machine_rank, each from the options or the config."""
         if launch.launcher != "accelerate" or not launch.launcher_options.complete:
             return

@@ -1,17 +1,5 @@
-"""accelerate-processes-not-total."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import accelerate_setting, gpus_shown, slurm, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
 class AccelerateProcessesNotTotal(Hazard):
@@ -37,36 +25,10 @@ class AccelerateProcessesNotTotal(Hazard):
     - https://github.com/huggingface/accelerate/issues/3894: an equal number on each machine
     """
 
-    page_zh = """num_processes 是所有机器的总数，而此处看起来像是单台机器的数目。
-
-    ## 现象
-    每台机器启动 num_processes / num_machines 个进程：两台机器时有一半 GPU 空闲；机器多于进程时为 0 个进程。除不尽的部分
-    会被舍弃。
-
-    ## 原因
-    torchrun 的 --nproc_per_node 是每台机器的数目；accelerate 的 num_processes 是总数，它会除以 num_machines。
-
-    ## 解决办法
-    num_processes = 每台机器的 GPU 数 × num_machines。
-
-    ## 何时安全
-    有意使用少于 GPU 数的进程时。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/issues/2521：“It is total number of GPUs”
-    - https://github.com/huggingface/accelerate/issues/218：应为 GPU 总数，而不是 1
-    - https://github.com/huggingface/accelerate/issues/3894：每台机器数目相同
-    """
-
     name = "accelerate-processes-not-total"
     title = Text("num_processes is not the total of all machines", "num_processes 不是所有机器的总数")
-    sources = (
-        "https://github.com/huggingface/accelerate/issues/2521",
-        "https://github.com/huggingface/accelerate/issues/218",
-        "https://github.com/huggingface/accelerate/issues/3894",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """num_processes over num_machines against the GPUs that a machine shows, or that slurm gives it."""
         if launch.launcher != "accelerate":
             return

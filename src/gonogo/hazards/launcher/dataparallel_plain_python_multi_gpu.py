@@ -1,23 +1,22 @@
-"""dataparallel-plain-python-multi-gpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import gpus_shown, whole
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _NOT_ALL_ON_ONE = Pattern(
@@ -38,7 +37,7 @@ _SPLITS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
 _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
 
-class DataParallelPlainPython(Hazard):
+class DataparallelPlainPythonMultiGpu(Hazard):
     """Plain `python train.py` with several GPUs visible: Trainer wraps the model in torch.nn.DataParallel.
 
     ## What happens
@@ -64,45 +63,14 @@ class DataParallelPlainPython(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/140: the same message on several GPUs
     """
 
-    page_zh = """多卡可见时直接 `python train.py`：Trainer 会用 torch.nn.DataParallel 包装模型。
-
-    ## 现象
-    “Caught RuntimeError in replica 1 on device 1”，内层是数据类型（“expected scalar type Half but found Float”）、
-    两种设备，或形状不符（“mat1 and mat2 shapes cannot be multiplied (511x2 and 3x4096)”，来自 8-bit 权重）；或
-    “module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device:
-    cuda:1”。
-
-    ## 原因
-    单个进程看到多张 GPU 时，Trainer 使用 `DataParallel`，每一步都把模块复制到各张卡上。量化权重、适配器、
-    autocast、`device_map` 和远程代码经不起这种复制；DeepSpeed 此时根本没有生效。
-
-    ## 解决办法
-    每张 GPU 启动一个进程：`torchrun --nproc_per_node=N train.py`、`accelerate launch`、`deepspeed`，
-    或`FORCE_TORCHRUN=1 llamafactory-cli train`、`NPROC_PER_NODE=N swift sft`。或只暴露一张
-    卡：`CUDA_VISIBLE_DEVICES=0`。
-
-    ## 何时安全
-    只有一张可见 GPU、使用分布式启动器，或自己的普通 fp32 模型。
-
-    ## 来源
-    - https://github.com/tloen/alpaca-lora/issues/8：`python finetune.py` 时形状不符；torchrun 解决
-    - https://github.com/hiyouga/LlamaFactory/issues/128：replica，Half 与 Float
-    - https://github.com/hiyouga/LlamaFactory/issues/140：多卡下的同一报错
-    """
-
     name = "dataparallel-plain-python-multi-gpu"
     title = Text(
         en="One process sees several GPUs, so the model runs in torch.nn.DataParallel",
         zh="单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
     )
-    sources = (
-        "https://github.com/tloen/alpaca-lora/issues/8",
-        "https://github.com/hiyouga/LlamaFactory/issues/128",
-        "https://github.com/hiyouga/LlamaFactory/issues/140",
-    )
     log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several GPUs shown, and a Trainer that has no device_map to split the model by."""
         shown = gpus_shown(launch) if launch.launcher == "python" else None
         if shown is None or len(shown) < 2 or (whole(launch.world_size) or 1) > 1 or run.deepspeed_on:
@@ -150,7 +118,7 @@ class DataParallelPlainPython(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DataParallel's own words; what its copies bring about, where one plain process sees several GPUs."""
         if outside_training(log):
             return

@@ -1,21 +1,20 @@
-"""deepspeed-env-not-propagated."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
@@ -58,36 +57,10 @@ class DeepspeedEnvNotPropagated(Hazard):
     - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables: .deepspeed_env
     """
 
-    page_zh = """deepspeed 启动器通过 ssh 启动其他节点，不带有当前 shell 的环境变量。
-
-    ## 现象
-    单节点正常；使用 hostfile 时，其他节点的 rank（其日志行以节点名开头）失败：“ProcessGroupNCCL is only supported
-    with GPUs, no GPUs found!”，或缺少某个库、变量（HF_HOME、WANDB_API_KEY、CUDA_HOME）。
-
-    ## 原因
-    pdsh 打开的 shell 既没有您的 export，通常也不读取 ~/.bashrc。启动器只传递名称以 NCCL、PYTHON、MV2、UCX 开头的变量
-    （及加速器的变量），以及 `.deepspeed_env` 中列出的变量。
-
-    ## 解决办法
-    把变量写入 `~/.deepspeed_env`（或启动目录；DS_ENV_FILE 可指定其他文件），每行一个 NAME=VALUE：LD_LIBRARY_PATH、
-    PATH、CUDA_HOME、HF_HOME、NCCL_SOCKET_IFNAME。
-
-    ## 何时安全
-    单节点；或用 torchrun、srun 在每个节点自己的环境中启动时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/1481：多节点时 no GPUs found，单节点正常
-    - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables：.deepspeed_env
-    """
-
     name = "deepspeed-env-not-propagated"
     title = Text(
         en="The other nodes do not have the environment of the node that launches",
         zh="其他节点没有启动节点的环境变量",
-    )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/1481",
-        "https://www.deepspeed.ai/getting-started/#multi-node-environment-variables",
     )
     log_words = (
         "no GPUs found",
@@ -98,7 +71,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         "command not found",
     )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Variables that the script exports, several nodes over ssh, and no .deepspeed_env in the folder."""
         options = launch.launcher_options
         if launch.launcher != "deepspeed" or "no_ssh" in options or "launcher" in options:
@@ -134,7 +107,7 @@ class DeepspeedEnvNotPropagated(Hazard):
             confirm=(Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """GPUs, variables or libraries that are missing where the launcher started other nodes."""
         no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
         if no_gpus is None and missing is None:

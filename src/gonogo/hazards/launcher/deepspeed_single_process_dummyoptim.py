@@ -1,17 +1,6 @@
-"""deepspeed-single-process-dummyoptim."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.log.context import several_processes
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
 
 _DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
@@ -41,41 +30,13 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
     - https://github.com/QwenLM/Qwen-VL/issues/127: leave --deepspeed out on one GPU
     """
 
-    page_zh = """给了 DeepSpeed 配置，却以单个普通进程启动：没有创建 DeepSpeed 引擎。
-
-    ## 现象
-    单卡 `python train.py --deepspeed ds.json` 后，第一次优化器更新报 “AttributeError: 'DummyOptim' object has no
-    attribute 'step'”（或 'DummyScheduler'）。
-
-    ## 原因
-    有配置时 Trainer 先放一个优化器占位对象，等 DeepSpeed 引擎来替换。没有启动器时 Accelerate 不走 DeepSpeed 路径，占
-    位对象一直留着。
-
-    ## 解决办法
-    单卡也用启动器：`deepspeed --num_gpus 1 train.py ...`、`torchrun --nproc_per_node 1 ...` 或 `accelerate launch`。
-    或去掉 `--deepspeed`：单卡时它只有卸载才有用。
-
-    ## 何时安全
-    以分布式方式启动时，单进程也可以。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/1775：单卡无启动器使用 ZeRO-2/3
-    - https://github.com/huggingface/transformers/issues/24640：改用 deepspeed 启动后解决
-    - https://github.com/QwenLM/Qwen-VL/issues/127：单卡时去掉 --deepspeed
-    """
-
     name = "deepspeed-single-process-dummyoptim"
     title = Text(
         en="DeepSpeed is configured, but the run was started without a launcher",
         zh="配置了 DeepSpeed，但没有用启动器启动",
     )
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/1775",
-        "https://github.com/huggingface/transformers/issues/24640",
-        "https://github.com/QwenLM/Qwen-VL/issues/127",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
         config = launch.deepspeed_config
         if launch.launcher != "python" or not config.known or run.framework or run.config is None:
@@ -109,7 +70,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
     log_words = ("DummyOptim", "DummyScheduler")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The placeholder of an optimizer that was used as one."""
         found = next(log.errors_of(says=_DUMMY), None) or log.find(_DUMMY)
         if found is None:

@@ -1,19 +1,18 @@
-"""deepspeed-without-launcher-mpi4py."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.log.failure_log import is_library
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
@@ -61,40 +60,14 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
     - https://github.com/locuslab/open-unlearning/issues/8: the same with plain python
     """
 
-    page_zh = """没有启动器的进程初始化 DeepSpeed，它转而寻找 MPI。
-
-    ## 现象
-    先出现 “Not using the DeepSpeed or dist launchers, attempting to detect MPI environment...”，随后
-    “ModuleNotFoundError: No module named 'mpi4py'”，多见于单卡 `python train.py`。
-
-    ## 原因
-    RANK、LOCAL_RANK、WORLD_SIZE、MASTER_ADDR、MASTER_PORT 没有全部设置，`init_distributed` 认为启动器是 MPI，于是导
-    入 mpi4py。
-
-    ## 解决办法
-    单卡也用 `deepspeed`、`torchrun` 或 `accelerate launch --use_deepspeed` 启动。安装 mpi4py 不是正解：那只会成为
-    MPI 的一个进程。
-
-    ## 何时安全
-    用 mpirun 且装有 mpi4py，或启动器已设置这些变量时。
-
-    ## 来源
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1211：单卡，accelerate launch 没有 --use_deepspeed
-    - https://github.com/locuslab/open-unlearning/issues/8：直接用 python 启动的同一问题
-    """
-
     name = "deepspeed-without-launcher-mpi4py"
     title = Text(
         en="DeepSpeed was started without a launcher, and looks for MPI",
         zh="DeepSpeed 没有经启动器启动，转而寻找 MPI",
     )
-    sources = (
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/1211",
-        "https://github.com/locuslab/open-unlearning/issues/8",
-    )
     log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""
         if not is_plain_python(launch, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):
             return
@@ -121,7 +94,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """mpi4py missing, inside DeepSpeed's discovery of MPI; alone, less surely; never in the user's own import."""
         error = next(log.errors_of(says=_MPI4PY), None)
         line = log.find(_MPI4PY)
@@ -138,7 +111,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
         yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY)
 
-    def _without_message(self, log: FailureLog) -> Iterator[Finding]:
+    def _without_message(self, log: FailureLog) -> Findings:
         """MPI that fails itself, a traceback cut at the import, or the reporter's own words for the missing module."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = log.find(_MPI_FAILS) if log.find(_DISCOVERS) and not log.has("Discovered MPI settings") else None

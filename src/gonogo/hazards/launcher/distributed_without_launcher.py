@@ -1,23 +1,20 @@
-"""distributed-without-launcher."""
-
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Hazard,
+    Launch,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+)
 
 _SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SAID = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
@@ -65,41 +62,11 @@ class DistributedWithoutLauncher(Hazard):
     - https://github.com/NVIDIA/apex/issues/99: WORLD_SIZE is taken from the environment
     """
 
-    page_zh = """要加入进程组的程序由 python 直接启动，没有经过启动器。
-
-    ## 现象
-    尚未加载任何内容就报 “ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable
-    RANK expected, but not set”（或 WORLD_SIZE、MASTER_ADDR），或 “KeyError: 'LOCAL_RANK'”。
-
-    ## 原因
-    进程从环境变量得知自己是谁、其他进程在哪里；torchrun、deepspeed、accelerate launch
-    会为它们启动的每个进程设置这些变量，`python train.py` 一个都不设置。axolotl 用 `--launcher python` 加 DeepSpeed
-    时，只有一张卡才会自己设置，多张卡就会这样失败。
-
-    ## 解决办法
-    单卡也用 `torchrun --nproc_per_node N train.py`、`deepspeed train.py` 或 `accelerate launch train.py` 启动。
-    若由 srun 或 notebook 启动进程，请为每个进程设置这五个变量。手工设置 RANK=0、WORLD_SIZE=1
-    得到的只是一个进程，只用一张卡。
-
-    ## 何时安全
-    集群已设置这些变量（Kubeflow 的 PyTorchJob），或程序只在找到它们时才加入进程组。
-
-    ## 来源
-    - https://github.com/meta-llama/llama-cookbook/issues/59：用 python 启动微调
-    - https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35：命令中漏了启动器
-    - https://github.com/NVIDIA/apex/issues/99：WORLD_SIZE 取自环境变量
-    """
-
     name = "distributed-without-launcher"
     title = Text("A distributed program is started without a launcher", "分布式程序没有经启动器启动")
-    sources = (
-        "https://github.com/meta-llama/llama-cookbook/issues/59",
-        "https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35",
-        "https://github.com/NVIDIA/apex/issues/99",
-    )
     log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _SET_BY_LAUNCHERS))
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""
         if not run.scripts or not is_plain_python(launch, _SET_BY_LAUNCHERS):
             return
@@ -123,7 +90,7 @@ class DistributedWithoutLauncher(Hazard):
             spans=(launch.place.span(), script.place(node).span(Text("asked for here", "在此处用到"))),
         )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The exception of torch's rendezvous, or of the environment."""
         for failed in failed_ranks(record):
             failure = failed.failure
@@ -139,7 +106,7 @@ class DistributedWithoutLauncher(Hazard):
                     ranks=failed.ranks,
                 )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The same exceptions; a KeyError only where its traceback shows that the environment was asked."""
         for error in log.errors_of("ValueError", says=_SAID):
             said = _SAID.search(error.message)

@@ -1,17 +1,5 @@
-"""launch-allocator-option-unknown."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -59,37 +47,10 @@ class LaunchAllocatorOptionUnknown(Hazard):
     - https://docs.pytorch.org/docs/stable/notes/cuda.html: the options
     """
 
-    page_zh = """PYTORCH_CUDA_ALLOC_CONF 中有此 torch 不认识的选项，或没有写成 名称:值。
-
-    ## 现象
-    首次使用 CUDA 时报 “RuntimeError: Unrecognized CachingAllocator option: expandable_segments”，或 “Error parsing
-    CachingAllocator settings”。
-
-    ## 原因
-    分配器拒绝不认识的选项。expandable_segments 自 torch 2.1 起才有。选项写作 名称:值，以逗号分隔；
-    `max_split_size_mb=128` 不是合法写法。
-
-    ## 解决办法
-    使用正确的名称和写法，如 `expandable_segments:True,max_split_size_mb:128`；或换用认识该选项的 torch。
-
-    ## 何时安全
-    torch 认识该选项时。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/123505：“Unrecognized CachingAllocator option: expandable_segments”
-    - https://github.com/ZhengPeng7/BiRefNet/issues/179：torch 2.0.1 下同样的报错
-    - https://docs.pytorch.org/docs/stable/notes/cuda.html：可用的选项
-    """
-
     name = "launch-allocator-option-unknown"
     title = Text("torch's allocator does not know this option", "torch 的显存分配器不认识该选项")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/123505",
-        "https://github.com/ZhengPeng7/BiRefNet/issues/179",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Each option of the variable, against the allocator's names and the release of torch."""
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             field = launch.variables.get(variable)

@@ -1,21 +1,10 @@
-"""launch-broken-continuation."""
-
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Edit, Finding, Text
 from gonogo.hazards.facts.shell_lines import Line, is_shell_script, line_at, lines_from
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text
 
 _OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
 _BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
@@ -59,39 +48,12 @@ class LaunchBrokenContinuation(Hazard):
     - https://github.com/ZhengyuLiang24/LFT/pull/6: a blank after the backslash cuts a training command
     """
 
-    page_zh = """跨多行的命令在最后一行之前就结束了，其后的选项被当作命令执行。
-
-    ## 现象
-    shell 输出 “--learning_rate: command not found”（或 “-m: command not found”），而程序以默认值启动，或因缺少必需参数
-    而退出。
-
-    ## 原因
-    反斜杠只有作为一行的最后一个字符才能续行。其后有空格或注释、某行缺少反斜杠、中间有空行或注释行，命令都会在此结束；
-    下面的每一行都会被当作单独的命令执行。
-
-    ## 解决办法
-    除最后一行外，每行末尾一个反斜杠，其后不留任何字符；注释写在命令上方。
-
-    ## 何时安全
-    注释行位于最后一个选项之后时。
-
-    ## 来源
-    - https://github.com/VITA-Group/VLM-3R/pull/9：反斜杠后有注释，“-m: command not found”
-    - https://github.com/koalaman/shellcheck/issues/1971：注释使续行失效
-    - https://github.com/ZhengyuLiang24/LFT/pull/6：反斜杠后的空格截断了训练命令
-    """
-
     name = "launch-broken-continuation"
     title = Text(
         "The command ends before its last line: options run as commands", "命令提前结束：后面的选项被当作命令执行"
     )
-    sources = (
-        "https://github.com/VITA-Group/VLM-3R/pull/9",
-        "https://github.com/koalaman/shellcheck/issues/1971",
-        "https://github.com/ZhengyuLiang24/LFT/pull/6",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The lines from the command's first to the last option that was meant for it."""
         if not is_shell_script(launch.source):
             return

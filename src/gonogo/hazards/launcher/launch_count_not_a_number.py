@@ -1,18 +1,5 @@
-"""launch-count-not-a-number."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, names, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, Text
 
 _COUNTS = {
     **dict.fromkeys(TORCHRUN, names("nproc_per_node nnodes node_rank master_port max_restarts")),
@@ -43,33 +30,10 @@ class LaunchCountNotANumber(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: the options are of type int
     """
 
-    page_zh = """启动器中应为数字的选项得到了别的值。
-
-    ## 现象
-    尚未启动就报 “argument --num_gpus: invalid int value: '0,1,2,3'”，或 “Unsupported nproc_per_node value: train.py”。
-
-    ## 原因
-    --num_gpus 与 --nproc_per_node 表示进程数，而不是用哪些 GPU。选项缺少值时，会把下一个词（程序）当作它的值。
-
-    ## 解决办法
-    写数字：`--num_gpus 4`；指定 GPU 用 `--include localhost:0,1,2,3` 或 CUDA_VISIBLE_DEVICES=0,1,2,3。
-
-    ## 何时安全
-    没有安全的情况。torchrun 的 --nproc_per_node 另可取 `gpu`、`auto`，--nnodes 可取 `1:4`。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py：`determine_local_world_size`
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：这些选项的类型为 int
-    """
-
     name = "launch-count-not-a-number"
     title = Text("A launcher's number is none", "启动器的数字选项不是数字")
-    sources = (
-        "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's options of type int."""
         for name in sorted(_COUNTS.get(launch.launcher, ())):
             if name not in launch.launcher_options:

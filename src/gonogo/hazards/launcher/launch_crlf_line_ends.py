@@ -1,17 +1,5 @@
-"""launch-crlf-line-ends."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchCrlfLineEnds(Hazard):
@@ -36,35 +24,10 @@ class LaunchCrlfLineEnds(Hazard):
     - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19: "$'\\r': command not found"
     """
 
-    page_zh = """启动脚本使用了 Windows 换行符。
-
-    ## 现象
-    “/bin/bash^M: bad interpreter”、“$'\\r': command not found”、“--task_name: command not found”，或明明存在的路径
-    却“不存在”：其名称末尾多了一个回车符。
-
-    ## 原因
-    shell 把 `\\r\\n` 中的回车当作该行的一个字符。回车前的反斜杠不起续行作用，于是每一行选项都被当作单独的命令执行，
-    每条命令的最后一个词末尾也都带有 `\\r`。
-
-    ## 解决办法
-    `dos2unix launch.sh` 或 `sed -i 's/\\r$//' launch.sh`；在 git 中，于 .gitattributes 写 `*.sh text eol=lf`。
-
-    ## 何时安全
-    在 Linux 上没有安全的情况。
-
-    ## 来源
-    - https://github.com/NeuSpeech/EEG-To-Text/issues/2：训练脚本的各行选项被当作命令执行
-    - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19：“$'\\r': command not found”
-    """
-
     name = "launch-crlf-line-ends"
     title = Text("The launch script has Windows line ends", "启动脚本使用了 Windows 换行符（CRLF）")
-    sources = (
-        "https://github.com/NeuSpeech/EEG-To-Text/issues/2",
-        "https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Carriage returns before the ends of the command's lines."""
         source = launch.source
         if b"\r\n" not in source.data or not is_shell_script(source):

@@ -1,17 +1,4 @@
-"""launch-debugging-left-on."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Severity, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Field, Findings, Hazard, Launch, Run, Severity, Text
 
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": Text(
@@ -59,36 +46,10 @@ class LaunchDebuggingLeftOn(Hazard):
     - https://docs.pytorch.org/docs/stable/distributed.html: TORCH_DISTRIBUTED_DEBUG=DETAIL and its cost
     """
 
-    page_zh = """为排查故障而设的变量使每一步都变慢。
-
-    ## 现象
-    训练结果正确但很慢：仅 CUDA_LAUNCH_BLOCKING=1 就可能使分片训练速度减半，在某些版本的 NCCL 上还会卡死。
-
-    ## 原因
-    CUDA_LAUNCH_BLOCKING=1 会等待每个 kernel。TORCH_DISTRIBUTED_DEBUG=DETAIL 在每次集合通信前让各 rank 互相核对。
-    NCCL_DEBUG=TRACE 记录每次调用。它们为排查故障而设，之后留了下来。
-
-    ## 解决办法
-    找到故障后去掉。NCCL_DEBUG=WARN 与 TORCH_DISTRIBUTED_DEBUG=INFO 几乎没有开销。
-
-    ## 何时安全
-    正在排查故障时。
-
-    ## 来源
-    - https://github.com/NVIDIA/nccl/issues/750：CUDA_LAUNCH_BLOCKING=1 时 NCCL 卡死
-    - https://github.com/jishengpeng/WavTokenizer/issues/17：留在已发布的训练脚本中，并无用处
-    - https://docs.pytorch.org/docs/stable/distributed.html：TORCH_DISTRIBUTED_DEBUG=DETAIL 及其开销
-    """
-
     name = "launch-debugging-left-on"
     title = Text("A debugging variable slows every step", "调试变量使每一步都变慢")
-    sources = (
-        "https://github.com/NVIDIA/nccl/issues/750",
-        "https://github.com/jishengpeng/WavTokenizer/issues/17",
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Those variables, at the values that cost."""
         for name, cost in _COSTS.items():
             field = launch.variables.get(name)

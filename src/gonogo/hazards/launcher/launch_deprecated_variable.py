@@ -1,17 +1,5 @@
-"""launch-deprecated-variable."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Fix, Severity, Text
 from gonogo.hazards.facts.launch_facts import name_place
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Severity, Text
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
 _RENAMED = {
@@ -49,37 +37,10 @@ class LaunchDeprecatedVariable(Hazard):
     - https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables: HF_HOME, HF_TOKEN
     """
 
-    page_zh = """环境变量已改名。
-
-    ## 现象
-    每个 rank 都打印 “Warning: Environment variable NCCL_ASYNC_ERROR_HANDLING is deprecated; use
-    TORCH_NCCL_ASYNC_ERROR_HANDLING instead”。出现警告时旧名称仍有效，移除之后就不再有效：transformers 5 不读取
-    TRANSFORMERS_CACHE。
-
-    ## 原因
-    torch 2.2 给自己的变量加上 TORCH_ 前缀，因为 NCCL_ 属于 NCCL。Hugging Face 的缓存统一由 HF_HOME 决定。
-
-    ## 解决办法
-    使用新名称。
-
-    ## 何时安全
-    使用只认识旧名称的旧版本时。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/pull/114077：torch 2.2 为其 NCCL 变量改名
-    - https://github.com/NVIDIA/physicsnemo/issues/568：警告
-    - https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables：HF_HOME、HF_TOKEN
-    """
-
     name = "launch-deprecated-variable"
     title = Text("An environment variable has a new name", "环境变量已改名")
-    sources = (
-        "https://github.com/pytorch/pytorch/pull/114077",
-        "https://github.com/NVIDIA/physicsnemo/issues/568",
-        "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The old names, where the release that will run knows the new one, or is not told."""
         for name, (new, package, since) in _RENAMED.items():
             field = launch.variables.get(name)

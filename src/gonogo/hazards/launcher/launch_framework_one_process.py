@@ -1,17 +1,5 @@
-"""launch-framework-one-process."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import gpus_shown, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
 
 
 class LaunchFrameworkOneProcess(Hazard):
@@ -37,39 +25,12 @@ class LaunchFrameworkOneProcess(Hazard):
     - https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py: FORCE_TORCHRUN
     """
 
-    page_zh = """swift 或 llamafactory-cli 使用 DeepSpeed，却缺少让每张 GPU 启动一个进程的变量。
-
-    ## 现象
-    ms-swift：“DeepSpeed is not compatible with `device_map`. n_gpu: 8, local_world_size: 1”（旧版为 “with MP”）。
-    LLaMA-Factory：“Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.”
-
-    ## 原因
-    只有环境中有 NPROC_PER_NODE（或 NNODES）时，`swift sft` 才调用 torchrun；否则由一个进程以 device_map 使用所有 GPU。
-    `llamafactory-cli train` 在看到多张 GPU 或 FORCE_TORCHRUN=1 时才调用 torchrun。
-
-    ## 解决办法
-    `NPROC_PER_NODE=8 swift sft ...`，与 CUDA_VISIBLE_DEVICES 的数目相同；`FORCE_TORCHRUN=1 llamafactory-cli train`。
-
-    ## 何时安全
-    不使用 DeepSpeed 时。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/3991：三张 GPU、--deepspeed zero3，没有 NPROC_PER_NODE
-    - https://github.com/modelscope/ms-swift/issues/1715：八张 GPU 时同样
-    - https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py：FORCE_TORCHRUN
-    """
-
     name = "launch-framework-one-process"
     title = Text(
         "DeepSpeed in a single process of swift or llamafactory-cli", "swift 或 llamafactory-cli 以单进程使用 DeepSpeed"
     )
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/3991",
-        "https://github.com/modelscope/ms-swift/issues/1715",
-        "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The framework's own command with a DeepSpeed config, against its variables and the GPUs shown."""
         if not launch.deepspeed_config.known or launch.launcher not in ("swift", "llamafactory"):
             return
@@ -92,7 +53,7 @@ class LaunchFrameworkOneProcess(Hazard):
                 fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
             )
 
-    def _of_swift(self, launch: Launch, shown: list[str] | None) -> Iterator[Finding]:
+    def _of_swift(self, launch: Launch, shown: list[str] | None) -> Findings:
         each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
         if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
             return

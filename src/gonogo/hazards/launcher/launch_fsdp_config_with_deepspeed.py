@@ -1,16 +1,4 @@
-"""launch-fsdp-config-with-deepspeed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchFsdpConfigWithDeepspeed(Hazard):
@@ -37,37 +25,10 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
       ACCELERATE_USE_DEEPSPEED
     """
 
-    page_zh = """accelerate 配置启用了 FSDP，而程序又得到 --deepspeed。
-
-    ## 现象
-    两者都要切分模型：“Could not find the transformer layer class to wrap”，以及本应使用 DeepSpeed 的训练
-    却出现的其他 FSDP 错误。
-
-    ## 原因
-    distributed_type: FSDP 时 accelerate launch 设置 ACCELERATE_USE_FSDP，而 --deepspeed 会让 TrainingArguments 再设置
-    ACCELERATE_USE_DEEPSPEED。一个程序不能同时使用两者。
-
-    ## 解决办法
-    使用 `distributed_type: DEEPSPEED` 的配置（或 MULTI_GPU，由 --deepspeed 给出配置），或去掉 --deepspeed。
-
-    ## 何时安全
-    没有安全的情况。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py：--use_deepspeed 与
-      --use_fsdp 只能取一
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py：--deepspeed 会设置
-      ACCELERATE_USE_DEEPSPEED
-    """
-
     name = "launch-fsdp-config-with-deepspeed"
     title = Text("accelerate is told FSDP, and the program DeepSpeed", "accelerate 配置为 FSDP，程序却使用 DeepSpeed")
-    sources = (
-        "https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py",
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """distributed_type: FSDP, or --use_fsdp, beside the program's --deepspeed."""
         if launch.launcher != "accelerate" or "deepspeed" not in launch.options:
             return

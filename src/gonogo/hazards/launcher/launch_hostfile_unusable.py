@@ -1,21 +1,9 @@
-"""launch-hostfile-unusable."""
-
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
@@ -45,38 +33,10 @@ class LaunchHostfileUnusable(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3625: slots beyond those in the hostfile
     """
 
-    page_zh = """deepspeed 启动器的 hostfile 无法使用，或没有 hostfile 却要求多个节点。
-
-    ## 现象
-    “ValueError: Hostfile contains a bad entry”、“multiple entries for worker-0”、“Hostfile is empty or not formatted
-    correctly”、“No slot '4' specified on host”、“Num nodes is >1 but no extra nodes available via hostfile”。若
-    hostfile 不存在，则只有一条警告（“Unable to find hostfile, will proceed with training with local resources
-    only”），训练只在一个节点上进行。
-
-    ## 原因
-    每行应为 `名称 slots=N`，名称不得重复。找不到文件对启动器不算错误，它会改用本机 GPU；若 --num_nodes 大于 1 则报错。
-
-    ## 解决办法
-    每个节点一行 `worker-0 slots=8`，放在 --hostfile 指定的路径（默认 /job/hostfile）。
-
-    ## 何时安全
-    单节点且不用 --num_nodes 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：`_parse_hostfile`、`main`
-    - https://github.com/deepspeedai/DeepSpeed/issues/5221：找不到 hostfile，只启动了 4 个 rank
-    - https://github.com/deepspeedai/DeepSpeed/issues/3625：编号超出 hostfile 中的 slots
-    """
-
     name = "launch-hostfile-unusable"
     title = Text("The deepspeed launcher can't use its hostfile", "deepspeed 启动器无法使用 hostfile")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
-        "https://github.com/deepspeedai/DeepSpeed/issues/5221",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3625",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The file that --hostfile names, where it lies with the script; --num_nodes without one."""
         if launch.launcher != "deepspeed":
             return
@@ -178,7 +138,7 @@ class LaunchHostfileUnusable(Hazard):
             confirm=(Text("The file is not made before the launch either", "该文件在启动前也不会生成"),),
         )
 
-    def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Iterator[Finding]:
+    def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
         options = launch.launcher_options
         place = options.place_of("num_nodes")
         nodes = whole(options.get("num_nodes"))

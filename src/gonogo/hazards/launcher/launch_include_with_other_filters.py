@@ -1,17 +1,5 @@
-"""launch-include-with-other-filters."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Text
 
 
 class LaunchIncludeWithOtherFilters(Hazard):
@@ -36,34 +24,10 @@ class LaunchIncludeWithOtherFilters(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/2980: "you can't specify --num_gpus when specifying --include"
     """
 
-    page_zh = """传给 deepspeed 启动器的过滤选项互相排斥。
-
-    ## 现象
-    尚未启动任何进程就报 “ValueError: Cannot specify num_nodes/gpus with include/exclude”，或 “include_str and
-    exclude_str are mutually exclusive”。
-
-    ## 原因
-    --include 与 --exclude 逐个指定 GPU；--num_gpus 与 --num_nodes 取前若干个。启动器只接受其中一种。
-
-    ## 解决办法
-    只保留一种：`--include localhost:4,5` 或 `--num_gpus 2`。
-
-    ## 何时安全
-    没有安全的情况。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：两个报错
-    - https://github.com/deepspeedai/DeepSpeed/issues/2980：“you can't specify --num_gpus when specifying --include”
-    """
-
     name = "launch-include-with-other-filters"
     title = Text("The launcher's GPU filters exclude each other", "启动器的 GPU 过滤选项互相排斥")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
-        "https://github.com/deepspeedai/DeepSpeed/issues/2980",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """--include, --exclude and the counts, two at a time."""
         if launch.launcher != "deepspeed":
             return

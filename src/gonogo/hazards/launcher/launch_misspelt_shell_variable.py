@@ -1,19 +1,7 @@
-"""launch-misspelt-shell-variable."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _USED = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")
 _SET = Pattern(
@@ -46,34 +34,10 @@ class LaunchMisspeltShellVariable(Hazard):
     - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html: what `set -u` does
     """
 
-    page_zh = """命令使用了没有任何地方赋值的 shell 变量，而另一个名称几乎相同的变量已赋值。
-
-    ## 现象
-    某个选项报 “expected one argument”，或把下一个选项当成它的值：`--model_name_or_path --bf16`。使用 `set -u` 时报
-    “MODL_PATH: unbound variable”。
-
-    ## 原因
-    对未赋值的变量，shell 不作任何提示，直接替换为空。写错一个字母就会如此。
-
-    ## 解决办法
-    改正名称；在脚本开头写 `set -u`，shell 遇到这样的变量就会停下。
-
-    ## 何时安全
-    调用脚本的环境中确有该名称的变量时。
-
-    ## 来源
-    - https://www.shellcheck.net/wiki/SC2153：变量名可能拼错
-    - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html：`set -u` 的作用
-    """
-
     name = "launch-misspelt-shell-variable"
     title = Text("The command uses a shell variable that nothing sets", "命令使用了没有赋值的 shell 变量")
-    sources = (
-        "https://www.shellcheck.net/wiki/SC2153",
-        "https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Names in the command's lines that the script never sets, one or two letters from one that it sets."""
         source = launch.source
         if not is_shell_script(source):

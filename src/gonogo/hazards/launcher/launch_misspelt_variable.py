@@ -1,18 +1,6 @@
-"""launch-misspelt-variable."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.launch_facts import name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Severity, Text
 
 # Spellings that public scripts hold, by what was meant. A name that some program does read is none of them.
 _MEANT = {
@@ -102,37 +90,10 @@ class LaunchMisspeltVariable(Hazard):
     - https://docs.pytorch.org/docs/stable/notes/cuda.html: PYTORCH_CUDA_ALLOC_CONF
     """
 
-    page_zh = """设置的环境变量名没有任何程序读取。
-
-    ## 现象
-    什么也不会发生，而这正是问题所在：设置没有生效。没有使用列出的 GPU 而是全部 GPU，NCCL 仍选用想避开的网卡，
-    P2P 拷贝仍然开启。
-
-    ## 原因
-    程序只读取自己认识的名称，其余一概忽略。CUDA_VISIBLE_DEVICE（少了 S）、NCCL_P2P_DISABLED、
-    PYTORCH_CUDA_ALLOCATOR_CONF 没有任何程序读取。
-
-    ## 解决办法
-    使用正确的名称：CUDA_VISIBLE_DEVICES、NCCL_P2P_DISABLE、NCCL_SOCKET_IFNAME、PYTORCH_CUDA_ALLOC_CONF。
-
-    ## 何时安全
-    您自己的脚本读取它，或用它给另一个变量赋值时（`CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICE`）。
-
-    ## 来源
-    - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html：NCCL 的变量
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars：CUDA 的变量
-    - https://docs.pytorch.org/docs/stable/notes/cuda.html：PYTORCH_CUDA_ALLOC_CONF
-    """
-
     name = "launch-misspelt-variable"
     title = Text("No program reads an environment variable of this name", "没有程序读取这个名称的环境变量")
-    sources = (
-        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The variables that the command gets, by name."""
         text = launch.source.text if is_shell_script(launch.source) else ""
         for name, field in launch.variables.items():

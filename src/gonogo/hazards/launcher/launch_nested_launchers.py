@@ -1,17 +1,5 @@
-"""launch-nested-launchers."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"})
 _INTERPRETERS = frozenset({"python", "python3"})
@@ -39,35 +27,10 @@ class LaunchNestedLaunchers(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/1495: a launcher's command that holds `python -m` again
     """
 
-    page_zh = """让一个启动器去启动另一个启动器。
-
-    ## 现象
-    每个 rank 都报 “can't open file '/job/accelerate': No such file or directory”（或 'python'、'deepspeed'）。若用了
-    --no_python，内层启动器会在每个 rank 上各启动一次：八乘八个进程，端口被占用。
-
-    ## 原因
-    torchrun、deepspeed 和 accelerate launch 为每个 rank 运行 `python 程序`；第一个不是其选项的词就是“程序”。所有进程由
-    一个启动器启动即可。
-
-    ## 解决办法
-    只用一个启动器：`accelerate launch --num_processes 8 train.py`，或 `torchrun --nproc_per_node 8 train.py`。
-
-    ## 何时安全
-    目录中确有该名称的文件并且就是要运行它时。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/elastic/run.html：torchrun 运行什么
-    - https://github.com/deepspeedai/DeepSpeed/issues/1495：启动器的命令中又写了 `python -m`
-    """
-
     name = "launch-nested-launchers"
     title = Text("A launcher launches a launcher", "启动器中又套了启动器")
-    sources = (
-        "https://docs.pytorch.org/docs/stable/elastic/run.html",
-        "https://github.com/deepspeedai/DeepSpeed/issues/1495",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher's or an interpreter's name where the program should stand."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate"):
             return

@@ -1,17 +1,5 @@
-"""launch-node-rank-same-everywhere."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm, under_srun, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 _OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
 
@@ -40,37 +28,10 @@ class LaunchNodeRankSameEverywhere(Hazard):
     - https://github.com/huggingface/accelerate/issues/1645: --machine_rank $SLURM_PROCID
     """
 
-    page_zh = """srun 在各节点启动启动器，但所有节点的 node rank 相同。
-
-    ## 现象
-    各节点互相等待直到汇合超时，或立即失败：每个节点都自称节点 0（“address already in use”、“duplicate rank”）。
-
-    ## 原因
-    批处理脚本在第一个节点上运行，它的 shell 在 srun 把命令交给各节点之前，就已把 $SLURM_NODEID 或 $SLURM_PROCID 替换成
-    了 0。写成常数效果相同。
-
-    ## 解决办法
-    让每个节点的 shell 去展开：用单引号写 `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'`。或用
-    `--rdzv_backend c10d`，它不需要 node rank。
-
-    ## 何时安全
-    使用忽略 --node_rank 的 c10d 汇合；单节点。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/73656：“if $SLURM_PROCID is expanded too early”
-    - https://github.com/AMDResearch/hpcfund/issues/47：`srun torchrun --node_rank $SLURM_PROCID`
-    - https://github.com/huggingface/accelerate/issues/1645：--machine_rank $SLURM_PROCID
-    """
-
     name = "launch-node-rank-same-everywhere"
     title = Text("Every node gets the same node rank", "所有节点得到相同的 node rank")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/73656",
-        "https://github.com/AMDResearch/hpcfund/issues/47",
-        "https://github.com/huggingface/accelerate/issues/1645",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
         if launch.launcher in ("swift", "llamafactory"):
             yield from self._of_framework(launch, run)
@@ -119,7 +80,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
             spans=(place.span(),),
         )
 
-    def _of_framework(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def _of_framework(self, launch: Launch, run: Run) -> Findings:
         """NNODES without NODE_RANK, which the framework hands to torchrun as it is, else 0."""
         nodes, field = whole(launch.variable("NNODES")), launch.variable("NNODES")
         if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:

@@ -1,18 +1,5 @@
-"""launch-nodes-without-rendezvous."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 _ON_EVERY_NODE = Text(
     en="Give all nodes the address of one of them: --master_addr HOST --master_port 29500 (torchrun; with "
@@ -51,39 +38,10 @@ class LaunchNodesWithoutRendezvous(Hazard):
     - https://github.com/mlc-ai/pith-train/pull/91: an address that silently became localhost
     """
 
-    page_zh = """启动多个节点，但每个节点都被要求在自己身上汇合。
-
-    ## 现象
-    各节点互相等待直到超时：“The client socket has timed out after 900000ms while trying to connect to
-    (127.0.0.1, 29500)”、RendezvousTimeoutError，或无声地等待。
-
-    ## 原因
-    没有 --master_addr 或 --rdzv_endpoint 时，torchrun 在 127.0.0.1:29500 汇合，而这在每个节点上都是它自己；--standalone
-    同样使用 localhost，把地址写成 localhost 也一样。torchrun 本身不读取环境变量 MASTER_ADDR；swift 与 llamafactory-cli
-    会读取并传下去。
-
-    ## 解决办法
-    所有节点使用同一个节点的地址：`--master_addr 主机` 并设 `--node_rank`，或 `--rdzv_backend c10d --rdzv_endpoint
-    主机:29500`。
-
-    ## 何时安全
-    单节点。仅在 rank 0 所在节点上，localhost 对它自己可用。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/elastic/run.html：torchrun 的 --master_addr 默认值与 --standalone
-    - https://github.com/pytorch/pytorch/issues/76069：四个节点用 localhost 汇合
-    - https://github.com/mlc-ai/pith-train/pull/91：地址悄悄变成了 localhost
-    """
-
     name = "launch-nodes-without-rendezvous"
     title = Text("Several nodes, and each waits for the others on itself", "多个节点各自在本机等待其他节点")
-    sources = (
-        "https://docs.pytorch.org/docs/stable/elastic/run.html",
-        "https://github.com/pytorch/pytorch/issues/76069",
-        "https://github.com/mlc-ai/pith-train/pull/91",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or a framework that calls it, with more than one node and no address, or this machine's."""
         if launch.launcher in TORCHRUN:
             yield from self._of_torchrun(launch)
@@ -108,7 +66,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             elif address.string and is_loopback(address.string):
                 yield from self._loopback(launch, address, "MASTER_ADDR", whole(launch.variable("NODE_RANK")), nodes)
 
-    def _of_torchrun(self, launch: Launch) -> Iterator[Finding]:
+    def _of_torchrun(self, launch: Launch) -> Findings:
         options = launch.launcher_options
         nodes = whole(options.get("nnodes"))
         if nodes is None or nodes < 2 or not options.complete:
@@ -177,7 +135,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             confirm=(Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),),
         )
 
-    def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Iterator[Finding]:
+    def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
         everywhere = under_srun(launch) or (rank is not None and rank > 0)
         if rank == 0 and not everywhere:
             return

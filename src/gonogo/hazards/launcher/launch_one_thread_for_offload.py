@@ -1,17 +1,5 @@
-"""launch-one-thread-for-offload."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchOneThreadForOffload(Hazard):
@@ -35,34 +23,10 @@ class LaunchOneThreadForOffload(Hazard):
     - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py: OMP_NUM_THREADS is set to 1
     """
 
-    page_zh = """优化器在 CPU 上运行，而每个 rank 只有一个线程。
-
-    ## 现象
-    每次优化器更新耗时许多秒，GPU 以及绝大多数 CPU 核都空闲。
-
-    ## 原因
-    DeepSpeedCPUAdam 依靠 OpenMP 多线程。没有另行设置时，torchrun 与 accelerate launch 会为其进程设
-    OMP_NUM_THREADS=1（deepspeed 启动器不会）。
-
-    ## 解决办法
-    `export OMP_NUM_THREADS=` 节点核数 / 节点上的 rank 数；或用 `deepspeed --bind_cores_to_rank`，它会自动设置。
-
-    ## 何时安全
-    没有把优化器卸载到 CPU 或 NVMe 时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/pull/7474：CPU 优化器在一步中的占比，以及绑核
-    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py：把 OMP_NUM_THREADS 设为 1
-    """
-
     name = "launch-one-thread-for-offload"
     title = Text("The offloaded optimizer gets one CPU thread a rank", "卸载到 CPU 的优化器每个 rank 只有一个线程")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/pull/7474",
-        "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """OMP_NUM_THREADS, as set or as the launcher sets it, beside an optimizer that is offloaded."""
         if run.config is None:
             return

@@ -1,18 +1,6 @@
-"""launch-option-given-twice."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Severity, Text
+from gonogo.evidence.launch.command_line import Options
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.command_line import Options
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 # Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.
 _ONE_VALUE = names(
@@ -48,35 +36,16 @@ class LaunchOptionGivenTwice(Hazard):
     - https://docs.python.org/3/library/argparse.html#action: `store`, of which the last value stays
     """
 
-    page_zh = """只取一个值的选项给了两次，且值不同。
-
-    ## 现象
-    不作任何提示，以最后一个为准：起作用的是没人再留意的那个学习率或 batch size。
-
-    ## 原因
-    argparse 以及基于它的 TrainingArguments 和各启动器，都让后面的选项覆盖前面的。
-
-    ## 解决办法
-    保留真正想要的那个。
-
-    ## 何时安全
-    脚本有意先写默认值、再让调用者覆盖时（末尾的 "$@"）。
-
-    ## 来源
-    - https://docs.python.org/3/library/argparse.html#action：`store` 只保留最后一个值
-    """
-
     name = "launch-option-given-twice"
     title = Text("An option is given twice, with different values", "同一选项给了两次，值不同")
-    sources = ("https://docs.python.org/3/library/argparse.html#action",)
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options, and the program's that are known to take one value."""
         own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]
         yield from self._found(launch.launcher_options, own)
         yield from self._found(launch.options, [name for name in launch.options.duplicates if name in _ONE_VALUE])
 
-    def _found(self, options: Options, names: list[str]) -> Iterator[Finding]:
+    def _found(self, options: Options, names: list[str]) -> Findings:
         for name in names:
             fields = options.all(name)
             values = [str(field.value) for field in fields if field.known]

@@ -1,17 +1,5 @@
-"""launch-option-without-value."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 # Options of TrainingArguments and of the frameworks that have no meaning without a value.
 _NEED_A_VALUE = names(
@@ -45,33 +33,10 @@ class LaunchOptionWithoutValue(Hazard):
     - https://github.com/huggingface/transformers/blob/main/src/transformers/hf_argparser.py: options out of dataclasses
     """
 
-    page_zh = """需要值的选项没有值。
-
-    ## 现象
-    每个 rank 都报 “error: argument --output_dir: expected one argument”。
-
-    ## 原因
-    下一个词又是选项，或命令到此结束：值被删掉了，或者是一个空变量。
-
-    ## 解决办法
-    补上值，或去掉该选项。
-
-    ## 何时安全
-    您自己的脚本把该选项声明为开关时。
-
-    ## 来源
-    - https://docs.python.org/3/library/argparse.html#nargs：除非另行声明，选项需要一个参数
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/hf_argparser.py：由 dataclass 生成的选项
-    """
-
     name = "launch-option-without-value"
     title = Text("An option that needs a value has none", "需要值的选项没有值")
-    sources = (
-        "https://docs.python.org/3/library/argparse.html#nargs",
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/hf_argparser.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The program's options that are known to need a value."""
         declared = [script for script in run.scripts if b"store_true" in script.source.data]
         for option in launch.options:

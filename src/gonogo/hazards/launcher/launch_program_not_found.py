@@ -1,18 +1,7 @@
-"""launch-program-not-found."""
-
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchProgramNotFound(Hazard):
@@ -35,29 +24,10 @@ class LaunchProgramNotFound(Hazard):
     - https://docs.python.org/3/using/cmdline.html: the script's path
     """
 
-    page_zh = """命令要启动的程序不存在。
-
-    ## 现象
-    每个 rank 都报 “can't open file '/job/train.py': [Errno 2] No such file or directory”。
-
-    ## 原因
-    路径从调用脚本时所在的目录算起，而不是脚本所在目录；或文件名不同。
-
-    ## 解决办法
-    在脚本开头写 `cd "$(dirname "$0")"`，或改正路径。
-
-    ## 何时安全
-    从文件所在的另一目录调用脚本，或前面的步骤会生成该文件时。
-
-    ## 来源
-    - https://docs.python.org/3/using/cmdline.html：脚本的路径
-    """
-
     name = "launch-program-not-found"
     title = Text("The program that the command starts is not there", "命令要启动的程序不存在")
-    sources = ("https://docs.python.org/3/using/cmdline.html",)
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path of a Python file that is fully known, in a folder that is at hand and holds such files."""
         path = launch.program.string
         if path is None or launch.program_kind != "script" or not path.endswith(".py") or launch.in_container:

@@ -1,17 +1,5 @@
-"""launch-slurm-few-cpus."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import slurm, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchSlurmFewCpus(Hazard):
@@ -38,35 +26,10 @@ class LaunchSlurmFewCpus(Hazard):
       launcher
     """
 
-    page_zh = """作业分给一个节点上所有进程的 CPU 总数少于进程数。
-
-    ## 现象
-    GPU 一直在等：数据加载、分词以及（卸载时）优化器要慢很多倍；多个 rank 挤在一个核上，集合通信可能超时。
-
-    ## 原因
-    --cpus-per-task 是对一个 task 而言的。启动器是一个 task，它的所有进程、数据加载 worker 和卸载到 CPU 的优化器都运行在
-    这些 CPU 上。
-
-    ## 解决办法
-    `--cpus-per-task` 至少为每节点进程数乘以（1 + dataloader_num_workers）；卸载到 CPU 时，用满节点的 CPU。
-
-    ## 何时安全
-    使用 `--exclusive` 且集群因此给出全部 CPU 时。
-
-    ## 来源
-    - https://slurm.schedmd.com/sbatch.html：--cpus-per-task
-    - https://github.com/stas00/ml-engineering/blob/master/orchestration/slurm/launchers/README.md：启动器所需的
-      cpus-per-task
-    """
-
     name = "launch-slurm-few-cpus"
     title = Text("Fewer CPUs than processes on a node", "一个节点上的 CPU 少于进程数")
-    sources = (
-        "https://slurm.schedmd.com/sbatch.html",
-        "https://github.com/stas00/ml-engineering/blob/master/orchestration/slurm/launchers/README.md",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """CPUs of the launcher's task against the processes that it starts."""
         if launch.launcher in ("python", "srun", "mpirun"):
             return

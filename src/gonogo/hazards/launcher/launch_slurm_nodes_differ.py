@@ -1,19 +1,5 @@
-"""launch-slurm-nodes-differ."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm, under_srun, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
 
@@ -41,37 +27,10 @@ class LaunchSlurmNodesDiffer(Hazard):
     - https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html: srun torchrun
     """
 
-    page_zh = """作业的节点数与启动器预期的不同，或启动器只在第一个节点上启动。
-
-    ## 现象
-    启动器等待永远不会出现的节点（RendezvousTimeoutError、“timed out after 900000ms”）；或训练只在一个节点上进行，
-    其余节点的 GPU 空闲却照样计费。
-
-    ## 原因
-    批处理脚本只在作业的第一个节点上运行。只有 srun（或 ssh、pdsh、mpirun）才会在其他节点上启动程序。此外
-    `#SBATCH --nodes` 必须与 --nnodes、num_machines 或 NNODES 一致。
-
-    ## 解决办法
-    `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`，或 `#SBATCH --nodes=1`。
-
-    ## 何时安全
-    使用 deepspeed 启动器的 hostfile，或该脚本由另一个脚本用 srun 启动时。
-
-    ## 来源
-    - https://slurm.schedmd.com/sbatch.html：批处理脚本在分配到的第一个节点上运行
-    - https://github.com/princeton-nlp/ProLong/issues/9：两个节点时 RendezvousTimeoutError
-    - https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html：srun torchrun
-    """
-
     name = "launch-slurm-nodes-differ"
     title = Text("slurm's nodes are not those that the launcher counts on", "slurm 的节点与启动器预期的不一致")
-    sources = (
-        "https://slurm.schedmd.com/sbatch.html",
-        "https://github.com/princeton-nlp/ProLong/issues/9",
-        "https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The job's nodes, the launcher's, and whether srun carries the command to them."""
         asked = slurm(launch, "nodes")
         field = launch.slurm.get("nodes")

@@ -1,17 +1,5 @@
-"""launch-slurm-tasks-multiply."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm, under_srun, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchSlurmTasksMultiply(Hazard):
@@ -37,36 +25,10 @@ class LaunchSlurmTasksMultiply(Hazard):
     - https://slurm.schedmd.com/srun.html: --ntasks-per-node
     """
 
-    page_zh = """srun 每个 task 启动一次启动器，而启动器又为每张 GPU 启动一个进程：进程数成倍增加。
-
-    ## 现象
-    同一节点上除一个外，其余启动器都报 “address already in use”（EADDRINUSE，端口 29500）；多个 rank 共用 GPU 导致显存
-    不足；“Duplicate GPU detected”。
-
-    ## 原因
-    torchrun、deepspeed、accelerate launch 和 swift 会自行启动一个节点上的所有进程。若 --ntasks-per-node=8，srun 在每个
-    节点启动八个启动器，8 张 GPU 上就有 64 个进程。
-
-    ## 解决办法
-    使用 `--ntasks-per-node=1`（`--cpus-per-task` 按该节点全部进程计算）；或每张 GPU 一个 task 而不用启动器：
-    `srun python train.py`。
-
-    ## 何时安全
-    每个 task 使用 --nproc_per_node=1，或批处理脚本不经 srun 直接调用启动器时。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/73656：--ntasks-per-node=1，其余进程由 torchrun 启动
-    - https://slurm.schedmd.com/srun.html：--ntasks-per-node
-    """
-
     name = "launch-slurm-tasks-multiply"
     title = Text("srun starts the launcher several times on a node", "srun 在同一节点上多次启动启动器")
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/73656",
-        "https://slurm.schedmd.com/srun.html",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Tasks a node times processes a task."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not under_srun(launch):
             return

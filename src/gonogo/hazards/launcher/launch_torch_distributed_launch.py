@@ -1,16 +1,4 @@
-"""launch-torch-distributed-launch."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Finding, Fix, Severity, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchTorchDistributedLaunch(Hazard):
@@ -34,30 +22,10 @@ class LaunchTorchDistributedLaunch(Hazard):
     - https://docs.pytorch.org/docs/stable/elastic/run.html: from torch.distributed.launch to torchrun
     """
 
-    page_zh = """python -m torch.distributed.launch 已被弃用。
-
-    ## 现象
-    每次启动都有 “FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use
-    torchrun”。
-
-    ## 原因
-    自 torch 1.10 起由 torchrun 取代。旧模块在没有 --use_env 时还会向程序传入 `--local-rank`，torchrun 从不传。
-
-    ## 解决办法
-    使用 `torchrun`；程序改为从环境变量读取 LOCAL_RANK。
-
-    ## 何时安全
-    在当前版本中仍可使用。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/elastic/run.html：从 torch.distributed.launch 迁移到 torchrun
-    """
-
     name = "launch-torch-distributed-launch"
     title = Text("torch.distributed.launch is deprecated", "torch.distributed.launch 已被弃用")
-    sources = ("https://docs.pytorch.org/docs/stable/elastic/run.html",)
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The old module; its fix where the program gets no --local-rank from it anyway."""
         if launch.launcher != "torch.distributed.launch":
             return

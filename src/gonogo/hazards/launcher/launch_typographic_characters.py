@@ -1,17 +1,7 @@
-"""launch-typographic-characters."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.finding import Edit, Finding, Text
 from gonogo.hazards.facts.shell_lines import Line, is_shell_script, lines_from
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Run, Text
 
 _DASHES = "‐‑‒–—―−﹣－"
 _DOUBLE = "“”„‟″＂"
@@ -48,37 +38,12 @@ class LaunchTypographicCharacters(Hazard):
     - https://github.com/hjkgrp/molSimplify/pull/516: options with an en dash are not recognized
     """
 
-    page_zh = """启动命令中有文字处理软件或网页的破折号、引号或空格。
-
-    ## 现象
-    “unrecognized arguments: –bf16”、“can't open file '–m'”，看上去正确的命令却 “command not found”，或路径名中带有引
-    号。
-
-    ## 原因
-    `–`、`—`、`－` 不是连字符，`“` 不是引号，不间断空格和全角空格不能分隔单词。编辑器、聊天软件和网页会用它们替换
-    shell 与argparse 认识的 ASCII 字符。
-
-    ## 解决办法
-    改成 `--`、`"` 和普通空格。
-
-    ## 何时安全
-    位于引号内的文本（如提示词）中、确实需要这些字符时。
-
-    ## 来源
-    - https://github.com/awsdocs/amazon-emr-release-guide/pull/25：“python: can't open file '–m'”
-    - https://github.com/hjkgrp/molSimplify/pull/516：用短破折号写的选项无法识别
-    """
-
     name = "launch-typographic-characters"
     title = Text(
         "Typographic dashes, quotes or spaces in the launch command", "启动命令中有排版字符（破折号、弯引号或特殊空格）"
     )
-    sources = (
-        "https://github.com/awsdocs/amazon-emr-release-guide/pull/25",
-        "https://github.com/hjkgrp/molSimplify/pull/516",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Such characters in the command's lines, outside quotes and comments."""
         source = launch.source
         if not is_shell_script(source) or source.data.isascii():

@@ -1,18 +1,5 @@
-"""launch-variable-not-exported."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.shell_lines import Assignments, is_shell_script, plain_assignments
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _READ_FROM_THE_ENVIRONMENT = Pattern(
     r"^(?:CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|FORCE_TORCHRUN|ENABLE_AUDIO_OUTPUT"
@@ -49,37 +36,12 @@ class LaunchVariableNotExported(Hazard):
     - https://github.com/modelscope/ms-swift/issues/3681: NPROC_PER_NODE is an environment variable
     """
 
-    page_zh = """程序从环境中读取的变量在脚本里只是赋值，没有 export。
-
-    ## 现象
-    设置不起作用：上面写了 NPROC_PER_NODE=8，`swift sft` 仍只启动一个进程（“DeepSpeed is not compatible with
-    `device_map`. n_gpu: 8, local_world_size: 1”）；NCCL_DEBUG=INFO 没有输出；训练占用了所有 GPU。
-
-    ## 原因
-    单独一行的 `NAME=value` 只设置 shell 自己的变量。只有 export 过，或写在程序同一行前面，程序才能得到。反斜杠后跟空行
-    会结束命令，其上的赋值就不属于任何程序。
-
-    ## 解决办法
-    写成 `export NAME=value`，或去掉赋值与命令之间的空行。
-
-    ## 何时安全
-    该变量原本就在环境中（仍保持导出），或脚本自己使用它时。
-
-    ## 来源
-    - https://github.com/modelscope/ms-swift/issues/5328：NPROC_PER_NODE=8 与 swift sft 之间有空行
-    - https://github.com/modelscope/ms-swift/issues/3681：NPROC_PER_NODE 是环境变量
-    """
-
     name = "launch-variable-not-exported"
     title = Text(
         "A variable is set for the shell only: the program does not get it", "变量只在 shell 中有效，程序得不到"
     )
-    sources = (
-        "https://github.com/modelscope/ms-swift/issues/5328",
-        "https://github.com/modelscope/ms-swift/issues/3681",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Assignments before the command of names that only programs read, which the command does not get."""
         source = launch.source
         if not is_shell_script(source):

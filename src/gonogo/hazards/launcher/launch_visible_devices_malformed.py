@@ -1,17 +1,5 @@
-"""launch-visible-devices-malformed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Text
 from gonogo.hazards.facts.launch_facts import value_place
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
 
 
 class LaunchVisibleDevicesMalformed(Hazard):
@@ -37,36 +25,10 @@ class LaunchVisibleDevicesMalformed(Hazard):
       results in empty set"
     """
 
-    page_zh = """CUDA_VISIBLE_DEVICES 不是 CUDA 能识别的 GPU 列表。
-
-    ## 现象
-    “No CUDA GPUs are available”（同一 GPU 列了两次）；第一个之后的 rank 报 “CUDA error: invalid device ordinal”
-    （`0-3`、`0 1 2 3`）；或 deepspeed 启动器报 “invalid literal for int()”。
-
-    ## 原因
-    CUDA 接受以逗号分隔的编号（或 GPU-/MIG- 标识），读到看不懂处为止：`0-3`、`0 1 2 3` 和 `0,,2` 都只是 GPU 0，
-    `[0,1]` 一张也没有，同一 GPU 出现两次则整个列表作废。
-
-    ## 解决办法
-    写成 `CUDA_VISIBLE_DEVICES=0,1,2,3`。
-
-    ## 何时安全
-    有意用空值或 -1 隐藏所有 GPU 时。
-
-    ## 来源
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars：该变量如何解读
-    - https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py：`_parse_visible_devices`，“Repeated ordinal
-      results in empty set”
-    """
-
     name = "launch-visible-devices-malformed"
     title = Text("CUDA_VISIBLE_DEVICES is not a list that CUDA reads", "CUDA_VISIBLE_DEVICES 不是 CUDA 能识别的列表")
-    sources = (
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
-        "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The variable as the command gets it, read as CUDA reads it."""
         field = launch.visible_devices
         value = str(field.get("")).strip()
@@ -106,7 +68,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
             fixes=self._writing(launch, right),
         )
 
-    def _of_deepspeed(self, launch: Launch, value: str) -> Iterator[Finding]:
+    def _of_deepspeed(self, launch: Launch, value: str) -> Findings:
         """The deepspeed launcher makes ``--include localhost:VALUE`` of it, where each part must be a whole number."""
         if any(name in launch.launcher_options for name in _FILTERS) or not launch.launcher_options.complete:
             return

@@ -1,17 +1,5 @@
-"""launch-visible-devices-overridden."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.launch_facts import gpus_shown, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchVisibleDevicesOverridden(Hazard):
@@ -37,39 +25,12 @@ class LaunchVisibleDevicesOverridden(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `main`
     """
 
-    page_zh = """使用 --include、--exclude、--num_gpus 或 hostfile 时，deepspeed 启动器会忽略 CUDA_VISIBLE_DEVICES。
-
-    ## 现象
-    “Detected VISIBLE_DEVICES=4,5,6,7 but ignoring it because one or several of --include/--exclude/--num_gpus/
-    --num_nodes cl args were used”，训练占用了 0 到 3 号 GPU：那是别人任务的卡，随后显存不足。
-
-    ## 原因
-    启动器按整台机器给 GPU 编号。只要用了其中任一选项，它就删除该变量，再为每个进程设置自己的值；`--num_gpus 4` 指的是
-    0 到 3 号 GPU。
-
-    ## 解决办法
-    用 `deepspeed --include localhost:4,5,6,7` 而不设该变量；或只设该变量而不用这些选项。
-
-    ## 何时安全
-    两者指定的是同样的 GPU 时。
-
-    ## 来源
-    - https://github.com/huggingface/accelerate/issues/663：启动器的提示
-    - https://github.com/deepspeedai/DeepSpeed/issues/662：维护者说明启动器如何处理该变量
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py：`main`
-    """
-
     name = "launch-visible-devices-overridden"
     title = Text(
         "The deepspeed launcher ignores CUDA_VISIBLE_DEVICES here", "deepspeed 启动器在此忽略 CUDA_VISIBLE_DEVICES"
     )
-    sources = (
-        "https://github.com/huggingface/accelerate/issues/663",
-        "https://github.com/deepspeedai/DeepSpeed/issues/662",
-        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The GPUs of the variable against those that the launcher's options come to."""
         shown = gpus_shown(launch) if launch.launcher == "deepspeed" else None
         if shown is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in shown):

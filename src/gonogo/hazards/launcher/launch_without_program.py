@@ -1,18 +1,4 @@
-"""launch-without-program."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Finding, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
 
 # What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
 _LAUNCHERS = {
@@ -58,36 +44,10 @@ class LaunchWithoutProgram(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3222: options of the program where the launcher reads its own
     """
 
-    page_zh = """没有告诉启动器要启动哪个程序。
-
-    ## 现象
-    启动器打印用法和 “error: the following arguments are required: training_script”（deepspeed 为 “user_script”），
-    以状态 2 退出。多节点时每个节点都会在作业开始几秒后这样报错。
-
-    ## 原因
-    命令中没有剩下的词可以作为程序：所在行被截断（反斜杠后有空格，行间有注释），缺少值的选项把它当成了值，或保存它的变量为
-    空：`torchrun $SCRIPT`。
-
-    ## 解决办法
-    在启动器自己的选项之后写出程序。若它写在后面的行，之前的每行都要以单独的反斜杠结尾。`bash -x launch.sh` 会显示 shell
-    实际得到的命令。
-
-    ## 何时安全
-    只是查询启动器的帮助或版本时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/3301：反斜杠后有空格
-    - https://github.com/deepspeedai/DeepSpeed/issues/3222：程序的选项写在了启动器读取自己选项的位置
-    """
-
     name = "launch-without-program"
     title = Text("The launcher is given no program to start", "没有告诉启动器要启动哪个程序")
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/3301",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3222",
-    )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher all of whose words are known, and none of which is the program."""
         wanted = _LAUNCHERS.get(launch.launcher)
         if wanted is None or not launch.program.absent or any(name in launch.launcher_options for name in _ASKS_ONLY):
@@ -104,7 +64,7 @@ class LaunchWithoutProgram(Hazard):
 
     log_words = ("the following arguments are required: ",)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A launcher's word for the program that it misses."""
         line = log.find(_SAID)
         if line is not None:

@@ -1,20 +1,6 @@
-"""launcher-killed-by-sighup."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SIGHUP = Pattern(
     r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
@@ -56,44 +42,14 @@ class LauncherKilledBySighup(Hazard):
     - https://github.com/keyu-tian/SparK/issues/19: the closed terminal was the cause, tmux cures it
     """
 
-    page_zh = """启动任务的终端被关闭，挂断信号（SIGHUP）结束了启动器。
-
-    ## 现象
-    运行一段时间后（多为 SSH 断开或窗口关闭时）：“Received 1 death signal, shutting down workers”、“Sending process
-    1234 closing signal SIGHUP”、“SignalException: Process 1200 got signal: 1”。各 worker 没有报错。
-
-    ## 原因
-    shell 会把 SIGHUP 传给它启动的进程。只用 `nohup` 不够：torchrun 的 agent 会为 SIGHUP 安装自己的处理函数，覆盖
-    nohup 的忽略设置。
-
-    ## 解决办法
-    在 tmux 或 screen 中启动；或 `setsid torchrun ... > log 2>&1 < /dev/null &`；或 `nohup ... & disown` 并用 `exit`
-    退出 shell；或使用集群调度器。然后从最近的 checkpoint 恢复。
-
-    ## 何时安全
-    在 tmux、screen、setsid、容器主进程或调度器作业中运行时。
-
-    ## 来源
-    - https://github.com/pytorch/pytorch/issues/67538：一小时后收到 SIGHUP；维护者的解释
-    - https://github.com/hiyouga/LlamaFactory/issues/9695：LLaMA-Factory 训练中的同一问题
-    - https://github.com/zai-org/ChatGLM2-6B/issues/262：使用 nohup 时的同一问题
-    - https://github.com/keyu-tian/SparK/issues/19：原因是终端被关闭，改用 tmux 后解决
-    """
-
     name = "launcher-killed-by-sighup"
     title = Text(
         en="The run was ended by the closing of its terminal (SIGHUP)",
         zh="终端关闭（SIGHUP）结束了训练",
     )
-    sources = (
-        "https://github.com/pytorch/pytorch/issues/67538",
-        "https://github.com/hiyouga/LlamaFactory/issues/9695",
-        "https://github.com/zai-org/ChatGLM2-6B/issues/262",
-        "https://github.com/keyu-tian/SparK/issues/19",
-    )
     log_words = ("got sig", "death signal", "SIGHUP", "SignalException", "nohup", "closed")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or what calls it, under nohup; a launch in the background of the shell."""
         if not is_shell_script(launch.source) or launch.launcher in ("python", "srun", "mpirun") or launch.slurm:
             return
@@ -133,7 +89,7 @@ class LauncherKilledBySighup(Hazard):
             confirm=(Text("The script is started from an interactive terminal", "脚本从交互式终端启动"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The launcher's own words that it was sent signal 1."""
         found = log.find(_SIGHUP)
         unsaid = found is None

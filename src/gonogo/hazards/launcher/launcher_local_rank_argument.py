@@ -1,18 +1,4 @@
-"""launcher-local-rank-argument."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Fix, Text
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
@@ -46,40 +32,14 @@ class LauncherLocalRankArgument(Hazard):
     - https://github.com/huggingface/pytorch-image-models/issues/1728: cured by torchrun
     """
 
-    page_zh = """启动器向脚本传入 --local-rank（或 --local_rank），而脚本不认识这种写法。
-
-    ## 现象
-    每个 rank 都报 “train.py: error: unrecognized arguments: --local-rank=0”，退出码 2；或 “Some specified arguments
-    are not used by the HfArgumentParser: ['--local-rank=0']”。这个参数并不是您写的。
-
-    ## 原因
-    `python -m torch.distributed.launch` 会加上它；从 torch 2.0 起写成连字符，声明了 `--local_rank` 的脚本就不接受。
-    deepspeed 启动器也会加 `--local_rank=N`。
-
-    ## 解决办法
-    改用 `torchrun`（不传参数），并读取 `int(os.environ["LOCAL_RANK"])`。或让解析器两种写法都接受：
-    `add_argument("--local-rank", "--local_rank", type=int, default=0)`。deepspeed 可用 `--no_local_rank`。
-
-    ## 何时安全
-    使用 torchrun 或 accelerate launch 时。
-
-    ## 来源
-    - https://github.com/bigcode-project/starcoder/pull/145：torch 2.0 起改为连字符
-    - https://github.com/huggingface/pytorch-image-models/issues/1728：改用 torchrun 后解决
-    """
-
     name = "launcher-local-rank-argument"
     title = Text(
         en="The script refuses the --local-rank that the launcher passes",
         zh="脚本不接受启动器传入的 --local-rank",
     )
-    sources = (
-        "https://github.com/bigcode-project/starcoder/pull/145",
-        "https://github.com/huggingface/pytorch-image-models/issues/1728",
-    )
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """What the launcher passes, against the arguments that the program's parser has."""
         options = launch.launcher_options
         if not run.scripts or launch.program_kind != "script":
@@ -133,7 +93,7 @@ class LauncherLocalRankArgument(Hazard):
             fixes=fixes,
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The parser's refusal of that argument."""
         found = log.find(_REFUSED)
         if found is None:

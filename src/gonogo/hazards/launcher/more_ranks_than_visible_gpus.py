@@ -1,24 +1,22 @@
-"""more-ranks-than-visible-gpus."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training, several_processes
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm, whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
 
 _ASKED_FOR = compiled_when_used(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
@@ -73,37 +71,10 @@ class MoreRanksThanVisibleGpus(Hazard):
     - https://github.com/tatsu-lab/stanford_alpaca/issues/67: nproc_per_node=4 on one GPU
     """
 
-    page_zh = """启动器在一个节点上启动的进程多于可见的 GPU。
-
-    ## 现象
-    进程设置设备时出现 “CUDA error: invalid device ordinal”，且只在超出最后一张 GPU 的 rank 上。若编号回绕，NCCL 会报
-    “Duplicate GPU detected”。
-
-    ## 原因
-    `--nproc_per_node`（`--num_gpus`、`num_processes`、脚本中的 GPUS_PER_NODE）大于 GPU 数量，或大于
-    CUDA_VISIBLE_DEVICES 列出的数量。第 N 个进程使用第 N 张 GPU，而它不存在。
-
-    ## 解决办法
-    启动的进程数与可见的 GPU 数相同。
-
-    ## 何时安全
-    每张可见 GPU 至多一个进程时。
-
-    ## 来源
-    - https://github.com/OpenBMB/MiniCPM-V/issues/356：脚本默认 8 张 GPU，而机器较小
-    - https://github.com/pytorch/torchtitan/issues/423：CUDA_VISIBLE_DEVICES=2,3，却启动 8 个进程
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/67：一张 GPU 上 nproc_per_node=4
-    """
-
     name = "more-ranks-than-visible-gpus"
     title = Text(
         en="More processes than visible GPUs",
         zh="进程数多于可见的 GPU",
-    )
-    sources = (
-        "https://github.com/OpenBMB/MiniCPM-V/issues/356",
-        "https://github.com/pytorch/torchtitan/issues/423",
-        "https://github.com/tatsu-lab/stanford_alpaca/issues/67",
     )
 
     log_words = (
@@ -114,7 +85,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         "your machine only has",
     )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
         for failed in failed_ranks(record):
             failure = failed.failure
@@ -131,7 +102,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                 ranks=failed.ranks,
             )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The processes that a launcher starts on a node against CUDA_VISIBLE_DEVICES, or slurm's GPUs of a node."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift", "llamafactory"):
             return
@@ -171,7 +142,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
         processes, gpus = processes_of(log), gpus_of(log)
         counts = Text(

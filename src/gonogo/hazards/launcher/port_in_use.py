@@ -1,22 +1,7 @@
-"""port-in-use."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -61,38 +46,8 @@ class PortInUse(Hazard):
     - https://github.com/om-ai-lab/VLM-R1/issues/289: a second training on the same machine
     """
 
-    page_zh = """汇合端口已被占用：同机的另一个任务、残留进程，或重复启动的启动器。
-
-    ## 现象
-    加载任何内容之前就报 “The server socket has failed to listen on any local network address. port: 29500 ...
-    EADDRINUSE” 或 “Address already in use”。Accelerate：“Tried to launch distributed communication on port `29500`,
-    but another process is utilizing it”。
-
-    ## 原因
-    29500 是各启动器的默认端口。被杀掉的任务可能留下仍占用端口的进程。srun（或 shell 循环）在同一节点多次启动启动器
-    时，每个都会监听。
-
-    ## 解决办法
-    换端口：`--master_port 29511`（torchrun、deepspeed）、`--main_process_port 29511`（accelerate）、
-    `MASTER_PORT=29511`（swift、LLaMA-Factory）。或结束残留进程（`lsof -i :29500`）。Slurm：每个节点只启动一个启动器
-    （`--ntasks-per-node=1`）。
-
-    ## 何时安全
-    同一台机器上每个任务使用各自的端口时；`torchrun --standalone` 会自动选择。
-
-    ## 来源
-    - https://github.com/OptimalScale/LMFlow/issues/270：EADDRINUSE，换 master_port 后解决
-    - https://github.com/xdit-project/mochi-xdit/issues/22：29500 被另一个任务占用
-    - https://github.com/om-ai-lab/VLM-R1/issues/289：同一台机器上的第二个训练
-    """
-
     name = "port-in-use"
     title = Text(en="The rendezvous port is already in use", zh="汇合端口已被占用")
-    sources = (
-        "https://github.com/OptimalScale/LMFlow/issues/270",
-        "https://github.com/xdit-project/mochi-xdit/issues/22",
-        "https://github.com/om-ai-lab/VLM-R1/issues/289",
-    )
     log_words = (
         "EADDRINUSE",
         "ddress already in use",
@@ -102,7 +57,7 @@ class PortInUse(Hazard):
         "地址已",
     )
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A second launch at the same port that the script starts while this one still runs."""
         source = launch.source
         port = _rendezvous_port(launch)
@@ -145,7 +100,7 @@ class PortInUse(Hazard):
             )
             return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The store's or the launcher's words that it cannot listen, but not a web server's."""
         found = log.find(_IN_USE)
         certainty = Certainty.CERTAIN

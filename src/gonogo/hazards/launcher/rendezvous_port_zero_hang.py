@@ -1,22 +1,8 @@
-"""rendezvous-port-zero-hang."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
 from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import PORT_ZERO, cause_of_stall
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, Launch, Pattern, Run, Text
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
 _NAMES_PORT_ZERO = Pattern(
@@ -49,35 +35,15 @@ class RendezvousPortZeroHang(Hazard):
       port
     """
 
-    page_zh = """每个 rank 各自选择一个空闲端口来汇合，因此永远碰不到一起。
-
-    ## 现象
-    程序在 “Initializing TorchBackend in DeepSpeed with backend nccl” 之后停住，没有报错，GPU 空闲。
-
-    ## 原因
-    `main_process_port: 0`（或 `--master_port 0`）表示“任意空闲端口”。只有由一个进程选定并告知其他进程时才可行；若原样
-    作为 MASTER_PORT=0 传下去（旧版 Accelerate 配合 DeepSpeed，或多机），rank 0 监听的端口其他 rank 并不知道。
-
-    ## 解决办法
-    使用固定的空闲端口：`main_process_port: 29501`，或 `--main_process_port 29501`。
-
-    ## 何时安全
-    使用 `torchrun --standalone` 或 `--rdzv_endpoint=localhost:0`，以及会在单机上自行选择端口的 Accelerate 版本。
-
-    ## 来源
-    - https://github.com/RLHFlow/Online-RLHF/issues/11：停在 “Initializing TorchBackend” 之后，换成固定端口后解决
-    """
-
-    name = PORT_ZERO
+    name = "rendezvous-port-zero-hang"
     title = Text(
         en="The ranks cannot meet: the rendezvous port is 0",
         zh="各 rank 无法汇合：端口设为 0",
     )
-    sources = ("https://github.com/RLHFlow/Online-RLHF/issues/11",)
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
     consequence = True
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Port 0 where each process would pick its own: the deepspeed launcher, accelerate on several machines."""
         options = launch.launcher_options
         if launch.launcher == "deepspeed":
@@ -116,7 +82,7 @@ class RendezvousPortZeroHang(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""
         cause = cause_of_stall(log, self.name)
         if cause is not None:

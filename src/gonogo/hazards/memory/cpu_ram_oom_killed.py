@@ -1,29 +1,29 @@
-"""cpu-ram-oom-killed."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.guarded.ends import roots, span_of_rank
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import PHASES, offload_device, size, sizes
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory, host_memory_by_node
-from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.asked_memory import asked_memory, told_memory
 from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.facts.stall import stall_of
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Found,
+    GuardedRun,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Severity,
+    Text,
+)
 
 _HEADROOM = 0.9
 """A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
@@ -76,30 +76,6 @@ class CpuRamOomKilled(Hazard):
     - https://github.com/databrickslabs/dolly/issues/166: -9 on a node of 56 GB
     """
 
-    page_zh = """节点的主机内存放不下其所有 rank 的内容。
-
-    ## 现象
-    启动器显示 “exits with return code = -9”（或 “exitcode: -9”），没有 Python 调用栈：内核杀掉了进程。显存看起来正常。
-
-    ## 原因
-    优化器卸载使每个参数在主机内存中占 12 字节（fp32 权重与两个动量），fp32 梯度再占 4，参数卸载再占 2；锁页缓冲区无法换
-    出。每个 rank 保存自己的一份，因此节点的占用是其各 rank 之和。加载时可能更高：每个自行读取权重的 rank 都有一份副本。
-    保存时也是：rank 0 聚合整个模型。
-
-    ## 解决办法
-    减少卸载（参数留在 GPU，显存允许时优化器也留下）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的节点。加载时的
-    峰值：先建立 `TrainingArguments` 再调用 `from_pretrained`，使 ZeRO-3 边加载边切分。保存时的峰值：
-    `stage3_gather_16bit_weights_on_model_save: false`，之后用 `zero_to_fp32.py` 转换。
-
-    ## 何时安全
-    除排练所统计的张量外，节点内存还剩十分之一时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/4239：两种卸载同时开启时的 -9；维护者的解释
-    - https://github.com/hiyouga/LlamaFactory/issues/4629：ZeRO-3 卸载占满 252 GB 主机内存
-    - https://github.com/databrickslabs/dolly/issues/166：56 GB 节点上的 -9
-    """
-
     name = "cpu-ram-oom-killed"
     explains_failure = False
     consequence = True
@@ -118,13 +94,8 @@ class CpuRamOomKilled(Hazard):
     title = Text(
         en="The node's host memory runs out, and the kernel kills the run", zh="节点主机内存耗尽，进程被内核杀死"
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/4239",
-        "https://github.com/hiyouga/LlamaFactory/issues/4629",
-        "https://github.com/databrickslabs/dolly/issues/166",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A rank that SIGKILL ended first, where the kernel counts such a killing or hardly any memory was left."""
         death = next(iter(roots(run)), None)
         rank = run.rank(death.rank) if death is not None and death.signal == 9 else None
@@ -176,7 +147,7 @@ class CpuRamOomKilled(Hazard):
             ),
         )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The fullest node, estimated from the ranks of it that were run, against its memory."""
         limit = record.host_memory_bytes
         nodes = host_memory_by_node(record)
@@ -220,15 +191,15 @@ class CpuRamOomKilled(Hazard):
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's memory against the optimizer states that are offloaded to it."""
         yield from told_memory(self, environment, run, _LOG_CURES[:1])
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """slurm's memory for the job against the optimizer states that are offloaded to the host."""
         yield from asked_memory(self, launch, run)
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
         evidence, certainty = _logged(log)
         if evidence is None:

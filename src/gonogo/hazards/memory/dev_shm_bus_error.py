@@ -1,24 +1,22 @@
-"""dev-shm-bus-error."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 from gonogo.hazards.facts.exit_summary import exits
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _SAYS = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
@@ -61,44 +59,15 @@ class DevShmBusError(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/4002: return code -7 without a message; shm of 64 MiB
     """
 
-    page_zh = """DataLoader 的 worker 通过 /dev/shm 传递 batch，而 /dev/shm 已满。
-
-    ## 现象
-    “DataLoader worker (pid 56811) is killed by signal: Bus error. It is possible that dataloader's workers are out
-    of shared memory”，或创建锁（SemLock）时 “OSError: [Errno 28] No space left on device”；也可能没有任何信息，只有
-    “exits with return code = -7”。磁盘空间是够的。
-
-    ## 原因
-    容器默认只有 64 MiB 的 /dev/shm。每个 rank 的每个 worker 都把预取的 batch 放在那里；NCCL 的缓冲区和被杀任务的残留
-    也在那里。
-
-    ## 解决办法
-    `docker run --shm-size=16g` 或 `--ipc=host`；Kubernetes：在 /dev/shm 挂载 `medium: Memory` 的 `emptyDir`。或减少
-    worker（`dataloader_num_workers: 0` 完全不用共享内存）、减小 prefetch_factor。
-
-    ## 何时安全
-    /dev/shm 大于 rank 数 * worker 数 * prefetch_factor * batch 大小时。
-
-    ## 来源
-    - https://github.com/NVIDIA/Megatron-LM/issues/878：SemLock 中的 Errno 28 与 bus error
-    - https://github.com/bytedance/Protenix/issues/2：容器中 DataLoader worker 的 bus error
-    - https://github.com/deepspeedai/DeepSpeed/issues/4002：没有信息的返回码 -7；shm 只有 64 MiB
-    """
-
     name = "dev-shm-bus-error"
     title = Text(
         en="/dev/shm is full: the data loader's workers cannot pass their batches",
         zh="/dev/shm 已满：DataLoader 无法传递 batch",
     )
-    sources = (
-        "https://github.com/NVIDIA/Megatron-LM/issues/878",
-        "https://github.com/bytedance/Protenix/issues/2",
-        "https://github.com/deepspeedai/DeepSpeed/issues/4002",
-    )
     yields_to = ("nccl-shm-no-space",)
     log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with data loader workers."""
         run_word = small_shared_memory(launch)
         workers = run.arguments.get("dataloader_num_workers")
@@ -124,7 +93,7 @@ class DevShmBusError(Hazard):
             fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
         )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's /dev/shm, where it is as small as docker makes it, and data loader workers."""
         size = environment.dev_shm.number
         if size is None or size > _SMALL:
@@ -148,7 +117,7 @@ class DevShmBusError(Hazard):
             confirm=(Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""
         evidence, certainty = _evidence(log)
         if evidence is None:

@@ -1,18 +1,9 @@
-"""gpu-oom-activations."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting, size
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text
 
 _CURES_IN_LOG = (
     Text(
@@ -62,41 +53,13 @@ class GpuOomActivations(Hazard):
     - https://github.com/huggingface/transformers/pull/48444: how much checkpointing keeps (layers x sequence x hidden)
     """
 
-    page_zh = """激活与临时张量无法与模型状态一起放进 GPU。
-
-    ## 现象
-    在某层前向、损失或反向中出现 “CUDA out of memory”，常在若干步之后遇到长样本时才发生。ZeRO 与卸载没有帮助：它们切分的
-    是模型状态而不是激活。
-
-    ## 原因
-    反向需要各层前向的中间结果，其大小随 micro-batch x 序列长度 x 层数增长。此外还有短暂存在的张量：仅 logits 就占 batch
-    x 序列 x 词表 x 4 字节（fp32），而且不止一份。
-
-    ## 解决办法
-    梯度检查点（每层只保留一个张量，其余重算）；减小 micro-batch 并增加梯度累积（结果相同）；缩短序列；使用不保留全部
-    logits 的损失（Liger 的融合交叉熵）；使用不保留注意力矩阵的注意力（sdpa、flash attention）。
-
-    ## 何时安全
-    数据中最长的 batch 也放得下时，而不只是平均长度的 batch。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2302：维护者说明 ZeRO 不减少激活
-    - https://github.com/huggingface/peft/issues/525：训练到 26 % 遇到长样本时显存不足
-    - https://github.com/huggingface/transformers/pull/48444：检查点保留多少（层数 x 序列 x 隐藏维）
-    """
-
     name = "gpu-oom-activations"
     log_words = log_words
     yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
     title = Text(en="Activations overfill the GPU", zh="激活超出显存")
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2302",
-        "https://github.com/huggingface/peft/issues/525",
-        "https://github.com/huggingface/transformers/pull/48444",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which activations and temporaries outweigh the model states."""
         for short in gpu.gpu_shortages(record, of_model_states=False):
             remedies = [*gpu.fragmentation_remedies(short), *_remedies(short)]
@@ -109,7 +72,7 @@ class GpuOomActivations(Hazard):
                 module=short.shortage.module,
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in a forward, a loss or a backward, or after steps that went well."""
         short = shortage_in(log)
         certainty = certainty_for(short, ACTIVATIONS)

@@ -1,20 +1,8 @@
-"""gpu-oom-eval-logits."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Severity, Text
 
 _SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
@@ -63,43 +51,11 @@ class GpuOomEvalLogits(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/5419: cured by eval_accumulation_steps=1
     """
 
-    page_zh = """评估时保留了整个验证集的 logits，内存耗尽。
-
-    ## 现象
-    训练放得下；第一次评估时占用逐 batch 增长，直到在 `evaluation_loop`、`nested_concat` 或 `pad_across_processes`
-    中出现 “CUDA out of memory”，或主机内存占满后进程被杀。
-
-    ## 原因
-    设置了 `compute_metrics` 时，Trainer 会把每个 batch 的 logits 保留到最后，默认留在 GPU 上：样本数 x 序列 x 词表 x 4
-    字节。1000 条 512 token 的样本、15.2 万词表就是 290 GiB。此外评估的 batch size 默认为 8，与训练的无关，
-    单此就可能过大。
-
-    ## 解决办法
-    不保留 logits：用 `preprocess_logits_for_metrics` 返回 argmax；只需要损失时设置 `prediction_loss_only=True`。
-    `eval_accumulation_steps` 每隔若干 batch 把它们移到主机，仅在主机内存足够时有效。同时可设
-    `per_device_eval_batch_size=1` 并缩小验证集。
-
-    ## 何时安全
-    没有 `compute_metrics` 时 Trainer 不保留 logits。分类头的 logits 很小。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/7158：Trainer 把预测结果一直留在 GPU 上
-    - https://github.com/huggingface/transformers/issues/17089：在 evaluation_loop 的 nested_concat 中显存不足
-    - https://github.com/hiyouga/LlamaFactory/issues/1595：微调中的评估不断累积 preds_host
-    - https://github.com/hiyouga/LlamaFactory/issues/5419：设置 eval_accumulation_steps=1 后解决
-    """
-
     name = "gpu-oom-eval-logits"
     title = Text(en="Evaluation keeps all logits until memory runs out", zh="评估保留全部 logits，内存耗尽")
     log_words = (*log_words, "llocate", "evaluat", "Evaluat")
-    sources = (
-        "https://github.com/huggingface/transformers/issues/7158",
-        "https://github.com/huggingface/transformers/issues/17089",
-        "https://github.com/hiyouga/LlamaFactory/issues/1595",
-        "https://github.com/hiyouga/LlamaFactory/issues/5419",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A language model that is evaluated with compute_metrics, and nothing that shrinks or moves its logits."""
         if b"compute_metrics" not in script.source.data:
             return
@@ -143,7 +99,7 @@ class GpuOomEvalLogits(Hazard):
                 ),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in the evaluation's frames, or one that comes with the evaluation."""
         short = shortage_in(log)
         certainty = certainty_for(short, EVALUATION)

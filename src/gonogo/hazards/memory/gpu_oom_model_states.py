@@ -1,25 +1,13 @@
-"""gpu-oom-model-states."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.evidence.config.model import Model
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
-from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
-
-if TYPE_CHECKING:
-    from gonogo.evidence.config.model import Model
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, RehearsalRecord, Run, Text
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
 _LESS = (
@@ -55,42 +43,13 @@ class GpuOomModelStates(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/3132: a 6B model on 8 x 24 GB, in the optimizer's set-up
     """
 
-    page_zh = """参数、梯度与优化器状态放不进 GPU。
-
-    ## 现象
-    在加载模型、`deepspeed.initialize` 或第一次优化器更新时出现 “CUDA out of memory”。缩短序列或减小 batch 都没有用。
-
-    ## 原因
-    混合精度 Adam 的每个可训练参数占 16 字节：bf16 权重 2、梯度 2、fp32 权重与两个动量 12。ZeRO-1 把这 12 字节切分到各
-    rank，ZeRO-2 还切分梯度，ZeRO-3 切分全部；rank 太少时仍不够。通信桶与聚合的参数另计。
-
-    ## 解决办法
-    按结果给出的顺序（足够的排在前面）：提高 ZeRO 阶段、卸载优化器（占主机内存并降速）、卸载参数、增加 GPU，或使用只训练
-    不到 1 % 参数的 LoRA。
-
-    ## 何时安全
-    峰值低于 GPU 显存减去上下文与库的占用时；结果中两者都会打印。
-
-    ## 来源
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html：各阶段切分什么，以及卸载
-    - https://arxiv.org/abs/1910.02054：ZeRO，每个参数 16 字节（第 3.1 节）
-    - https://github.com/deepspeedai/DeepSpeed/issues/2302：维护者对模型状态与激活的区分
-    - https://github.com/deepspeedai/DeepSpeed/issues/3132：8 x 24 GB 上的 6B 模型，在建立优化器时
-    """
-
     name = "gpu-oom-model-states"
     log_words = log_words
     yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
     title = Text(en="Model states overfill the GPU", zh="模型状态超出显存")
-    sources = (
-        "https://deepspeed.readthedocs.io/en/stable/zero3.html",
-        "https://arxiv.org/abs/1910.02054",
-        "https://github.com/deepspeedai/DeepSpeed/issues/2302",
-        "https://github.com/deepspeedai/DeepSpeed/issues/3132",
-    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
         sizes = [one.memory for one in environment.gpus if one.memory]
         if not sizes or run.launch is None or run.model is None or not with_trainer(run) or not run.scripts:
@@ -127,7 +86,7 @@ class GpuOomModelStates(Hazard):
             spans=(run.launch.place.span(),),
         )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which model states outweigh activations, or are too much alone."""
         for short in gpu.gpu_shortages(record, of_model_states=True):
             remedies = [*gpu.fragmentation_remedies(short), *gpu.state_remedies(short)]
@@ -140,7 +99,7 @@ class GpuOomModelStates(Hazard):
                 module=short.shortage.module,
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error while loading, in an engine's set-up or in an optimizer's step."""
         short = shortage_in(log)
         certainty = certainty_for(short, STATES)

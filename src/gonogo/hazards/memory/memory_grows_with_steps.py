@@ -1,16 +1,9 @@
-"""memory-grows-with-steps."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import roots, span_of_rank
 from gonogo.evidence.guarded.records import Warned
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.rehearsal.failures import size
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import ranks_text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _GPU = (
     Text(
@@ -64,35 +57,10 @@ class MemoryGrowsWithSteps(Hazard):
     - https://github.com/pytorch/pytorch/issues/13246: host memory that grows with DataLoader workers
     """
 
-    page_zh = """每一步内存增长的量大致相同，最终会耗尽。
-
-    ## 现象
-    训练正常运行数百或数千步，随后以 CUDA out of memory 结束，或被杀死（-9）。
-
-    ## 原因
-    有东西被逐步保留：带计算图的 loss、列表中的输出、没有上限的缓存、DataLoader worker 中随读取而复制的 Python 对象。或
-    者长度多变的 batch 使显存碎片化：reserved 增长而 allocated 不变。
-
-    ## 解决办法
-    找出被保留的对象（`loss.item()`、`detach()`、给缓存设上限）；对于碎片化设
-    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`。在此之前可从 checkpoint 恢复训练。
-
-    ## 何时安全
-    最初几步，缓存与优化器状态正在建立时；或增长在远低于上限处停止时。
-
-    ## 来源
-    - https://docs.pytorch.org/docs/stable/notes/faq.html：不要在训练循环中累积计算历史
-    - https://github.com/pytorch/pytorch/issues/13246：主机内存随 DataLoader worker 增长
-    """
-
     name = "memory-grows-with-steps"
     title = Text("Memory grows with each step", "内存逐步增长")
-    sources = (
-        "https://docs.pytorch.org/docs/stable/notes/faq.html",
-        "https://github.com/pytorch/pytorch/issues/13246",
-    )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The trends that ranks have warned of, each kind of memory once; it explains an end for want of memory."""
         for what in ("gpu-memory", "host-memory"):
             warned = [(rank, one) for rank in run.ranks for one in rank.warnings if one.what == what]

@@ -1,15 +1,7 @@
-"""offload-without-effect."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from gonogo.evidence.guarded.ends import span_of_rank
 from gonogo.evidence.guarded.records import Place
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.failures import few, size
-from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _WHAT = {
     "parameter": Text("parameters", "参数"),
@@ -44,31 +36,11 @@ class OffloadWithoutEffect(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: what offload_param and offload_optimizer move, and where to
     """
 
-    page_zh = """DeepSpeed 配置要求卸载到主机的内容仍在 GPU 上。
-
-    ## 现象
-    训练仍占用本应由卸载省下的显存，可能因此不足；或 `clip_grad_norm_`、优化器遇到位于两种设备的张量。
-
-    ## 原因
-    实际生效的不是所修改的配置（accelerate 自己的配置、框架的默认配置）；优化器由程序创建并带来了自己的状态；或从
-    checkpoint 把状态加载到了 GPU。
-
-    ## 解决办法
-    查看 engine 启动时打印的配置；由 DeepSpeed 创建优化器；通过 engine 加载 checkpoint。
-
-    ## 何时安全
-    ZeRO-3 保持完整的小参数（`stage3_param_persistence_threshold`），以及 `ratio` 小于 1 而只卸载部分优化器时。
-
-    ## 来源
-    - https://www.deepspeed.ai/docs/config-json/：offload_param 与 offload_optimizer 移动什么、移到哪里
-    """
-
     name = "offload-without-effect"
     explains_failure = False
     title = Text("What should be offloaded is on the GPU", "应被卸载的内容仍在 GPU 上")
-    sources = ("https://www.deepspeed.ai/docs/config-json/",)
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Places of the census where the host was expected and a GPU was found."""
         for rank in run.ranks:
             for census in rank.censuses:

@@ -1,20 +1,16 @@
-"""npu-cann-env-not-sourced."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _LIBRARY = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
@@ -76,36 +72,11 @@ class NpuCannEnvNotSourced(Hazard):
     - https://github.com/vllm-project/vllm-ascend/issues/152: libatb.so, which has a set_env.sh of its own
     """
 
-    page_zh = """进程看不到 CANN：没有 source 它的 set_env.sh。
-
-    ## 现象
-    `import torch_npu` 以 “ImportError: libhccl.so: cannot open shared object file: No such file or directory. Please
-    check that the cann package is installed. Please run 'source set_env.sh' in the CANN installation path.” 结束。
-
-    ## 原因
-    torch_npu 链接 CANN 的库，只有 CANN 的 `set_env.sh` 会把其目录加入加载路径。新开的 shell、远程节点、cron、systemd、
-    `docker exec`、sudo 都不会自动执行它。容器中也可能没有挂载驱动的库。
-
-    ## 解决办法
-    在每个节点真正启动进程的地方 source `set_env.sh`。
-
-    ## 何时安全
-    在同一个 shell 中 `python -c "import torch_npu"` 正常。
-
-    ## 来源
-    - https://github.com/vllm-project/vllm-ascend/issues/262：libhccl.so，表面现象是 “Failed to infer device type”
-    - https://github.com/vllm-project/vllm-ascend/issues/152：libatb.so，它有单独的 set_env.sh
-    """
-
     name = "npu-cann-env-not-sourced"
     title = Text("CANN's environment was not sourced", "没有 source CANN 的环境变量脚本")
-    sources = (
-        "https://github.com/vllm-project/vllm-ascend/issues/262",
-        "https://github.com/vllm-project/vllm-ascend/issues/152",
-    )
     log_words = ("set_env.sh", "libhccl.so", "libascend", "ASCEND_", "No module named", "torch_npu")
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A script for NPUs that sources nothing."""
         told = next((name for name in launch.variables if name.startswith(("ASCEND_", "HCCL_"))), None)
         if told is None or not is_shell_script(launch.source) or launch.in_container:
@@ -127,7 +98,7 @@ class NpuCannEnvNotSourced(Hazard):
             confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
         )
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A machine with CANN and torch_npu, in whose environment set_env.sh has not run."""
         if not environment.cann.known or environment.has("torch-npu") is not True:
             return
@@ -153,7 +124,7 @@ class NpuCannEnvNotSourced(Hazard):
             confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A library or a variable of CANN that is missing; a Python package of its own, less surely."""
         found = log.find(_SAID) or log.find(_LIBRARY)
         certainty = Certainty.CERTAIN

@@ -1,15 +1,4 @@
-"""npu-cann-python-deps-missing."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog, Found
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Finding, Findings, Found, Hazard, Pattern, Run, Text
 
 _PACKAGES = (
     r"decorator|sympy|cffi|attrs?|psutil|absl(?:\.\w+)?|cloudpickle|ml_dtypes|tornado|pathlib2|scipy(?:\.\w+)*"
@@ -78,39 +67,11 @@ class NpuCannPythonDepsMissing(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/10333: no module named 'decorator' in fine-tuning
     """
 
-    page_zh = """CANN 的算子编译器用 Python 编写，而它 import 的某个包没有安装。
-
-    ## 现象
-    NPU 上的第一个算子以 CANN 的 `te` 或 `tbe` 目录中的 “No module named 'decorator'”（sympy、attr、psutil 等）、
-    “EC0010: Failed to import Python module” 结束，或只有内部错误：“EH9999 [Init][Env]init env failed”、“build op
-    model failed, result = 500001”，有时 core dump。
-
-    ## 原因
-    torch_npu 没有声明 CANN 的 TBE 编译器所需的包，pip 不会安装它们。全新的环境，或 numpy 2 配较旧的 CANN，
-    都会使编译器失败。
-
-    ## 解决办法
-    安装 CANN 安装指南中列出的包。
-
-    ## 何时安全
-    `source set_env.sh` 后 `python -c "import te, tbe"` 正常。
-
-    ## 来源
-    - https://github.com/Ascend/pytorch/issues/7：init env failed，按列表装齐依赖后解决
-    - https://github.com/hiyouga/LlamaFactory/pull/3930：缺少 decorator 表现为 CANN 初始化错误
-    - https://github.com/hiyouga/LlamaFactory/issues/10333：微调时 no module named 'decorator'
-    """
-
     name = "npu-cann-python-deps-missing"
     title = Text("A Python package that CANN's compiler needs is missing", "缺少 CANN 算子编译器所需的 Python 包")
-    sources = (
-        "https://github.com/Ascend/pytorch/issues/7",
-        "https://github.com/hiyouga/LlamaFactory/pull/3930",
-        "https://github.com/hiyouga/LlamaFactory/issues/10333",
-    )
     log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010", "缺少")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
         if environment.has("torch-npu") is not True or not environment.complete:
             return
@@ -137,7 +98,7 @@ class NpuCannPythonDepsMissing(Hazard):
             ),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A package that CANN imports in vain, or its compiler's failure to begin."""
         on_npu = log.find(_NPU) is not None
         found = log.find(_COMPILER_SAYS)

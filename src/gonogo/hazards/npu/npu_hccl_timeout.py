@@ -1,20 +1,6 @@
-"""npu-hccl-timeout."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.launch_facts import whole
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.run import Run
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
@@ -60,44 +46,15 @@ class NpuHcclTimeout(Hazard):
     - https://github.com/Ascend/pytorch/issues/62: 507046 while one rank preprocesses the data
     """
 
-    page_zh = """昇腾 NPU 在集合通信（HCCL）中等待另一个 NPU，对方未能按时到达。
-
-    ## 现象
-    建链时 “EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time”，或训练中 “EI0002:
-    The wait execution of the Notify register times out”；torch_npu 还会给出 “error code is 107020”（流同步超时则为
-    507046）。
-
-    ## 原因
-    各 rank 到达集合通信的时间相差过大（建链 120 秒，执行 1800 秒）：某个 rank 在分词、加载或保存；某个 rank 已退出，
-    原因在它自己的日志里；各 rank 的 batch 数不同；残留进程占用 NPU；或网络不通。
-
-    ## 解决办法
-    先看其他 rank 的日志有没有别的报错。然后：在所有节点 `export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200`；提
-    前处理数据；清理残留进程（`npu-smi info`）；让各 rank 的 batch 数一致。
-
-    ## 何时安全
-    各 rank 能在超时之内到达每次集合通信时。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/5071：910B 上 PPO 训练报 EI0006
-    - https://github.com/hiyouga/LlamaFactory/pull/975：EI0002 与错误码 107020
-    - https://github.com/Ascend/pytorch/issues/62：一个 rank 处理数据时报 507046
-    """
-
     name = "npu-hccl-timeout"
     title = Text(
         en="An NPU waited in a collective for another rank until HCCL gave up",
         zh="NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
     )
-    sources = (
-        "https://github.com/hiyouga/LlamaFactory/issues/5071",
-        "https://github.com/hiyouga/LlamaFactory/pull/975",
-        "https://github.com/Ascend/pytorch/issues/62",
-    )
     log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
     consequence = True
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A connect time-out of HCCL's that is short, or its default of 120 s with several nodes."""
         field = launch.variable("HCCL_CONNECT_TIMEOUT")
         seconds = whole(field)
@@ -133,7 +90,7 @@ class NpuHcclTimeout(Hazard):
             confirm=(Text("The ranks reach the first collective far apart", "各 rank 到达首次集合通信的时间相差很大"),),
         )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """HCCL's codes for a peer that did not connect or did not answer in time."""
         connect, notify = log.find(_CONNECT), log.find(_NOTIFY)
         found = connect or notify

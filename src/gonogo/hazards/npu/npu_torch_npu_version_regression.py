@@ -1,18 +1,8 @@
-"""npu-torch-npu-version-regression."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, Text
 
 
-class TorchNpuVersionRegression(Hazard):
+class NpuTorchNpuVersionRegression(Hazard):
     """An older torch_npu can't copy a tensor between NPUs while casting its dtype.
 
     ## What happens
@@ -35,37 +25,14 @@ class TorchNpuVersionRegression(Hazard):
     - https://github.com/hiyouga/LlamaFactory/issues/9154: the report, torch_npu 2.6.0; newer releases load it
     """
 
-    page_zh = """较旧的 torch_npu 无法在转换类型的同时于 NPU 之间拷贝张量。
-
-    ## 现象
-    加载或合并由 `device_map` 分散到多张 NPU 的模型时，对成千上万个参数打印 “While copying the parameter named ...,
-    an exception occurred: Expected all tensors to be on the same device, but found at least two devices, npu:7 and
-    npu:0! (when checking argument for argument src in method wrapper__npu_dtype_cast_)”。
-
-    ## 原因
-    跨设备且改变类型的 `copy_` 本是合法操作。部分 torch_npu 版本（报告中为 2.6.0）把它交给 `_npu_dtype_cast_`，而后
-    者只接受同一设备上的两个张量。脚本没有问题。
-
-    ## 解决办法
-    为同一 torch 版本安装更新的 torch_npu（之后的 post 版本），并配套其要求的 CANN。在此之前：只用一张卡加载
-    （`ASCEND_RT_VISIBLE_DEVICES=0`，或在 CPU 上加载），或以检查点本来的类型加载。
-
-    ## 何时安全
-    只有一张可见 NPU，或 torch_npu 已包含修复。
-
-    ## 来源
-    - https://github.com/hiyouga/LlamaFactory/issues/9154：报告，torch_npu 2.6.0；新版本可以加载
-    """
-
     name = "npu-torch-npu-version-regression"
     title = Text(
         en="This torch_npu can't cast and copy a tensor between NPUs",
         zh="此版本 torch_npu 无法在 NPU 之间转换类型并拷贝张量",
     )
-    sources = ("https://github.com/hiyouga/LlamaFactory/issues/9154",)
     log_words = ("npu_dtype_cast", "Expected all tensors to be on the same device")
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu 2.6.0, and a model that device_map spreads over several NPUs."""
         if not environment.within("torch-npu", "==2.6.0"):
             return
@@ -99,7 +66,7 @@ class TorchNpuVersionRegression(Hazard):
                 )
                 return
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between NPUs in ``npu_dtype_cast``; less sure where a model is loaded and no operator is named."""
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)

@@ -1,12 +1,6 @@
-"""program-raises."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import (
     PHASES,
     assumption_before,
@@ -16,9 +10,8 @@ from gonogo.evidence.rehearsal.failures import (
     is_shortage,
     shorten,
 )
-from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, RehearsalRecord, Text
 
 # What to look at next, by the exception's type and words; the first that fits.
 _NEXT = (
@@ -90,32 +83,11 @@ class ProgramRaises(Hazard):
     - https://docs.python.org/3/library/traceback.html: how to read a traceback
     """
 
-    page_zh = """程序抛出异常，且没有更具体的条目能够解释。
-
-    ## 现象
-    排练运行的是真实的脚本与真实的库，异常由它们抛出。在真实 GPU 上，同一行会以相同的类型、形状与设备执行到。在日志中：
-    运行因某个异常结束，而没有已知的条目符合。
-
-    ## 原因
-    所知仅限于异常本身的消息：脚本中的错误、错误的路径、当前版本的库不接受的参数。
-
-    ## 解决办法
-    先看给出的第一个位置，即您自己代码中最内层的一行，再看其下库中的一行。若消息提到某个参数或属性，请比较库的版本与编写
-    脚本时的版本。
-
-    ## 何时安全
-    若异常取决于排练无法得知的值（损失、范数），结果会说明这一点，且不称为确定。
-
-    ## 来源
-    - https://docs.python.org/3/library/traceback.html：如何阅读调用栈
-    """
-
     name = "program-raises"
     fallback = True
     title = Text(en="The program raises an exception", zh="程序抛出异常")
-    sources = ("https://docs.python.org/3/library/traceback.html",)
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any exception, but for one that only says that memory ran out, which the shortage explains."""
         for failed in failed_ranks(record):
             failure = failed.failure
@@ -153,7 +125,7 @@ class ProgramRaises(Hazard):
                 module=failure.module,
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The earliest exception that is no consequence of another's; those are ``failure-elsewhere``."""
         for error in [error for error in log.errors if error.role is Role.ROOT][:1]:
             users = error.users_frame

@@ -1,21 +1,19 @@
-"""quantized-load-state-dict-cpu."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
 _LOADS = (
@@ -59,44 +57,14 @@ class QuantizedLoadStateDictCpu(Hazard):
     - https://github.com/haotian-liu/LLaVA/issues/1437: 8-bit LoRA with ZeRO-2 and offload, resumed
     """
 
-    page_zh = """重新加载 8-bit 模型的 state dict（最佳模型、断点续训），而其中的张量在 CPU 上。
-
-    ## 现象
-    “ValueError: Expected a cuda device, but got: cpu”，常出现在进度条到 100 % 时：Trainer 的 `_load_best_model`；或
-    给出`resume_from_checkpoint` 时的开头。最内层的栈帧是 bitsandbytes 的 `load_state_dict` 钩子与
-    `torch.cuda.device`。
-
-    ## 原因
-    检查点包含整个模型，连同 8-bit 权重。读入后得到 CPU 张量，而 bitsandbytes 用 CUDA 算子在张量所在设备上重排
-    8-bit 权重。
-
-    ## 解决办法
-    设 `load_best_model_at_end=False`，训练后再加载最佳检查点的适配器。断点续训时只加载适配器
-    （`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`）。升级 bitsandbytes、transformers 与 PEFT：
-    新版本只保存和加载适配器；4-bit 权重不需要重排。
-
-    ## 何时安全
-    4-bit 权重、不量化，或只含适配器的检查点。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/4880：100 % 时的 `_load_best_model`
-    - https://github.com/hiyouga/LlamaFactory/issues/2041：8-bit 加 `--resume_from_checkpoint`
-    - https://github.com/haotian-liu/LLaVA/issues/1437：8-bit LoRA 加 ZeRO-2 卸载，续训
-    """
-
     name = "quantized-load-state-dict-cpu"
     title = Text(
         en="The state dict of an 8-bit model is loaded again from the CPU",
         zh="从 CPU 重新加载 8-bit 模型的 state dict",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/4880",
-        "https://github.com/hiyouga/LlamaFactory/issues/2041",
-        "https://github.com/haotian-liu/LLaVA/issues/1437",
-    )
     log_words = ("Expected a cuda device",)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all of it."""
         if b"load_in_8bit" not in script.source.data or run.environment.within("transformers", "<4.31") is not True:
             return
@@ -129,7 +97,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                 spans=(asked.span(), load.place.span(Text("8-bit weights", "8-bit 权重"))),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """The refusal of a CPU device, while a state dict is loaded, or where nothing shows that the model ran."""
         if outside_training(log):
             return

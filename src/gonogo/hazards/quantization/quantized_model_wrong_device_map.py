@@ -1,22 +1,21 @@
-"""quantized-model-wrong-device-map."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.device_map import own_gpu_edits
 from gonogo.hazards.facts.training_script import is_trainer, several_a_node, trained_loads
-from gonogo.hazards.hazard import Hazard
-
-if TYPE_CHECKING:
-    from gonogo.evidence.run import Run
-    from gonogo.evidence.script.script import Script
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 
 _SAID = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
@@ -60,45 +59,14 @@ class QuantizedModelWrongDeviceMap(Hazard):
     - https://github.com/huggingface/accelerate/issues/2713: the check, and the device that it compares
     """
 
-    page_zh = """量化模型被加载到与训练进程不同的 GPU，或被切分到多张 GPU。
-
-    ## 现象
-    accelerate 在 `prepare` 中拒绝：“You can't train a model that has been loaded in 8-bit precision on a different
-    device than the one you're training on”、“... on multiple devices (in any distributed mode)”，或 “... with CPU
-    or disk offload”。
-
-    ## 原因
-    量化权重加载之后不能再移动。`device_map="auto"`，或总是取 cuda:0 的加载代码（在 `set_device` 之前调
-    用`torch.cuda.current_device()`、unsloth），会把它们放到不属于该进程的 GPU。accelerate 0.20 之前，单进程多设备也
-    会被拒绝。
-
-    ## 解决办法
-    每张 GPU 一个进程，并用 `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}`。若要把一个模型切分到多卡，则不
-    用启动器、只启动一个进程，且 accelerate 不低于 0.20。若是 “CPU or disk offload”：换更小的模型或 4-bit，使其放得
-    下。unsloth 免费版只支持单卡。
-
-    ## 何时安全
-    整个量化模型都在该进程的 GPU 上。
-
-    ## 来源
-    - https://github.com/artidoro/qlora/issues/137：两种报错，以及 accelerate 的修复
-    - https://github.com/hiyouga/LlamaFactory/issues/9：“on a different device”，多进程
-    - https://github.com/huggingface/accelerate/issues/2713：该检查及其比较的设备
-    """
-
     name = "quantized-model-wrong-device-map"
     title = Text(
         en="The quantised model is not on the GPU of its process",
         zh="量化模型不在该进程的 GPU 上",
     )
-    sources = (
-        "https://github.com/artidoro/qlora/issues/137",
-        "https://github.com/hiyouga/LlamaFactory/issues/9",
-        "https://github.com/huggingface/accelerate/issues/2713",
-    )
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device", "bit model")
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A quantised model that every process of a node loads onto the same GPU, and then trains."""
         if b"device_map" not in script.source.data or not several_a_node(run):
             return
@@ -141,7 +109,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 else (),
             )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal; less sure, a quantised layer that runs on the CPU in training."""
         evidence: LoggedError | Found | None = (
             next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)

@@ -1,15 +1,7 @@
-"""ds-backward-past-engine."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.zero_files import is_engine, text_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 
 class DsBackwardPastEngine(Hazard):
@@ -34,37 +26,13 @@ class DsBackwardPastEngine(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/pull/7665: newer DeepSpeed supports a plain backward
     """
 
-    page_zh = """在由引擎更新权重的循环中调用 `loss.backward()`。
-
-    ## 现象
-    训练照常进行，但各 rank 的权重逐渐不同，或什么也没学到；fp16 下 loss 未缩放，ZeRO 下更新可能失败或只用到部分梯度。
-
-    ## 原因
-    `engine.backward` 会把 loss 除以累积步数、做缩放，并在反向结束后跨 rank 归约梯度。0.18.3 之前的 DeepSpeed 对普通
-    的 `loss.backward()` 不做这些。
-
-    ## 解决办法
-    改用 `engine.backward(loss)`；或 DeepSpeed 0.18.3 及以上，其钩子让普通的 backward 起同样作用。
-
-    ## 何时安全
-    DeepSpeed 0.18.3 及以上。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/329：维护者：不用 engine.backward 就不会归约梯度
-    - https://github.com/deepspeedai/DeepSpeed/pull/7665：较新的 DeepSpeed 支持普通的 backward
-    """
-
     name = "ds-backward-past-engine"
     title = Text(
         en="loss.backward() is called past the engine",
         zh="绕过引擎直接调用了 loss.backward()",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/329",
-        "https://github.com/deepspeedai/DeepSpeed/pull/7665",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A plain backward in the loop in which an engine steps."""
         older = run.environment.within("deepspeed", "<0.18.3")
         data = script.source.data

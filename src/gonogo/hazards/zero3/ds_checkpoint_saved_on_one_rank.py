@@ -1,16 +1,6 @@
-"""ds-checkpoint-saved-on-one-rank."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _ON_ALL = Text(
@@ -25,7 +15,7 @@ _REHEARSED = Text(
 )
 
 
-class CheckpointSavedOnOneRank(Hazard):
+class DsCheckpointSavedOnOneRank(Hazard):
     """`engine.save_checkpoint` stands under `if rank == 0`.
 
     ## What happens
@@ -49,39 +39,13 @@ class CheckpointSavedOnOneRank(Hazard):
     - https://github.com/bghira/SimpleTuner/issues/262: the same with accelerator.save_state
     """
 
-    page_zh = """`engine.save_checkpoint` 位于 `if rank == 0` 之下。
-
-    ## 现象
-    运行在第一个 checkpoint 处停住：rank 0 在 barrier 中等待，其他 rank 进入下一步后也在等待，直到集合通信超时。
-
-    ## 原因
-    DeepSpeed 的保存是集合操作：每个 rank 写出自己的优化器分片（ZeRO-3 下还有权重分片），前后都有 barrier。DDP 脚本
-    只在 rank 0 保存，这一习惯被沿用下来。`accelerator.save_state` 通过引擎保存，同样是集合操作。
-
-    ## 解决办法
-    在条件之外，让所有 rank 都调用它。
-
-    ## 何时安全
-    只有一个进程时；或用 `torch.save` 保存与引擎无关的内容时。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/2993：放在主进程条件之下会挂起
-    - https://github.com/deepspeedai/DeepSpeed/pull/801：文档说明：所有进程都必须调用
-    - https://github.com/bghira/SimpleTuner/issues/262：accelerator.save_state 的同一问题
-    """
-
     name = "ds-checkpoint-saved-on-one-rank"
     title = Text(
         en="The engine saves its checkpoint on one rank only, and waits there for the others",
         zh="只在一个 rank 上保存 DeepSpeed checkpoint，它会一直等待其他 rank",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/2993",
-        "https://github.com/deepspeedai/DeepSpeed/pull/801",
-        "https://github.com/bghira/SimpleTuner/issues/262",
-    )
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that parted where one saved a checkpoint."""
         parting = parted(record, self.name)
         if parting is not None:
@@ -95,7 +59,7 @@ class CheckpointSavedOnOneRank(Hazard):
                 parameter=parting.parameter,
             )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""
         data = script.source.data
         if (

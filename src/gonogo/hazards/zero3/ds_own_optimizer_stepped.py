@@ -1,15 +1,7 @@
-"""ds-own-optimizer-stepped."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 
 class DsOwnOptimizerStepped(Hazard):
@@ -34,37 +26,13 @@ class DsOwnOptimizerStepped(Hazard):
     - https://github.com/huggingface/accelerate/issues/2951: what engine.step does, and that other steps become no-ops
     """
 
-    page_zh = """循环中调用 torch 优化器的 `optimizer.step()`，而没有 `engine.step()`。
-
-    ## 现象
-    loss 不下降：每一步之后权重都不变。
-
-    ## 原因
-    `deepspeed.initialize(optimizer=opt)` 会包装该优化器。ZeRO 下梯度在引擎的缓冲区中，`opt` 自己看不到，它的 step
-    不改变任何东西。更新、裁剪、学习率调度与梯度清零都由 `engine.step()` 完成。
-
-    ## 解决办法
-    改为调用 `engine.step()`，并去掉 `optimizer.zero_grad()`。
-
-    ## 何时安全
-    Accelerate 的包装（`accelerator.prepare(optimizer)`），其 `step` 会交给引擎处理。
-
-    ## 来源
-    - https://www.deepspeed.ai/getting-started/：训练循环：engine.backward 与 engine.step
-    - https://github.com/huggingface/accelerate/issues/2951：engine.step 所做的事，其他 step 变为空操作
-    """
-
     name = "ds-own-optimizer-stepped"
     title = Text(
         en="The optimizer that was given to the engine is stepped itself, and trains nothing",
         zh="直接 step 了已交给引擎的优化器，什么也训练不到",
     )
-    sources = (
-        "https://www.deepspeed.ai/getting-started/",
-        "https://github.com/huggingface/accelerate/issues/2951",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A step of the very optimizer that ``deepspeed.initialize`` was given, where the engine never steps."""
         if run.zero_stage not in (1, 2, 3) or b".step(" not in script.source.data:
             return

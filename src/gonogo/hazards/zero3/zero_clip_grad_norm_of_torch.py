@@ -1,14 +1,5 @@
-"""zero-clip-grad-norm-of-torch."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.field import Field
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Certainty, Finding, Fix, Severity, Text
 from gonogo.hazards.facts.how_it_trains import edit_of
 from gonogo.hazards.facts.zero_files import (
     engine_calls,
@@ -20,7 +11,7 @@ from gonogo.hazards.facts.zero_files import (
     text_of,
     told_apart,
 )
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text
 
 
 class ZeroClipGradNormOfTorch(Hazard):
@@ -47,39 +38,13 @@ class ZeroClipGradNormOfTorch(Hazard):
     - https://www.deepspeed.ai/docs/config-json/: gradient_clipping
     """
 
-    page_zh = """在由 ZeRO 更新的循环中使用 `torch.nn.utils.clip_grad_norm_`。
-
-    ## 现象
-    训练照常进行，但梯度从未被裁剪，该调用返回的范数为 0：loss 像没有上限一样出现尖峰。
-
-    ## 原因
-    ZeRO 在反向时（阶段 1 及以上）把梯度从 `p.grad` 移到自己的缓冲区，留下 None。torch 找不到可裁剪的梯度。
-
-    ## 解决办法
-    在 DeepSpeed 配置中设置 `"gradient_clipping": 1.0`（由 `engine.step` 裁剪），并去掉该调用；
-    `engine.get_global_grad_norm()` 返回范数。
-
-    ## 何时安全
-    不使用 ZeRO；或使用 `accelerator.clip_grad_norm_`（交由 DeepSpeed 处理）。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/6480：希望在 ZeRO 下裁剪
-    - https://github.com/deepspeedai/DeepSpeed/issues/6767：维护者：裁剪在 ZeRO 的优化器中完成
-    - https://www.deepspeed.ai/docs/config-json/：gradient_clipping
-    """
-
     name = "zero-clip-grad-norm-of-torch"
     title = Text(
         en="torch's gradient clipping does nothing beside a ZeRO engine",
         zh="在 ZeRO 引擎旁调用 torch 的梯度裁剪不起作用",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/6480",
-        "https://github.com/deepspeedai/DeepSpeed/issues/6767",
-        "https://www.deepspeed.ai/docs/config-json/",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """torch's clipping of the parameters that an engine trains."""
         stage = run.zero_stage
         if stage not in (1, 2, 3) or b"clip_grad_" not in script.source.data or run.config is None:

@@ -1,15 +1,7 @@
-"""zero-gradient-read-from-parameter."""
-
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.zero_files import is_engine, is_trained, name_of, root_of, stage_span, text_of, told_apart
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 
 class ZeroGradientReadFromParameter(Hazard):
@@ -35,39 +27,13 @@ class ZeroGradientReadFromParameter(Hazard):
     - https://deepspeed.readthedocs.io/en/latest/zero3.html: the functions for reading and changing gradients
     """
 
-    page_zh = """循环中读取由 ZeRO 引擎训练的参数的 `p.grad`。
-
-    ## 现象
-    所有 `p.grad` 都是 None：“'NoneType' object has no attribute 'norm'”，或梯度范数、掩码悄悄为空。
-
-    ## 原因
-    ZeRO（阶段 1 及以上）在反向时把梯度归约到自己的缓冲区，并把 `p.grad` 设为 None。
-
-    ## 解决办法
-    在 `engine.backward` 之后、`engine.step` 之前，于所有 rank 上用 `deepspeed.utils.safe_get_full_grad(p)` 读取；用
-    `safe_set_full_grad` 修改。范数用 `engine.get_global_grad_norm()`。
-
-    ## 何时安全
-    不使用 ZeRO；或使用张量钩子（`p.register_hook`），它能看到每个到来的梯度。
-
-    ## 来源
-    - https://github.com/huggingface/transformers/issues/11850：反向之后所有梯度都是 None
-    - https://github.com/deepspeedai/DeepSpeed/issues/1098：原因，以及 safe_get_full_grad
-    - https://deepspeed.readthedocs.io/en/latest/zero3.html：读取与修改梯度的函数
-    """
-
     name = "zero-gradient-read-from-parameter"
     title = Text(
         en="Gradients are read from p.grad, which ZeRO empties",
         zh="从 p.grad 读取梯度，而 ZeRO 会清空它",
     )
-    sources = (
-        "https://github.com/huggingface/transformers/issues/11850",
-        "https://github.com/deepspeedai/DeepSpeed/issues/1098",
-        "https://deepspeed.readthedocs.io/en/latest/zero3.html",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """``p.grad`` in a loop over the parameters of an engine, after its backward."""
         if run.zero_stage not in (1, 2, 3) or b".grad" not in script.source.data:
             return

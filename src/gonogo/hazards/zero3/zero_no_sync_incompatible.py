@@ -1,16 +1,16 @@
-"""zero-no-sync-incompatible."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
 from gonogo.hazards.zero3._no_sync import no_sync_in_script, no_sync_of_trainer
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written
 
@@ -54,52 +54,23 @@ class ZeroNoSyncIncompatible(Hazard):
     - https://github.com/huggingface/accelerate/issues/3481: the same with accelerate alone
     """
 
-    page_zh = """ZeRO-2 或 ZeRO-3 下通过 `no_sync` 做梯度累积。
-
-    ## 现象
-    梯度累积大于 1 时，第一步即抛出 “AssertionError: no_sync context manager is incompatible with gradient
-    partitioning logic of ZeRO stage 3”（或 2）。
-
-    ## 原因
-    `no_sync` 推迟梯度归约，而 ZeRO-2 与 ZeRO-3 在梯度产生时就切分它们。DeepSpeed 0.16.0 为引擎加入了会拒绝此用法的
-    `no_sync`；之前引擎没有该方法，transformers 与 accelerate 在累积时进入的 `no_sync` 不起作用。
-
-    ## 解决办法
-    新版 transformers 与 accelerate 在 ZeRO-2/3 下不再进入它：请升级。若不能升级，请安装 `deepspeed<0.16`（0.15.4）
-    。自己写的循环请去掉 `no_sync` 或 `accelerator.accumulate(model)`：引擎会按 JSON 中的
-    `gradient_accumulation_steps` 自行累积。
-
-    ## 何时安全
-    ZeRO-0 与 ZeRO-1，或梯度累积为 1。
-
-    ## 来源
-    - https://github.com/deepspeedai/DeepSpeed/issues/6793：自 0.16.0 起的报告
-    - https://github.com/huggingface/transformers/pull/35157：Trainer 在 ZeRO-2/3 下不再进入
-    - https://github.com/huggingface/accelerate/issues/3481：只用 accelerate 时的同一问题
-    """
-
     name = "zero-no-sync-incompatible"
     title = Text(
         en="no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
         zh="梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",
     )
-    sources = (
-        "https://github.com/deepspeedai/DeepSpeed/issues/6793",
-        "https://github.com/huggingface/transformers/pull/35157",
-        "https://github.com/huggingface/accelerate/issues/3481",
-    )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Accumulation under ZeRO-2/3 with a DeepSpeed that refuses no_sync and a Trainer that enters it."""
         yield from no_sync_of_trainer(self, config, run)
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """A loop that enters no_sync, itself or by accelerator.accumulate."""
         yield from no_sync_in_script(self, script, run)
 
     log_words = (*ZERO3_WORDS, "no_sync context", "no sync context", "no_sync() context")
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
         evidence: LoggedError | Found | None = told_by(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN

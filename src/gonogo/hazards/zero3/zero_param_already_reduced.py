@@ -1,15 +1,4 @@
-"""zero-param-already-reduced."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.run import Run
-from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, told_by
 
@@ -52,41 +41,13 @@ class ZeroParamAlreadyReduced(Hazard):
     - https://github.com/xfactlab/orpo/issues/9: a loss that uses two forwards
     """
 
-    page_zh = """ZeRO-1 或 ZeRO-2 下，同一参数的梯度在一次反向中完成了两次。
-
-    ## 现象
-    反向抛出 “AssertionError: The parameter 827 has already been reduced. Gradient computed twice for this partition.
-    Multiple gradient reduction is currently not supported”。
-
-    ## 原因
-    ZeRO-1 与 ZeRO-2 在梯度钩子触发时立即归约，并假定只触发一次。可重入的梯度检查点会为每次被检查点包住的调用单独做反
-    向：一步中被调用两次的模块（多张图像的视觉塔、chosen 与 rejected、双塔模型）或共享权重的模块会触发两次。
-
-    ## 解决办法
-    设 `gradient_checkpointing_kwargs={"use_reentrant": False}`；或对被调用两次的模块（视觉塔、冻结部分）关闭检查点；或
-    把输入拼接后只调用一次。ZeRO-3 允许多次归约。
-
-    ## 何时安全
-    每个带检查点的模块一步只调用一次，或检查点关闭、或不可重入。
-
-    ## 来源
-    - https://github.com/OpenBMB/MiniCPM-V/issues/1003：开启梯度检查点的全参微调
-    - https://github.com/OpenSenseNova/piccolo-embedding/issues/8：双塔模型，关闭检查点后解决
-    - https://github.com/xfactlab/orpo/issues/9：使用两次前向的损失
-    """
-
     name = "zero-param-already-reduced"
     title = Text(
         en="A parameter's gradient is computed twice in one backward, which ZeRO-1/2 refuse",
         zh="同一参数的梯度在一次反向中被计算两次，而 ZeRO-1/2 不允许",
     )
-    sources = (
-        "https://github.com/OpenBMB/MiniCPM-V/issues/1003",
-        "https://github.com/OpenSenseNova/piccolo-embedding/issues/8",
-        "https://github.com/xfactlab/orpo/issues/9",
-    )
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-2."""
         if run.zero_stage == 2:
             yield from recomputed_twice(self, script, run, "The parameter … has already been reduced", _CURE)
@@ -98,7 +59,7 @@ class ZeroParamAlreadyReduced(Hazard):
         "Multiple gradient reduction",
     )
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
         evidence: LoggedError | Found | None = told_by(log, _TWICE, "AssertionError")
         certainty = Certainty.CERTAIN

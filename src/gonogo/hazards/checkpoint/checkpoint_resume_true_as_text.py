@@ -1,0 +1,82 @@
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
+
+# What may turn the text into something else on its way.
+_TURNED = (
+    b"strtobool",
+    b"str2bool",
+    b'"True"',
+    b"'True'",
+    b'"true"',
+    b"'true'",
+    b".lower()",
+    b"resume_from_checkpoint: bool",
+)
+
+
+class CheckpointResumeTrueAsText(Hazard):
+    """The option resume_from_checkpoint is given True, which the script hands on as text.
+
+    ## What happens
+    "ValueError: Can't find a valid checkpoint at True" when training begins.
+
+    ## Why
+    In TrainingArguments the option is a path: "True" stays text. Only `trainer.train(resume_from_checkpoint=True)`,
+    with Python's own True, looks for the newest checkpoint in the output folder.
+
+    ## Cure
+    Name the folder, `--resume_from_checkpoint out/checkpoint-500`; or let the script look:
+    `get_last_checkpoint(args.output_dir)`.
+
+    ## When it is safe
+    Where the script turns the text into a truth value itself, or the arguments come from YAML or Python.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/pull/10777: a checkpoint that is not found is an error
+    - https://huggingface.co/docs/transformers/main_classes/trainer: resume_from_checkpoint of the arguments is a path
+    """
+
+    name = "checkpoint-resume-true-as-text"
+    title = Text(
+        en="--resume_from_checkpoint True names a folder called True",
+        zh="--resume_from_checkpoint True 指的是名为 True 的目录",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """The word true as an option of a script that hands it to the Trainer unchanged."""
+        given = launch.options.get("resume_from_checkpoint")
+        if str(given.value).lower() not in ("true", "false") or launch.framework is not None or given.place is None:
+            return
+        handed = [call for script in run.scripts for call in script.calls("*.train") if _hands_on(call)]
+        if not handed or any(word in one.source.data for one in run.scripts for word in _TURNED):
+            return
+        yield self.finding(
+            Text(
+                en='The Trainer looks for a checkpoint in a folder called "{given}".',
+                zh="Trainer 会在名为 “{given}” 的目录中寻找检查点。",
+            ).format(given=given.value),
+            cure=(
+                Text(
+                    "Name the folder: --resume_from_checkpoint OUTPUT/checkpoint-STEPS",
+                    "写出目录：--resume_from_checkpoint OUTPUT/checkpoint-STEPS",
+                ),
+                Text(
+                    "Or let the script look: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
+                    "或由脚本寻找：trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
+                ),
+            ),
+            spans=(
+                given.span(),
+                handed[0].place.span(Text("handed on as text", "作为文本传递")),
+            ),
+        )
+
+
+def _hands_on(call: Call) -> bool:
+    """Whether ``train`` is given the argument's own value."""
+    import ast
+
+    node = call.keyword_node("resume_from_checkpoint")
+    if isinstance(node, ast.Name):
+        found = [one for one in call.script.nodes(ast.Assign) if ast.unparse(one.targets[0]) == node.id]
+        return any(ast.unparse(one.value).endswith("args.resume_from_checkpoint") for one in found)
+    return node is not None and ast.unparse(node).endswith("args.resume_from_checkpoint")

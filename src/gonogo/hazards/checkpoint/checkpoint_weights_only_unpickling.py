@@ -1,0 +1,215 @@
+import ast
+
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.said import one_line, said, told
+from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+
+_REFUSED = Pattern(
+    r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
+    r"|[Uu]nsupported (?:global|class|reduce)|not an allowed global"
+    r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
+)
+_PROSE = Pattern(
+    r"(?i)(?:fail|error|cannot|can.t|unable|refus|broken|报错|失败|无法|不能|出错).{0,100}\bweights_only ?= ?True"
+    r"|\bweights_only ?= ?True.{0,100}(?:fail|error|cannot|can.t|unable|refus|breaks|报错|失败|无法|不能|出错)"
+    r"|weights[-_ ]only.{0,60}(?:resum|rng_state|optimizer state)|(?:resum|rng[ _]state).{0,100}weights[-_ ]only"
+    r"|(?:checkpoint|resum)\w*.{0,60}\b(?:fail|error|cannot|broken)\w*.{0,40}\b(?:py)?torch ?(?:>=?|v|since)? ?2\.[6-9]"
+    r"|safe_globals.{0,60}(?:resum|load|checkpoint)|(?:resum|load\w*|checkpoint).{0,60}safe_globals"
+)
+_BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
+_FAILED = "Weights only load failed"
+
+_OLD_DEFAULT = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_ALLOWED = (b"add_safe_globals", b"safe_globals(", _OLD_DEFAULT.encode(), b"functools.partial(torch.load")
+
+
+class CheckpointWeightsOnlyUnpickling(Hazard):
+    """PyTorch 2.6 and later read a checkpoint as weights only, and it holds more than weights.
+
+    ## What happens
+    Resuming ends with "_pickle.UnpicklingError: Weights only load failed", then "Unsupported global: GLOBAL … was not
+    an allowed global by default". It is the random state (`numpy…_reconstruct`), the optimizer's or DeepSpeed's state
+    (`LossScaler`, `ZeroStageEnum`), or pickled arguments (`argparse.Namespace`).
+
+    ## Why
+    Since PyTorch 2.6 `torch.load` has `weights_only=True` as its default, and unpickles only tensors and plain types.
+    Code written before loads its own training state without saying otherwise.
+
+    ## Cure
+    Upgrade the library whose frame calls `torch.load` (transformers, accelerate, DeepSpeed, the training framework):
+    their present versions say what they need. Otherwise allow the type that the message names, before the load:
+    `torch.serialization.add_safe_globals([…])`. For a checkpoint that you wrote yourself,
+    `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` brings the old default back where the call doesn't set `weights_only`: it may
+    run any code that the file holds.
+
+    ## When it is safe
+    Weights alone (`.safetensors`, a plain state dict) load under either default. Before PyTorch 2.6 only an explicit
+    `weights_only=True` refuses.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/34631: resuming under PyTorch 2.6 needs safe globals
+    - https://github.com/modelscope/ms-swift/issues/5808: DeepSpeed's LossScaler refused on resuming
+    - https://github.com/huggingface/trl/issues/3247: resuming a GRPO run fails so
+    - https://pytorch.org/docs/stable/generated/torch.load.html: what weights_only allows
+    """
+
+    name = "checkpoint-weights-only-unpickling"
+    title = Text(
+        en="torch.load refuses a checkpoint that holds more than weights",
+        zh="torch.load 拒绝读取不只含权重的检查点",
+    )
+    log_words = (
+        _FAILED,
+        "WeightsUnpickler",
+        "safe_globals",
+        "weights_only",
+        "weights-only",
+        "_get_wo_message",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A torch.load without weights_only, of what the same script saved and which is more than weights."""
+        if b"torch.load" not in script.source.data or b"torch.save" not in script.source.data:
+            return
+        if run.environment.within("torch", ">=2.6") is not True or mentions(run, script, *_ALLOWED):
+            return
+        if run.launch is not None and not run.launch.variable(_OLD_DEFAULT).absent:
+            return
+        saves = [(save, what) for save in script.calls("torch.save") if (what := _more_than_weights(script, save))]
+        loads = [load for load in script.calls("torch.load") if load.keyword("weights_only").absent]
+        for load in loads:
+            path = first_argument(load, "f")
+            found = [one for one in saves if _same(path, first_argument(one[0], "f", index=1))]
+            sure = bool(found)
+            if not found and len(saves) == len(loads) == len(list(script.calls("torch.save"))) == 1:
+                found = saves
+            if not found:
+                continue
+            save, what = found[0]
+            edit = script.setting_keyword(load, "weights_only", "False")
+            yield self.finding(
+                Text(
+                    en="torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
+                    zh="自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有 {what}。",
+                ).format(what=what),
+                certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Of a file that you wrote yourself: torch.load(..., weights_only=False)",
+                        "对自己写出的文件：torch.load(..., weights_only=False)",
+                    ),
+                    Text(
+                        "Better, save what weights_only reads: state dicts, vars(args), numbers and text",
+                        "更好的做法是只保存 weights_only 能读取的内容：state dict、vars(args)、数字与文本",
+                    ),
+                ),
+                spans=(load.place.span(), save.place.span(Text("saved here", "在此处保存"))),
+                fixes=(
+                    self.fix(
+                        Text("Read all of it: only of files that you trust", "读取全部内容：仅限可信的文件"),
+                        edit,
+                        safe=False,
+                    ),
+                )
+                if edit is not None
+                else (),
+            )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The unpickler's refusal, with the type that it names."""
+        evidence = said(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
+        evidence = evidence or said(log, "types accepted by default with weights_only")
+        if outside_training(log):
+            return
+        told_only = False
+        if evidence is None:
+            evidence = cut_in(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
+            prose = None if log.errors or evidence else log.find(_PROSE)
+            if evidence is None and prose is not None:
+                evidence, told_only = prose.line, True
+        if evidence is None:
+            return
+        message = told(log, evidence)
+        everything = one_line(
+            " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
+        )
+        refused = _REFUSED.search(message) or _REFUSED.search(everything)
+        if told_only:
+            refused = None
+        elif refused is None and _BROKEN_FILE.search(message):
+            return  # no pickle at all: a page of HTML, a pointer of Git LFS, a file cut short
+        named = refused.group(1) if refused else None
+        names = str(named).rstrip(".") if named else None
+        yield self.log_finding(
+            evidence,
+            Text(
+                "The checkpoint holds {what}, and torch.load reads weights only: the default since PyTorch 2.6.",
+                "检查点中含有{what}，而 torch.load 只读取权重（PyTorch 2.6 起的默认行为）。",
+            ).format(what=Text(names, f" {names}") if names else Text("more than weights", "权重以外的对象")),
+            certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Upgrade the library whose frame calls torch.load (transformers, accelerate, deepspeed …)",
+                    "升级调用 torch.load 的库（transformers、accelerate、deepspeed 或训练框架）",
+                ),
+                Text(
+                    f"Allow the type before the load: torch.serialization.add_safe_globals([{names or '…'}])",
+                    f"在读取之前允许该类型：torch.serialization.add_safe_globals([{names or '…'}])",
+                ),
+                Text(
+                    "For a checkpoint that you wrote yourself: TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may run any code "
+                    "that the file holds)",
+                    "对自己写出的检查点：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
+                ),
+            ),
+            confirm=(
+                Text(
+                    "The lines after it name a type that is not allowed",
+                    "其后的行会指出不被允许的类型",
+                ),
+            ),
+        )
+
+
+def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
+    return one is not None and other is not None and ast.dump(one) == ast.dump(other)
+
+
+def _more_than_weights(script: Script, save: Call) -> Text | None:
+    """What a call saves that weights_only refuses: a whole module, or the arguments as argparse gives them."""
+    given = first_argument(save, "obj")
+    if given is None:
+        return None
+    if isinstance(given, ast.Name):
+        made = makers(script, given)
+        if len(made) == 1 and isinstance(made[0].node, ast.Dict):
+            return None
+        if made and all(_is_module(script, call) for call in made):
+            return Text(f"the whole module {given.id}", f"整个模块 {given.id}")
+        scope = [
+            node for node in script.nodes(ast.Assign) if _assigns(node, given.id) and isinstance(node.value, ast.Dict)
+        ]
+        given = scope[0].value if len(scope) == 1 else given
+    if isinstance(given, ast.Dict):
+        for value in given.values:
+            if (script.kind_of(value) or "").endswith(".parse_args"):
+                return Text(
+                    f"{script.place(value).text}, an argparse.Namespace",
+                    f"argparse.Namespace 对象 {script.place(value).text}",
+                )
+    return None
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+
+
+def _is_module(script: Script, call: Call) -> bool:
+    if call.name.startswith("torchvision.models."):
+        return True
+    made = call.name.rpartition(".")[2]  # torch.nn.functional.normalize makes none
+    if call.name.startswith("torch.nn.") and made[:1].isupper() and made != "Parameter":
+        return True
+    return any(one.name == call.name and one.is_subclass("torch.nn.Module") for one in script.classes)

@@ -1,0 +1,182 @@
+from pathlib import Path
+
+from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.said import said, told
+from gonogo.evidence.patterns import Match
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
+
+_SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
+
+_PROSE = Pattern(r"(?i)world[ _-]?size.{0,6}(?:不一致|不匹配|不同|mismatch|differs|is different)")
+_OTHER_NUMBER = Pattern(
+    r"(?i)(?:different|chang\w+|another|new|fewer|more) (?:the )?(?:(?:number|count|amount) of )?"
+    r"(?:gpu|node|rank|device|dp|world)s?\b"
+    r"|(?:换了?|改变|不同|增加|减少).{0,4}(?:gpu|卡|显卡|节点|机器)的?(?:数|个数)|(?:gpu|卡|显卡|节点)的?(?:个数|数量?).{0,4}(?:不同|不一致|变|改)"
+)
+_ZERO = Pattern(r"(?i)deepspeed|\bzero\b|zero[-_ ]?[123]")
+_RESUMES = Pattern(r"(?i)checkpoint|\bckpt\b|resum|load_|继续|恢复|续训|断点")
+
+
+class CheckpointWorldSizeMismatch(Hazard):
+    """A ZeRO checkpoint is resumed with another number of GPUs than wrote it.
+
+    ## What happens
+    `load_checkpoint` (or `resume_from_checkpoint`) ends with "ZeRORuntimeException: The checkpoint being loaded used a
+    DP world size of 8 but the current world size is 16. Automatic adjustment of ZeRO's optimizer state partitioning …
+    is not currently supported."
+
+    ## Why
+    Each rank writes its own partition of the optimizer states (`zero_pp_rank_N…_optim_states.pt`). Another number of
+    data-parallel ranks would need other partitions. The number is of data-parallel ranks: tensor, pipeline or sequence
+    parallelism changes it at the same number of GPUs.
+
+    ## Cure
+    Resume with as many data-parallel ranks as wrote it. To change the number: convert the checkpoint with DeepSpeed's
+    `ds_to_universal.py` and set `checkpoint.load_universal: true`. Or take the weights alone: `zero_to_fp32.py`, then
+    start anew from them with a fresh optimizer.
+
+    ## When it is safe
+    Weights that were saved whole (`save_pretrained`, `save_16bit_model`) load on any number of GPUs, and so does a
+    universal checkpoint.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/3810: weights only, or the same topology, by a maintainer
+    - https://github.com/deepspeedai/DeepSpeed/issues/6441: 8 ranks to 16
+    - https://github.com/deepspeedai/DeepSpeed/issues/5405: from Trainer; universal checkpoints
+    - https://github.com/THUDM/GLM/issues/136: 256 ranks to 2, in continued pre-training
+    - https://www.deepspeed.ai/tutorials/universal-checkpointing/: the conversion
+    """
+
+    name = "checkpoint-world-size-mismatch"
+    title = Text(
+        en="The ZeRO checkpoint was written by another number of ranks",
+        zh="ZeRO 检查点由不同数目的 rank 保存",
+    )
+    log_words = (
+        "DP world size",
+        "current world size is",
+        "optimizer state partitioning",
+        "_load_zero_checkpoint",
+        "world size",
+        "umber of GPU",
+        "umber of gpu",
+        "GPU Number",
+        "GPU数",
+        "卡数",
+    )
+
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """A checkpoint folder that is at hand, with the partitions of another number of ranks."""
+        given = run.arguments.get("resume_from_checkpoint")
+        size, stage = run.world_size, run.zero_stage
+        if given.string is None or run.config is None or size is None or not stage:
+            return
+        if run.config.get("checkpoint", "load_universal").truth or run.arguments.has("tensor_parallel_size"):
+            return
+        saved = _ranks_in(launch.cwd / given.string)
+        if saved in (0, size):
+            return
+        yield self.finding(
+            Text(
+                "The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {size}.",
+                "检查点的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
+            ).format(saved=saved, size=size),
+            certainty=Certainty.LIKELY if run.framework else Certainty.CERTAIN,
+            cure=(
+                Text(
+                    "Resume with {saved} data-parallel ranks, or convert it with ds_to_universal and set "
+                    "checkpoint.load_universal",
+                    "用 {saved} 个数据并行 rank 恢复，或用 ds_to_universal 转换并设置 checkpoint.load_universal",
+                ).format(saved=saved),
+                Text(
+                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
+                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
+                ),
+            ),
+            spans=(
+                given.span() or launch.place.span(),
+                launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
+            ),
+        )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """DeepSpeed's refusal, with both numbers."""
+        evidence = said(log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning")
+        if evidence is None:
+            evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
+            if evidence is not None:
+                yield self._found(evidence, None, Certainty.CERTAIN)
+            elif not log.errors and (prose := _said_by_the_reporter(log)):
+                yield self._found(prose, None, Certainty.LIKELY)
+            return
+        message = told(log, evidence)
+        if "used a DP" not in message and "optimizer state partitioning" not in message:
+            return
+        yield self._found(evidence, _SIZES.search(message), Certainty.CERTAIN)
+
+    def _found(self, evidence: LoggedError | LogLine | Found, sizes: Match | None, certainty: Certainty) -> Finding:
+        saved, now = sizes.groups() if sizes else ("another number of", "this many")
+        written, present = (saved, now) if sizes else ("不同数目的", "不同数目的")
+        return self.log_finding(
+            evidence,
+            Text(
+                f"The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {now}.",
+                f"检查点的优化器状态切分在 {written} 个数据并行 rank 上，而本次运行有 {present} 个。",
+            ),
+            certainty=certainty,
+            cure=(
+                Text(
+                    f"Resume with {saved if sizes else 'the same number of'} data-parallel ranks",
+                    f"用 {saved} 个数据并行 rank 恢复" if sizes else "用与保存时相同数目的数据并行 rank 恢复",
+                ),
+                Text(
+                    "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, "
+                    'then {"checkpoint": {"load_universal": true}} in the DeepSpeed JSON',
+                    "或转换：python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …，"
+                    '并在 DeepSpeed JSON 中设置 {"checkpoint": {"load_universal": true}}',
+                ),
+                Text(
+                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
+                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
+                ),
+            ),
+        )
+
+
+def _said_by_the_reporter(log: FailureLog) -> Found | None:
+    """A line that tells of resuming, and of world sizes that differ or, under ZeRO, of another number of GPUs."""
+    for found in log.find_all(_PROSE):
+        if _RESUMES.search(found.text):
+            return found
+    for found in log.find_all(_OTHER_NUMBER):
+        if _RESUMES.search(found.text) and _ZERO.search(found.text):
+            return found
+    return None
+
+
+def _ranks_in(folder: Path) -> int:
+    """How many ranks have written a part of a ZeRO checkpoint; 0 for a folder that holds none."""
+    try:
+        steps = [one for one in folder.glob("global_step*") if one.is_dir()]
+        latest = folder / "latest"
+        if latest.is_file() and latest.stat().st_size < 200:
+            steps = [folder / latest.read_text(errors="replace").strip()]
+        files = [one.name for one in steps[-1].iterdir()] if steps and steps[-1].is_dir() else []
+    except OSError:
+        return 0
+    return sum(
+        "zero_pp_rank_" in name and "_mp_rank_00_" in name and name.endswith("optim_states.pt") for name in files
+    )

@@ -1,0 +1,167 @@
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.cut import cut_in
+from gonogo.hazards.facts.asked_memory import billions_trained
+from gonogo.hazards.facts.launch_facts import whole
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
+
+_WRITER = Pattern(
+    r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
+    r"|Error while serializing: (?:IoError|I/O error)|StorageFull|basic_ios::clear: iostream error"
+    r"|write\(\): (?:Input/output error|No space left|Disk quota)"
+)
+_NO_SPACE = Pattern(
+    r"\[Errno (?:28|122)\]|No space left on device|[Dd]isk quota exceeded|磁盘空间不足|os error (?:28|122)\b"
+    r"|\[Errno 5\] Input/output error"
+)
+_QUOTA = Pattern(r"[Dd]isk quota exceeded|\[Errno 122\]")
+_SAVES = (
+    "torch/serialization.py", "save_checkpoint", "save_pretrained", "safetensors/torch.py", "save_file",
+    "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
+    "save_weights",
+)  # fmt: skip
+_LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", ".map(")
+_SAYS_IT_SAVES = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
+_OTHER_PLACE = Pattern(r"/dev/shm|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump")
+
+
+class CheckpointWriteDiskFull(Hazard):
+    """A checkpoint cannot be written to its end: the volume is full, or the quota is used up.
+
+    ## What happens
+    While saving: "PytorchStreamWriter failed writing file data/228: file write failed", "unexpected pos 1024 vs
+    918", "SafetensorError: ... No space left on device", "OSError: [Errno 122] Disk quota exceeded". The last
+    checkpoint is incomplete.
+
+    ## Why
+    A full checkpoint of mixed-precision Adam takes 14 bytes a parameter (98 GB for 7B) and `save_total_limit`
+    deletes the old one only after the new one is written. A quota, or the container's own layer, may be full while
+    `df` of another volume shows room.
+
+    ## Cure
+    Free the output volume or write to another (`--output_dir`); `save_total_limit`; `save_only_model: true` leaves
+    the optimizer out; delete the incomplete checkpoint before resuming.
+
+    ## When it is safe
+    With room for one checkpoint more than save_total_limit.
+
+    ## Sources
+    - https://github.com/h2oai/h2o-llmstudio/issues/214: PytorchStreamWriter, the output volume was full
+    - https://github.com/OpenMOSS/MOSS/issues/270: the same in DeepSpeed's save_checkpoint
+    - https://github.com/hiyouga/LlamaFactory/issues/5155: safetensors' words for a full disk
+    """
+
+    name = "checkpoint-write-disk-full"
+    title = Text(
+        en="The volume is full, or the quota used up, while a checkpoint is written",
+        zh="写 checkpoint 时存储卷已满或配额用尽",
+    )
+    log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """The machine's disk against one checkpoint of a full fine-tune with DeepSpeed."""
+        free = environment.disk_free.number
+        arguments = run.arguments
+        if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
+            return
+        billions = billions_trained(run)
+        if billions is None:
+            return
+        nodes = whole(run.launch.nodes) or 1
+        bytes_each = 2 if arguments.get("save_only_model").truth else 14
+        needed = billions * 1e9 * bytes_each / nodes
+        if needed <= free:
+            return
+        yield self.finding(
+            Text(
+                en="The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
+                "each) takes {needed:.0f} GB on each of {nodes} node(s).",
+                zh="磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点"
+                "上各占 {needed:.0f} GB。",
+            ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
+            certainty=Certainty.LIKELY,
+            severity=Severity.WARNING,
+            cure=(
+                Text("Write to a larger volume (--output_dir)", "写到更大的卷（--output_dir）"),
+                Text(
+                    "Or save_only_model: true, which leaves the optimizer out (such a run can't be resumed)",
+                    "或 save_only_model: true，不保存优化器（这样的训练无法恢复）",
+                ),
+            ),
+            spans=(
+                arguments.get("output_dir").span() or run.launch.place.span(),
+                environment.disk_free.span(),
+            ),
+            confirm=(Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),),
+        )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The writers' own words, or no space where a checkpoint is saved; not /dev/shm, a cache or a download."""
+        evidence, certainty = _evidence(log)
+        if evidence is None:
+            return
+        if outside_training(log):
+            certainty = Certainty.POSSIBLE
+        quota = log.find(_QUOTA) is not None
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The checkpoint could not be written to its end: {what}. What stands in the folder is incomplete.",
+                zh="checkpoint 没有写完：{what}。目录中的内容不完整。",
+            ).format(
+                what=Text("the quota on the output volume is used up", "输出卷的配额已用尽")
+                if quota
+                else Text(
+                    en="the output volume is full (or its quota, or the network storage failed)",
+                    zh="输出卷已满（或配额用尽、网络存储出错）",
+                )
+            ),
+            cure=(
+                Text(
+                    en="Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)",
+                    zh="清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
+                ),
+                Text(
+                    en="Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no "
+                    "optimizer states)",
+                    zh="少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
+                ),
+                Text(en="Delete the incomplete checkpoint before resuming", zh="恢复训练前删除不完整的 checkpoint"),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
+                    zh="输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
+                ),
+            ),
+        )
+
+
+def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+    if cut := cut_in(log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")):
+        return cut, Certainty.LIKELY
+    if written := next(log.errors_of(says=_WRITER), None) or log.find(_WRITER):
+        return written, Certainty.CERTAIN
+    if log.find(_OTHER_PLACE) is not None:
+        return None, Certainty.POSSIBLE
+    for error in log.errors_of(says=_NO_SPACE):
+        if error.passes(*_LOADS):
+            return None, Certainty.POSSIBLE
+        if error.passes(*_SAVES):
+            return error, Certainty.CERTAIN
+    found = next(log.errors_of(says=_NO_SPACE), None) or log.find(_NO_SPACE)
+    if found is None:
+        return None, Certainty.POSSIBLE
+    return found, Certainty.LIKELY if log.find(_SAYS_IT_SAVES) else Certainty.POSSIBLE

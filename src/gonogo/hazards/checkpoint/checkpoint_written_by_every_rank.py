@@ -1,0 +1,86 @@
+import ast
+
+from gonogo.hazards.facts.rank_tests import mentions_rank
+from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+
+# Checkpoints that all ranks write together, and savers that look to the rank themselves.
+_OTHERWISE = (
+    b"FullyShardedDataParallel",
+    b"deepspeed",
+    b"save_on_master",
+    b"accelerate",
+    b"lightning",
+    b"setup_for_distributed",
+)
+
+
+class CheckpointWrittenByEveryRank(Hazard):
+    """torch.save to one path, in every process of a DDP run.
+
+    ## What happens
+    Now and then a checkpoint is unreadable: "PytorchStreamReader failed reading zip archive: invalid header or archive
+    is corrupted", "storage has wrong size".
+
+    ## Why
+    All ranks open the same file and write at the same time, on one disk or a shared one. Mostly the last one wins, and
+    sometimes the parts mix.
+
+    ## Cure
+    Write on one rank, `if dist.get_rank() == 0: torch.save(...)`, with a barrier after it where others read the file.
+
+    ## When it is safe
+    Where the path names the rank, or the ranks have disks of their own.
+
+    ## Sources
+    - https://github.com/DLLXW/baby-llama2-chinese/pull/56: several ranks wrote one file, which could not be read
+    - https://github.com/bytedance/ibot/issues/15: each process saved the checkpoint
+    """
+
+    name = "checkpoint-written-by-every-rank"
+    title = Text(
+        en="Every rank writes the same checkpoint file",
+        zh="所有 rank 都写同一个检查点文件",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """torch.save without a test for the rank, in a script that makes a process group and wraps a model in DDP."""
+        data = script.source.data
+        if b"torch.save" not in data or b"DistributedDataParallel" not in data or run.world_size == 1:
+            return
+        if mentions(run, script, *_OTHERWISE) or next(script.calls(DDP), None) is None:
+            return
+        for call in script.calls("torch.save"):
+            path = first_argument(call, "f", index=1)
+            if path is None or "rank" in ast.unparse(path).lower() or not _reached_by_all(script, call.node, 0):
+                continue
+            yield self.finding(
+                Text(
+                    en="Every rank comes to this torch.save and writes the same path.",
+                    zh="每个 rank 都会执行这个 torch.save，写入同一路径。",
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)",
+                        "只由一个 rank 写：if torch.distributed.get_rank() == 0: torch.save(...)",
+                    ),
+                ),
+                spans=(call.place.span(),),
+            )
+
+
+def _reached_by_all(script: Script, node: ast.AST, depth: int) -> bool:
+    """Whether nothing on the way to a node has to do with ranks: no test around it, nor around its function's calls."""
+    if any(mentions_rank(test) for test in script.guarded_by(node)) or depth > 4:
+        return False
+    function = script.enclosing_function(node)
+    if function is None:
+        return True
+    if isinstance(script.parent(function), ast.ClassDef):
+        return False
+    calls = [call for call in script.index.calls if isinstance(call.func, ast.Name) and call.func.id == function.name]
+    if not calls:  # a main that mp.spawn starts, or a function for others
+        return function.name in ("main", "train", "run", "worker", "main_worker")
+    return any(_reached_by_all(script, call, depth + 1) for call in calls)

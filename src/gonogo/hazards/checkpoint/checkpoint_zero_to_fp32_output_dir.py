@@ -1,0 +1,129 @@
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
+
+_NAME = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
+_NO_PARENT = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
+_EXISTS = Pattern(rf"File exists: ['\"]({_NAME})['\"]")
+_IS_FOLDER = Pattern(rf"Is a directory: ['\"]({_NAME})/?['\"]")
+_SCRIPT = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
+_MADE_A_FOLDER = Pattern(
+    r"(?i)(?:several|multiple|many|sharded) (?:\.?bin|files).{0,80}instead of"
+    r"|(?:creates?|generat\w+|got|is|becomes?) an? (?:directory|folder).{0,60}\.bin"
+    rf"|{_NAME}.{{0,40}}(?:is (?:now )?an? (?:directory|folder)|是(?:一)?个?(?:文件夹|目录))"
+)
+
+
+class CheckpointZeroToFp32OutputDir(Hazard):
+    """`zero_to_fp32.py` of DeepSpeed 0.15.3 and later takes a folder, and was given a file.
+
+    ## What happens
+    `python zero_to_fp32.py . ../pytorch_model.bin` ends with "RuntimeError: Parent directory ../pytorch_model.bin does
+    not exist." Or it makes a folder of that name, and what reads it next says "Is a directory".
+
+    ## Why
+    Until 0.15.2 the second argument was the file to write. Since 0.15.3 it is a folder, into which the weights are
+    written in shards with an index. Instructions of training repositories still have the old form.
+
+    ## Cure
+    Name a folder: `python zero_to_fp32.py . ../merged`. For one file: `--max_shard_size 100GB`, and take
+    `pytorch_model.bin` out of the folder; for safetensors: `--safe_serialization`. A script that needs the old form:
+    the `zero_to_fp32.py` of DeepSpeed 0.15.2 reads the same checkpoint.
+
+    ## When it is safe
+    `from_pretrained` reads the folder with its shards as it is, once the model's config.json stands beside them.
+
+    ## Sources
+    - https://github.com/JIA-Lab-research/LISA/issues/155: the error, and 0.15.2 as the last version that writes a file
+    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/zero_to_fp32.py: the script's arguments
+    """
+
+    name = "checkpoint-zero-to-fp32-output-dir"
+    title = Text(
+        en="zero_to_fp32.py was given a file's name where it takes a folder",
+        zh="zero_to_fp32.py 需要目录，却给了文件名",
+    )
+    log_words = ("Parent directory", "File exists", "Is a directory", "zero_to_fp32")
+
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """A call of zero_to_fp32.py whose second argument is a weights file's name."""
+        program = launch.program.string
+        if program is None or not program.endswith("zero_to_fp32.py"):
+            return
+        words = launch.options.positional
+        value = words[1].value if len(words) > 1 else None
+        if value is None or not value.endswith((".bin", ".pt", ".pth", ".ckpt", ".safetensors")):
+            return
+        release = run.environment.within("deepspeed", ">=0.15.3")
+        if release is False:
+            return
+        folder = value.rpartition("/")[0] or "."
+        place = words[1].place
+        yield self.finding(
+            Text(
+                en="zero_to_fp32.py takes a folder since DeepSpeed 0.15.3, and is given {value}: “Parent directory … "
+                "does "
+                "not exist”, or a folder of that name.",
+                zh="自 DeepSpeed 0.15.3 起 zero_to_fp32.py 接受目录，而给出的是 {value}：会报 “Parent directory … "
+                "does not "
+                "exist”，或生成同名目录。",
+            ).format(value=value),
+            certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
+            cure=(
+                Text(
+                    "Name a folder: {program} {checkpoint} {folder}",
+                    "给出目录：{program} {checkpoint} {folder}",
+                ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
+            ),
+            spans=(place.span(), run.environment.field("deepspeed").span()),
+            fixes=(self.fix(Text("name a folder", "改为目录"), place.edit(folder), safe=False),)
+            if place.source.writable and place.text == value
+            else (),
+            confirm=(
+                Text(
+                    "The checkpoint was saved by DeepSpeed 0.15.3 or later", "检查点由 DeepSpeed 0.15.3 或更新版本保存"
+                ),
+            ),
+        )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A weights file's name as a folder that isn't there, or that is one."""
+        by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT) is not None
+        by_script = by_script or log.setup.mentions(_SCRIPT.text)
+        release = log.setup.release("deepspeed")
+        older = release is not None and (*release, 99, 99)[:3] < (0, 15, 3)
+        if older:
+            return
+        if found := log.find(_NO_PARENT):
+            certainty = Certainty.CERTAIN if by_script else Certainty.LIKELY
+        elif by_script and (found := log.find(_EXISTS) or log.find(_IS_FOLDER) or log.find(_MADE_A_FOLDER)):
+            certainty = Certainty.LIKELY
+        else:
+            return
+        named = next((group for group in found.match.groups() if group), "pytorch_model.bin")
+        yield self.log_finding(
+            found,
+            Text(
+                f"{named} was meant as a file; since DeepSpeed 0.15.3 zero_to_fp32.py takes a folder there.",
+                f"{named} 本意是文件；DeepSpeed 0.15.3 起 zero_to_fp32.py 在该处需要目录。",
+            ),
+            certainty=certainty,
+            cure=(
+                Text(
+                    "Give a folder: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+                    "给出目录：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+                ),
+                Text(
+                    "For one file: --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR",
+                    "若只要一个文件：--max_shard_size 100GB，再从 OUTPUT_DIR 中取出 pytorch_model.bin",
+                ),
+                Text(
+                    "Or use the zero_to_fp32.py of DeepSpeed 0.15.2, which writes a file",
+                    "或使用 DeepSpeed 0.15.2 的 zero_to_fp32.py，它写出单个文件",
+                ),
+            ),
+            confirm=(
+                Text(
+                    "pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py",
+                    "pip show deepspeed 显示 0.15.3 或更新，且失败的命令是 zero_to_fp32.py",
+                ),
+            ),
+        )

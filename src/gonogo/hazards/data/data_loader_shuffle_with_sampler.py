@@ -1,0 +1,104 @@
+import ast
+
+from gonogo.hazards.facts.training_script import makers
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
+
+_EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
+
+
+class DataLoaderShuffleWithSampler(Hazard):
+    """A DataLoader gets arguments that exclude each other: a sampler and shuffle, a batch_sampler and a batch size.
+
+    ## What happens
+    "ValueError: sampler option is mutually exclusive with shuffle", or "batch_sampler option is mutually exclusive
+    with batch_size, shuffle, sampler, and drop_last", when the loader is made.
+
+    ## Why
+    A sampler decides the order by itself; `shuffle=True` asks the loader to make its own sampler. The script was made
+    distributed by adding a DistributedSampler, and kept `shuffle=True`.
+
+    ## Cure
+    Drop `shuffle=True` from the DataLoader; `DistributedSampler(dataset, shuffle=True)` (its default) shuffles.
+
+    ## When it is safe
+    `shuffle=(sampler is None)`, as many scripts write it.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://github.com/kan-bayashi/ParallelWaveGAN/issues/177: how the two go together
+    """
+
+    name = "data-loader-shuffle-with-sampler"
+    title = Text(
+        en="A DataLoader is given a sampler and told to shuffle as well",
+        zh="DataLoader 同时给出了 sampler 和 shuffle",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """DataLoaders that are given both, surely."""
+        if b"sampler" not in script.source.data:
+            return
+        for call in script.calls("torch.utils.data.DataLoader"):
+            by = "batch_sampler" if _is_made(script, call, "batch_sampler") else "sampler"
+            if not _is_made(script, call, by):
+                continue
+            excluded = [name for name in _EXCLUDED[by] if _given(call, name)]
+            edits = [script.removing_keyword(call, name) for name in excluded]
+            places = [place.span() for name in excluded if (place := call.keyword_place(name)) is not None]
+            if not excluded or not places:
+                continue
+            own = call.keyword_place(by)
+            yield self.finding(
+                Text(
+                    en="{by} decides which samples come and in what order; {excluded} with it is refused.",
+                    zh="样本及其顺序由 {by} 决定；同时给出 {excluded} 会被拒绝。",
+                ).format(by=by, excluded=", ".join(excluded)),
+                cure=(
+                    Text(
+                        "Drop {excluded} from the DataLoader; a DistributedSampler shuffles by itself",
+                        "从 DataLoader 去掉 {excluded}；DistributedSampler 自己会打乱",
+                    ).format(excluded=", ".join(excluded)),
+                ),
+                spans=(*places, own.span(Text("decides the order", "决定顺序")) if own is not None else None),
+                fixes=(
+                    self.fix(
+                        Text("Drop what the sampler replaces", "去掉由 sampler 取代的参数"),
+                        *(edit for edit in edits if edit is not None),
+                    ),
+                )
+                if len(edits) == 1 and edits[0] is not None
+                else (),
+            )
+
+
+def _is_made(script: Script, call: Call, name: str) -> bool:
+    """Whether a sampler is surely given: a call, or a name that only calls have made."""
+    node = call.keyword_node(name)
+    passed = call.passed(name)
+    if node is None or passed is None or not passed.certain:
+        return False
+    if isinstance(node, ast.Call):
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    return bool(makers(script, node)) and b"None" not in _assigned(script, node.id)
+
+
+def _assigned(script: Script, name: str) -> bytes:
+    """All that is assigned to a name, as text."""
+    found = [
+        node.value
+        for node in script.nodes(ast.Assign)
+        if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    ]
+    return b" ".join(ast.unparse(value).encode() for value in found)
+
+
+def _given(call: Call, name: str) -> bool:
+    """Whether an argument is given a value that excludes a sampler."""
+    field = call.keyword(name)
+    if name in ("shuffle", "drop_last"):
+        return field.truth is True
+    if name == "batch_size":
+        return field.number not in (None, 1)
+    return False

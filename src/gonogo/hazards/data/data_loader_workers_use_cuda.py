@@ -1,0 +1,86 @@
+import ast
+
+from gonogo.hazards.facts.training_script import first_argument, makers, mentions
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Text
+
+
+class DataLoaderWorkersUseCuda(Hazard):
+    """A dataset's __getitem__ puts tensors on the GPU, and worker processes run it.
+
+    ## What happens
+    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the
+    'spawn' start method", at the first batch.
+
+    ## Why
+    `num_workers > 0` forks the process, which has used CUDA already (the model is on the GPU); a forked child can't
+    use it.
+
+    ## Cure
+    Return CPU tensors, and move the batch in the loop: `pin_memory=True` and `batch.to(device, non_blocking=True)`.
+
+    ## When it is safe
+    With `num_workers=0`.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://github.com/pytorch/pytorch/issues/77159: a dataset that moves its samples
+    - https://docs.pytorch.org/docs/stable/notes/multiprocessing.html: CUDA needs spawn or forkserver
+    """
+
+    name = "data-loader-workers-use-cuda"
+    title = Text(
+        en="A DataLoader's workers put tensors on the GPU",
+        zh="DataLoader 的 worker 进程把张量放到 GPU",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""
+        if b"__getitem__" not in script.source.data or mentions(run, script, b"spawn", b"forkserver"):
+            return
+        for owner in script.subclasses("torch.utils.data.Dataset"):
+            method = owner.methods.get("__getitem__")
+            move = _move(script, method) if method is not None else None
+            workers = _workers_of(script, run, owner.name)
+            if move is None or workers is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="{owner}.__getitem__ uses the GPU, and {number} worker processes run it: a forked process can't "
+                    "use CUDA.",
+                    zh="{owner}.__getitem__ 使用 GPU，并由 {number} 个 worker 进程执行：fork 出的进程不能使用 CUDA。",
+                ).format(owner=owner.name, number=workers.value),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)",
+                        "返回 CPU 张量，在循环中移动 batch（Trainer 与 accelerate 会自动移动）",
+                    ),
+                    Text("Or num_workers=0", "或设 num_workers=0"),
+                ),
+                spans=(script.place(move).span(), workers.span(Text("worker processes", "worker 进程"))),
+            )
+
+
+def _move(script: Script, method: ast.AST) -> ast.Call | None:
+    """The call in a method that puts something on the GPU, by a constant."""
+    for node in ast.walk(method):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "cuda" and "torch" not in ast.unparse(node.func.value):
+            return node
+        values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "device")]
+        moves = node.func.attr == "to" or any(keyword.arg == "device" for keyword in node.keywords)
+        if moves and any(str(script.field(value).value).startswith("cuda") for value in values):
+            return node
+    return None
+
+
+def _workers_of(script: Script, run: Run, dataset: str) -> Field | None:
+    """How many workers read a dataset of that class; None where none do, or it can't be told."""
+    for loader in script.calls("torch.utils.data.DataLoader"):
+        data = first_argument(loader, "dataset")
+        if any(one.name == dataset for one in makers(script, data)):
+            workers = loader.keyword("num_workers")
+            return workers if (workers.number or 0) > 0 else None
+    workers = run.arguments.get("dataloader_num_workers")
+    return workers if (workers.number or 0) > 0 else None

@@ -1,0 +1,82 @@
+import ast
+
+from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+
+# What divides data, or prepares loaders so that they are divided.
+_DIVIDED = (
+    *(b"DistributedSampler", b"accelerate", b"lightning", b"Trainer", b"split_dataset_by_node", b".shard(", b"fabric"),
+    *(b"IterableDataset", b"webdataset", b"deepspeed", b"random_split(", b"Subset(", b"num_replicas"),
+)
+
+
+class DataSameOnEveryRank(Hazard):
+    """A DDP loop over a DataLoader that no sampler divides among the ranks.
+
+    ## What happens
+    Nothing fails. An epoch takes as long as on one GPU, for each rank goes through the whole dataset; where the seeds
+    agree, all ranks even compute the same gradients.
+
+    ## Why
+    DDP divides no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
+    dataset in each process.
+
+    ## Cure
+    `sampler = DistributedSampler(dataset)`, `DataLoader(dataset, sampler=sampler)` without `shuffle`, and
+    `sampler.set_epoch(epoch)`.
+
+    ## When it is safe
+    Where the dataset itself gives each rank its part, or accelerate or Lightning prepares the loader.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html: each process needs its part of the input
+    """
+
+    name = "data-same-on-every-rank"
+    title = Text(
+        en="Every rank trains on all of the data: no sampler divides it",
+        zh="每个 rank 都用全部数据训练：没有 sampler 划分",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A shuffled DataLoader in a script that wraps its model in DDP, and nothing that knows ranks near its data."""
+        if (
+            b"DistributedDataParallel" not in script.source.data
+            or run.world_size == 1
+            or mentions(run, script, *_DIVIDED)
+        ):
+            return
+        wrap = next(script.calls(DDP), None)
+        if wrap is None or script.guarded_by(wrap.node):
+            return
+        for loader in script.calls("torch.utils.data.DataLoader"):
+            if loader.keyword("shuffle").truth is not True or loader.has_star or script.guarded_by(loader.node):
+                continue
+            if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
+                continue
+            data = first_argument(loader, "dataset")
+            if data is None or "rank" in script.place(data).text or _knows_ranks(script, data):
+                continue
+            yield self.finding(
+                Text(
+                    en="DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP divides "
+                    "none.",
+                    zh="DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
+                ),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Divide it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
+                        "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
+                    ),
+                ),
+                spans=(loader.place.span(), wrap.place.span(Text("trained by several processes", "由多个进程训练"))),
+            )
+            return
+
+
+def _knows_ranks(script: Script, data: ast.expr) -> bool:
+    """Whether what makes the dataset is told of ranks."""
+    return any("rank" in one.place.text or "world" in one.place.text for one in makers(script, data))

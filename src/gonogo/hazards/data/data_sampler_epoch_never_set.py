@@ -1,0 +1,99 @@
+import ast
+
+from gonogo.hazards.facts.training_script import makers, mentions
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, Text
+
+# What sets it, or prepares the loader so that it is set.
+_TOLD = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
+
+
+class DataSamplerEpochNeverSet(Hazard):
+    """A DistributedSampler shuffles, and nothing calls set_epoch.
+
+    ## What happens
+    Nothing fails. Every epoch reads the data in the same order, in the same batches: the model sees less variety than
+    it was meant to, and tends to do a little worse.
+
+    ## Why
+    The sampler shuffles by a generator that it seeds with `seed + epoch`, so that all ranks agree. The epoch is 0
+    until `set_epoch` changes it.
+
+    ## Cure
+    `sampler.set_epoch(epoch)` at the beginning of each epoch, before the loader is iterated.
+
+    ## When it is safe
+    With one epoch, with `shuffle=False`, and where accelerate, Lightning or the Trainer prepared the loader: they call
+    it.
+
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://github.com/pytorch/pytorch/issues/31771: the same order in each epoch
+    - https://github.com/lucidrains/DALLE-pytorch/pull/230: the missing call, added
+    """
+
+    name = "data-sampler-epoch-never-set"
+    title = Text(
+        en="A DistributedSampler is never told the epoch: each epoch has the same order",
+        zh="从未告知 DistributedSampler 当前 epoch：每个 epoch 的顺序都相同",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A shuffling DistributedSampler, an epoch loop over its loader, and no set_epoch in the project."""
+        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_TOLD):
+            return
+        for loader in script.calls("torch.utils.data.DataLoader"):
+            node = loader.keyword_node("sampler")
+            if not isinstance(node, ast.Name):
+                continue
+            made = [one for one in makers(script, node) if one.method == "DistributedSampler"]
+            if not made or made[0].keyword("shuffle").truth is False or made[0].has_star:
+                continue
+            epochs = _epochs_over(script, loader)
+            if epochs is None:
+                continue
+            edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
+            yield self.finding(
+                Text(
+                    en="{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same "
+                    "order.",
+                    zh="{sampler} 按 epoch 打乱，而 epoch 一直是 0：这个循环的每一遍顺序都相同。",
+                ).format(sampler=node.id),
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "At the beginning of each epoch: {sampler}.set_epoch(epoch)",
+                        "在每个 epoch 开始时：{sampler}.set_epoch(epoch)",
+                    ).format(sampler=node.id),
+                ),
+                spans=(
+                    script.headline(epochs).span(),
+                    made[0].place.span(Text("shuffles with seed + epoch", "以 seed + epoch 打乱")),
+                ),
+                fixes=(self.fix(Text("Tell the sampler the epoch", "告知 sampler 当前 epoch"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
+
+
+def _epochs_over(script: Script, loader: Call) -> ast.For | None:
+    """The loop over epochs, in the same function, in which the loader is gone through; None where there is none."""
+    statement = script.statement(loader.node)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return None
+    for loop in script.loops:
+        if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or "epoch" not in loop.target.id:
+            continue
+        same = script.enclosing_function(loop) is script.enclosing_function(loader.node)
+        used = any(isinstance(node, ast.Name) and node.id == target.id for one in loop.body for node in ast.walk(one))
+        if same and used and loop.lineno > loader.line and not _once(script, loop):
+            return loop
+    return None
+
+
+def _once(script: Script, loop: ast.For) -> bool:
+    """``for epoch in range(1)``."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or len(call.args) != 1:
+        return False
+    return script.field(call.args[0]).number == 1

@@ -1,0 +1,83 @@
+import ast
+
+from gonogo.hazards.facts.training_script import mentions
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+
+# Models on the hub whose tokenizers name no pad token.
+_WITHOUT = (
+    *(
+        "gpt2",
+        "openai-community/gpt2",
+        "distilgpt2",
+        "meta-llama/llama-2",
+        "meta-llama/meta-llama-3",
+        "meta-llama/llama-3",
+    ),
+    *("mistralai/mistral-7b", "mistralai/mixtral", "eleutherai/gpt-", "eleutherai/pythia", "tiiuae/falcon"),
+)
+
+
+class DataTokenizerWithoutPadToken(Hazard):
+    """A tokenizer of a model without a pad token is asked to pad.
+
+    ## What happens
+    "ValueError: Asking to pad but the tokenizer does not have a padding token" at the first batch that is padded.
+
+    ## Why
+    GPT-2, Llama, Mistral, Pythia and others were trained without padding, and their tokenizers name no token for it.
+
+    ## Cure
+    `tokenizer.pad_token = tokenizer.eos_token` after it is loaded; labels must then leave padding out by the attention
+    mask, not by the token.
+
+    ## When it is safe
+    Where sequences are packed to one length and nothing is padded.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/22312: Llama's tokenizer has none
+    - https://github.com/lm-sys/FastChat/issues/3266: Llama 3 in a fine-tuning script
+    """
+
+    name = "data-tokenizer-without-pad-token"
+    title = Text(
+        en="Batches are padded by a tokenizer that has no pad token",
+        zh="用没有 pad token 的 tokenizer 补齐 batch",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A known model's tokenizer that pads, and no word of a pad token in the run's scripts."""
+        if b"padding=" not in script.source.data or mentions(run, script, b"pad_token", b"[PAD]", b"<pad>"):
+            return
+        for load in script.calls("*Tokenizer*.from_pretrained"):
+            name, statement = load.argument(0).string, script.statement(load.node)
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if name is None or not name.lower().startswith(_WITHOUT) or not isinstance(target, ast.Name):
+                continue
+            asked = next((call for call in script.index.calls if _pads(script, call, target.id)), None)
+            if asked is None or statement is None:
+                continue
+            edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
+            yield self.finding(
+                Text(
+                    en="{name} has no pad token, and the tokenizer is asked to pad.",
+                    zh="{name} 没有 pad token，却要求 tokenizer 补齐。",
+                ).format(name=name),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "After loading: {name}.pad_token = {name}.eos_token",
+                        "加载之后：{name}.pad_token = {name}.eos_token",
+                    ).format(name=target.id),
+                ),
+                spans=(script.place(asked).span(), load.place.span(Text("loaded here", "在此处加载"))),
+                fixes=(self.fix(Text("Pad with the end-of-text token", "用结束符补齐"), edit, safe=False),)
+                if edit is not None
+                else (),
+            )
+
+
+def _pads(script: Script, call: ast.Call, name: str) -> bool:
+    """``tokenizer(…, padding=True)``: whether a call is the tokenizer's, and pads."""
+    own = isinstance(call.func, ast.Name) and call.func.id == name
+    padding = next((one.value for one in call.keywords if one.arg == "padding"), None)
+    return own and padding is not None and script.field(padding).value in (True, "longest", "max_length")

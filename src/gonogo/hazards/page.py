@@ -1,0 +1,47 @@
+"""A hazard's page: in English its class's docstring, in Chinese the file ``<module>.zh.md`` beside it.
+
+Each source stands once, in the English page: ``- ADDRESS: what it shows``. The Chinese page says in the same order what
+each shows, and the addresses are put before that here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+from gonogo.finding import Text
+
+HEADINGS = (
+    Text("What happens", "现象"),
+    Text("Why", "原因"),
+    Text("Cure", "解决办法"),
+    Text("When it is safe", "何时安全"),
+    Text("Sources", "来源"),
+)
+"""The headings of a page, in order; each stands on a line of its own as ``## heading``."""
+
+_SOURCE = re.compile(r"^\s*- (https://\S+?):(?=\s)", re.MULTILINE)
+
+
+@cache
+def sources_in(page: str) -> tuple[str, ...]:
+    """The addresses that an English page lists."""
+    return tuple(_SOURCE.findall(page.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
+
+
+def page_in(language: str, hazard: type) -> str:
+    """The page as Markdown in ``"en"`` or ``"zh"``: a line that says what it is, then the sections.
+
+    Raises OSError where the Chinese page can't be read.
+    """
+    english = inspect.cleandoc(hazard.__doc__ or "")
+    if language != "zh":
+        return english
+    module = sys.modules[hazard.__module__]
+    chinese = Path(str(module.__file__)).with_suffix(".zh.md").read_text(encoding="utf-8")
+    body, heading, shown = chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
+    addresses = iter(sources_in(english))
+    return body + heading + re.sub(r"^- ", lambda _: f"- {next(addresses)}：", shown, flags=re.MULTILINE).rstrip()

@@ -1,0 +1,47 @@
+"""All that the file of a hazard needs in one import: the base class, what it looks at, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Call, Script
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.hazards.hazard import Hazard
+
+__all__ = [
+    "Applicability",
+    "Call",
+    "Certainty",
+    "DeepSpeedConfig",
+    "Edit",
+    "Environment",
+    "FailureLog",
+    "Field",
+    "Finding",
+    "Findings",
+    "Fix",
+    "Found",
+    "GuardedRun",
+    "Hazard",
+    "Launch",
+    "LoggedError",
+    "Pattern",
+    "RehearsalRecord",
+    "Run",
+    "Script",
+    "Severity",
+    "Span",
+    "Text",
+]
+
+Findings = Iterator[Finding]
+"""What a handler yields."""

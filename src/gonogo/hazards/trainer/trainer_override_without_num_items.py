@@ -1,0 +1,90 @@
+import ast
+
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
+
+
+class TrainerOverrideWithoutNumItems(Hazard):
+    """A subclass of the Trainer overrides compute_loss or training_step as it was before transformers 4.46.
+
+    ## What happens
+    "TypeError: CustomTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'", or
+    "training_step() takes 3 positional arguments but 4 were given", at the first step.
+
+    ## Why
+    Since 4.46 the Trainer counts the labels of all accumulated micro-batches and hands the number on, so that the mean
+    is taken over all of them.
+
+    ## Cure
+    Take the argument: `def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None)`, and pass
+    it to `super()`.
+
+    ## When it is safe
+    Before transformers 4.46, or where the method takes `**kwargs`.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/36331: the TypeError, and the argument that cures it
+    - https://github.com/zai-org/GLM-4/issues/652: the same in a published fine-tuning script
+    - https://github.com/huggingface/transformers/pull/34198: where the argument comes from
+    """
+
+    name = "trainer-override-without-num-items"
+    title = Text(
+        en="A Trainer's override lacks num_items_in_batch",
+        zh="Trainer 的重写方法缺少 num_items_in_batch",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Overrides without the argument, under a transformers that gives it."""
+        data = script.source.data
+        if b"def compute_loss" not in data and b"def training_step" not in data:
+            return
+        if run.environment.within("transformers", ">=4.46") is not True:
+            return
+        version = run.environment.field("transformers")
+        for owner in script.subclasses(*TRAINER_CLASSES):
+            for name, positional in (("compute_loss", False), ("training_step", True)):
+                method = owner.methods.get(name)
+                if method is None or _takes(method, positional) or method.decorator_list:
+                    continue
+                edit = _adding(script, method)
+                yield self.finding(
+                    Text(
+                        en="transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not "
+                        "take.",
+                        zh="transformers {version} 调用 {owner}.{name} 时会传入 num_items_in_batch，而它不接受。",
+                    ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
+                    cure=(
+                        Text(
+                            "Give it a parameter num_items_in_batch with a default",
+                            "为它加上带默认值的参数 num_items_in_batch",
+                        ),
+                    ),
+                    spans=(
+                        script.headline(method).span(),
+                        version.span(Text("gives it since 4.46", "自 4.46 起会传入")),
+                    ),
+                    fixes=(self.fix(Text("Take the argument", "接受该参数"), edit),) if edit is not None else (),
+                )
+
+
+_Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _takes(method: _Method, positional: bool) -> bool:
+    """Whether a method takes the number, by its name, by ``**kwargs``, or at its place."""
+    arguments = method.args
+    names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    if "num_items_in_batch" in names or (arguments.kwarg is not None and not positional):
+        return True
+    return positional and (arguments.vararg is not None or len(arguments.args) > 3)
+
+
+def _adding(script: Script, method: _Method) -> Edit | None:
+    """The parameter added after the last one; None where the signature has more than plain parameters."""
+    arguments = method.args
+    if arguments.vararg or arguments.kwonlyargs or arguments.kwarg or not arguments.args or not script.editable:
+        return None
+    last: ast.AST = arguments.defaults[-1] if arguments.defaults else arguments.args[-1]
+    end = script.place(last).end
+    return script.source.place(end, end).edit(", num_items_in_batch=None")

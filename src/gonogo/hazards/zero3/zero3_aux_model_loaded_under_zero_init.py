@@ -1,0 +1,156 @@
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.log.role import Role
+from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, told_apart
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Run, Script, Text
+from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
+
+_OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
+_LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
+
+_FILE_CURE = (
+    Text(
+        "Score the saved predictions in a separate process",
+        "在单独的进程中对保存的预测打分",
+    ),
+    Text(
+        "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
+        "it again",
+        "或在加载前后取消 ZeRO-3：transformers.integrations.deepspeed.unset_hf_deepspeed_config()，之后再设置回来",
+    ),
+)
+_SCORERS = (
+    *("bert_score.score", "bert_score.BERTScorer", "sentence_transformers.SentenceTransformer"),
+    *("sentence_transformers.CrossEncoder", "comet.load_from_checkpoint", "transformers.pipeline"),
+)
+_METRICS = ("bertscore", "perplexity")
+
+
+class Zero3AuxModelLoadedUnderZeroInit(Hazard):
+    """A metric's model (BERTScore) is loaded during a ZeRO-3 run and gets empty weights.
+
+    ## What happens
+    At the first evaluation `compute_metrics` loads BERTScore, BLEURT or a sentence encoder, which then raises
+    "Padding_idx must be within num_embeddings", "'weight' must be 2-D" or size mismatches with torch.Size([0]).
+
+    ## Why
+    As long as a ZeRO-3 `TrainingArguments` is alive, every `from_pretrained` in the process builds its model inside
+    `deepspeed.zero.Init`, whatever the model is for. The metric's model is never handed to DeepSpeed, so nothing
+    gathers its empty parameters.
+
+    ## Cure
+    Load the metric before `TrainingArguments` (or `HfDeepSpeedConfig`) is created and keep it; or load it with ZeRO-3
+    unset around the call (`transformers.integrations.deepspeed.unset_hf_deepspeed_config()`, then set it again); or
+    score the saved predictions in a separate process.
+
+    ## When it is safe
+    ZeRO-2 and lower; metrics without a model (ROUGE, BLEU, accuracy).
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/15244: BERTScore under ZeRO-3, not under ZeRO-2
+    - https://github.com/deepspeedai/DeepSpeed/issues/2746: 'weight' must be 2-D came from BERTScore
+    - https://github.com/huggingface/transformers/issues/30323: BERTScore loaded in compute_metrics
+    - https://github.com/modelscope/ms-swift/issues/4580: a BERT in a reward function
+    """
+
+    name = "zero3-aux-model-loaded-under-zero-init"
+    title = Text(
+        en="A metric's model is loaded while ZeRO-3 is on, and gets empty weights",
+        zh="指标模型在启用 ZeRO-3 时加载，得到空权重",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
+        if run.zero_stage != 3 or not tells_of_zero3(script):
+            return
+        for call, what in _loads(script):
+            if told_apart(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is "
+                    "built "
+                    "under zero.Init with empty weights, which no engine gathers.",
+                    zh="`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init "
+                    "下以空权重构"
+                    "建，没有引擎聚合它们。",
+                ).format(what=what),
+                certainty=Certainty.LIKELY,
+                cure=_FILE_CURE,
+                spans=(call.place.span(), stage_span(run)),
+                confirm=(Text("The metric is computed in the training run", "指标在训练运行中计算"),),
+            )
+
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "compute_metrics", "bert_score", "BERTScore", "bertscore")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """An empty weight, or a failed load, in what computes the metrics."""
+        found: list[tuple[LoggedError | Found, Certainty]] = [
+            (use.evidence, use.causes[Use.AUXILIARY]) for use in empty_uses(log) if Use.AUXILIARY in use.causes
+        ]
+        for mismatch in shape_mismatches(log):
+            error = mismatch.evidence
+            if mismatch.current == "0" and isinstance(error, LoggedError) and error.passes(*AUXILIARY):
+                found.append((error, Certainty.CERTAIN))
+        if not found and zero3(log):
+            found += [
+                (error, Certainty.LIKELY)
+                for error in log.errors
+                if error.role is Role.ROOT
+                and error.type not in _OF_OTHERS
+                and error.passes(*AUXILIARY)
+                and error.passes(*_LOADING)
+            ]
+        for evidence, certainty in found[:1]:
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built "
+                    "it under zero.Init with empty parameters, which no engine gathers.",
+                    zh="指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没"
+                    "有引擎聚合这些参数。",
+                ),
+                cure=(
+                    Text(
+                        "Load the metric's model before TrainingArguments / HfDeepSpeedConfig is created",
+                        "在创建 TrainingArguments / HfDeepSpeedConfig 之前加载指标模型",
+                    ),
+                    Text(
+                        "Or unset ZeRO-3 around its loading (unset_hf_deepspeed_config), or score the predictions in "
+                        "a separate process",
+                        "或在加载前后取消 ZeRO-3（unset_hf_deepspeed_config），或在单独的进程中对预测打分",
+                    ),
+                ),
+                certainty=certainty,
+            )
+
+
+def _loads(script: Script) -> Iterator[tuple[Call, str]]:
+    """The calls by which a metric loads a model, and what it is called."""
+    for call in script.calls("evaluate.load", "datasets.load_metric"):
+        name = call.argument(0).string
+        if name in _METRICS:
+            yield call, name
+    for call in (*script.calls(*_SCORERS), *model_loads(script)):
+        function = script.enclosing_function(call.node)
+        if function is None or not _is_metric(script, function.name):
+            continue
+        if call.method != "from_pretrained":
+            yield call, call.name.rpartition(".")[2]
+        elif knows_zero3(script, call.node) is not False:
+            yield call, call.name.split(".")[-2]
+
+
+def _is_metric(script: Script, name: str) -> bool:
+    """Whether a function is what a Trainer computes its metrics with."""
+    if name == "compute_metrics":
+        return True
+    for call in script.calls(*TRAINERS):
+        node = call.keyword_node("compute_metrics")
+        if isinstance(node, ast.Name) and node.id == name:
+            return True
+    return False

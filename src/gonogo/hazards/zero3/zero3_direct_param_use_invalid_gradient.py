@@ -1,0 +1,151 @@
+from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+)
+from gonogo.hazards.zero3._loss_terms import loss_terms
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+
+_INVALID = Pattern(
+    r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
+    r"got \[0\] but expected shape compatible with (\[[\d, ]{1,64}\])"
+)
+_LOGGED = Pattern(
+    r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4} - (?:"
+    r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
+    r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
+)
+_TITLE = Pattern(r"(?:(\w{1,64}) )?returned an invalid gradient at index \d{1,4}\W*$")
+_CURE = (
+    Text(
+        en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
+        zh="从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
+    ),
+    Text(
+        en="Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
+        "its output times 0.0, instead of touching its parameters",
+        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使"
+        "用其参数",
+    ),
+)
+
+
+class Zero3DirectParamUseInvalidGradient(Hazard):
+    """A loss term that touches parameters directly, under ZeRO-3.
+
+    ## What happens
+    The forward passes; the backward ends with "Function SumBackward0 returned an invalid gradient at index 0 - got [0]
+    but expected shape compatible with [12480]". ZeRO-2 and plain data parallel run the same script.
+
+    ## Why
+    ZeRO-3 keeps each parameter as an empty tensor of shape [0] and gathers it only while its module's forward or
+    backward runs. `sum(p.sum() for p in adapter.parameters()) * 0.0`, added to the loss so that every parameter gets a
+    gradient, reads the parameters outside of that: it sums empty tensors, and its backward hands a gradient of shape
+    [0] to a parameter that expects one of its full shape.
+
+    ## Cure
+    Remove the term: ZeRO-3 does not need every parameter to take part in the loss. Where a part must take part on every
+    rank, run it: call the module on a dummy input inside the model's forward and add its output times zero. For a real
+    penalty on the weights, use the optimizer's `weight_decay`, or compute it in the module's forward.
+
+    ## When it is safe
+    Under ZeRO-1, ZeRO-2 and DDP parameters keep their shape. Under ZeRO-3 a parameter below
+    `stage3_param_persistence_threshold` is never partitioned, so small parameters hide the fault.
+
+    ## Sources
+    - https://github.com/modelscope/ms-swift/issues/3262: the report (7B model with a group-decode adapter)
+    - https://github.com/deepspeedai/DeepSpeed/issues/7078: the reporter finds the dummy loss to be the cause
+    - https://github.com/huggingface/transformers/issues/36387: the same report
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: parameters are gathered only around their module
+    """
+
+    name = "zero3-direct-param-use-invalid-gradient"
+    title = Text(
+        en="A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
+        zh="损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Terms of a loss that are computed from parameters, as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
+        yield from loss_terms(self, script, run, _CURE)
+
+    log_words = (*ZERO3_WORDS, "returned an invalid gradient")
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """A gradient of shape [0] for a whole parameter, in a backward under ZeRO-3."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            invalid = _INVALID.search(failure.message)
+            if invalid is None or failed.zero_stage not in (None, 3):
+                continue
+            term = innermost(failure.origin, "user")
+            parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
+            yield self.finding(
+                Text(
+                    en="{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
+                    "parameter directly while ZeRO-3 had it partitioned.{place}",
+                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其分区时"
+                    "直接使用了它。{place}",
+                ).format(
+                    function=invalid.group(1),
+                    shape=invalid.group(2),
+                    parameter=Text(f"the parameter {parameter}", f"参数 {parameter}")
+                    if parameter
+                    else Text("a parameter", "参数"),
+                    place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
+                ),
+                cure=_CURE,
+                spans=places(
+                    (term, Text("parameters are used here, partitioned", "此处使用了已分区的参数")),
+                    (failure.innermost("user"), Text("the backward that fails", "失败的反向传播")),
+                ),
+                ranks=failed.ranks,
+                module=failure.module,
+                parameter=parameter,
+            )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A gradient of shape [0] for a whole parameter, or the other way round."""
+        evidence = told_by(log, _LOGGED, "RuntimeError")
+        if evidence is None and zero3(log) and (title := told_by(log, _TITLE, "RuntimeError")):
+            yield self._log_finding(title, "Autograd", Certainty.LIKELY)
+        if evidence is None:
+            return
+        found = _LOGGED.search(evidence.message if isinstance(evidence, LoggedError) else evidence.text)
+        function = (found and found.group(1)) or "?"
+        stage3 = zero3(log)
+        if stage3 is False:
+            certainty = Certainty.POSSIBLE
+        else:
+            certainty = Certainty.CERTAIN if stage3 or function.startswith("Sum") else Certainty.LIKELY
+        yield self._log_finding(evidence, function, certainty)
+
+    def _log_finding(self, evidence: LoggedError | Found, function: str, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term "
+                "(or the "
+                "forward) read the parameter itself, where its module did not run, while ZeRO-3 had it partitioned.",
+                zh="{function} 给出的梯度形状与被分区的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，"
+                "而此时 ZeRO-3 已将其分区。",
+            ).format(function=function),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights",
+                    "损失中对参数求和：sum(p.sum() for p in module.parameters()) * 0，或对权重的惩罚项",
+                ),
+            ),
+        )

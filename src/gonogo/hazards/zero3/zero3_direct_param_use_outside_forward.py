@@ -1,0 +1,145 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import (
+    before_initialize,
+    in_module,
+    is_engine,
+    is_optional,
+    is_trained,
+    name_of,
+    root_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+
+_CURE = (
+    Text(
+        "Call the module instead of reading its weight, or compute with the weight inside the model's forward",
+        "调用该模块而不是读取其权重，或在模型的 forward 中使用该权重",
+    ),
+    Text(
+        "Outside of a forward gather it, on all ranks: with deepspeed.zero.GatheredParameters([weight])",
+        "在前向之外先在所有 rank 上聚合：with deepspeed.zero.GatheredParameters([weight])",
+    ),
+)
+_MULTIPLIES = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
+_COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
+
+
+class Zero3DirectParamUseOutsideForward(Hazard):
+    """Code reads another module's weight itself, where ZeRO-3 has it partitioned.
+
+    ## What happens
+    Under ZeRO-3 an operator meets an empty tensor: "size mismatch, got input (2048), mat (2048x4096), vec (0)", "The
+    size of tensor a (0) must match the size of tensor b (5120)", "mat2 must be a matrix, got 1-D tensor". DeepSpeed of
+    2021 left a shape of [1] instead of [0].
+
+    ## Why
+    ZeRO-3 gathers a parameter when its module's `forward` is entered, and frees it after. `F.linear(x,
+    self.lm_head.weight)`, a fused loss on `lm_head.weight`, merging LoRA weights, or a learned token of another module
+    read the parameter without entering that module: it is empty there.
+
+    ## Cure
+    Call the module (`self.lm_head(x)`). Where the parameter itself is needed in a forward, tell DeepSpeed:
+    `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`; outside of a forward, gather it: `with
+    deepspeed.zero.GatheredParameters([weight], modifier_rank=None):`. Merge LoRA weights without ZeRO-3.
+
+    ## When it is safe
+    A module that reads its own parameters in its own forward; ZeRO-2 and lower; parameters below
+    `stage3_param_persistence_threshold`, which stay whole.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/876: external parameters, and how to register them
+    - https://github.com/huggingface/accelerate/issues/1261: F.linear on an empty weight
+    - https://github.com/hiyouga/LlamaFactory/issues/513: merging LoRA weights under ZeRO-3
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: GatheredParameters, register_external_parameter
+    """
+
+    name = "zero3-direct-param-use-outside-forward"
+    title = Text(
+        en="Code reads a weight itself, where ZeRO-3 leaves it empty",
+        zh="代码直接读取权重，而 ZeRO-3 下它在该处是空的",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A weight that is given to an operator of torch, outside of every module's forward."""
+        if run.zero_stage != 3:
+            return
+        for use in script.parameter_uses():
+            if use.kind != "passed" or use.gathered or use.registered or use.own or in_module(script, use.node):
+                continue
+            operator = _operator(script, use.node)
+            if operator is None or told_apart(script, use.node) or before_initialize(script, use.node):
+                continue
+            root = root_of(use.module)
+            function = script.enclosing_function(use.node)
+            handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
+            sure = not is_optional(script, use.node) and (
+                handed or is_trained(script, name_of(root)) or is_engine(script, root)
+            )
+            yield self.finding(
+                Text(
+                    en="`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 "
+                    "has divided it, and it is an empty tensor of shape [0].",
+                    zh="`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 "
+                    "[0] 的空张量。",
+                ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
+                certainty=Certainty.CERTAIN if sure and operator in _MULTIPLIES else Certainty.LIKELY,
+                cure=_CURE,
+                spans=(script.place(use.node).span(), stage_span(run)),
+                confirm=()
+                if sure
+                else (Text("The module belongs to the model that is trained", "该模块属于被训练的模型"),),
+            )
+
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""
+        for use in empty_uses(log):
+            certainty = use.causes.get(Use.DIRECT)
+            if certainty is None:
+                continue
+            place = use.users_place
+            yield self.log_finding(
+                use.evidence,
+                Text(
+                    en="An operator was handed an empty (partitioned) parameter: it is read where its own module's "
+                    "forward does not run, so ZeRO-3 did not gather it.{place}",
+                    zh="某个算子收到了空的（已分区的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
+                ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
+                cure=(
+                    Text(
+                        "Call the module instead of reading its weight; or "
+                        "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it",
+                        "调用该模块而不是读取其权重；或在读取它的模块中 "
+                        "deepspeed.zero.register_external_parameter(self, weight)",
+                    ),
+                    Text(
+                        "Outside of a forward gather it: with deepspeed.zero.GatheredParameters([weight])",
+                        "在前向之外先聚合：with deepspeed.zero.GatheredParameters([weight])",
+                    ),
+                ),
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        "The same run passes under ZeRO-2, and the failing line uses some_module.weight",
+                        "同样的训练在 ZeRO-2 下通过，且报错行使用了 some_module.weight",
+                    ),
+                ),
+            )
+
+
+def _operator(script: Script, node: ast.expr) -> str | None:
+    """What torch computes with the weight; None where it does not compute."""
+    if isinstance(node, ast.BinOp):
+        return "@" if isinstance(node.op, ast.MatMult) else None
+    if isinstance(node, ast.Call):
+        name = script.call_at(node).name
+        last = name.rpartition(".")[2]
+        return last if name.startswith("torch.") and last in _COMPUTES else None
+    return None

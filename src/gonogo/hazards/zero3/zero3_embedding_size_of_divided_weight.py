@@ -1,0 +1,82 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import gathered, stage_span, text_of, told_apart
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.zero3._loading import knows_zero3
+
+
+class Zero3EmbeddingSizeOfDividedWeight(Hazard):
+    """`get_input_embeddings().weight.shape[0]` under ZeRO-3.
+
+    ## What happens
+    The size is 0, so `if len(tokenizer) > embedding_size` always holds: embeddings are resized to the tokenizer's
+    length, which makes them smaller where the model pads its vocabulary (Qwen: 152064 rows, 151665 tokens). New
+    sizes computed from it are wrong.
+
+    ## Why
+    Under ZeRO-3 the weight is an empty tensor of shape [0] until it is gathered; its real shape is
+    `weight.ds_shape`.
+
+    ## Cure
+    Use `get_input_embeddings().num_embeddings` or `model.config.vocab_size`; or gather: `with
+    deepspeed.zero.GatheredParameters(weight):`.
+
+    ## When it is safe
+    ZeRO-2 and lower.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/25982: the expression is 0 under ZeRO-3
+    - https://github.com/huggingface/transformers/pull/26024: transformers itself gathers to read it
+    """
+
+    name = "zero3-embedding-size-of-divided-weight"
+    title = Text(
+        en="The size of the vocabulary is taken from a divided weight, and is 0",
+        zh="从被切分的权重读取词表大小，结果为 0",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A size that decides about a resize, read from the weight itself."""
+        if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
+            return
+        for node in script.nodes(ast.Subscript):
+            if not _is_size(script, node) or gathered(script, node) or told_apart(script, node):
+                continue
+            if knows_zero3(script, node) is False:
+                continue
+            edit = script.replacing(node, text_of(script, _layer(node), 500) + ".num_embeddings")
+            yield self.finding(
+                Text(
+                    en="`{code}` is 0 under ZeRO-3: the weight is divided, and its shape is [0] until it is gathered.",
+                    zh="`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
+                ).format(code=text_of(script, node)),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=(
+                    Text(
+                        "Use get_input_embeddings().num_embeddings, or model.config.vocab_size",
+                        "使用 get_input_embeddings().num_embeddings 或 model.config.vocab_size",
+                    ),
+                ),
+                spans=(script.place(node).span(), stage_span(run)),
+                fixes=(self.fix(Text("Ask the layer for its size", "向该层询问大小"), edit, safe=False),)
+                if edit and "input" in ast.unparse(node)
+                else (),
+                confirm=(Text("The size is used to resize or to check", "该大小用于调整或检查"),),
+            )
+
+
+def _is_size(script: Script, node: ast.Subscript) -> bool:
+    """``…get_input_embeddings().weight.shape[0]``."""
+    shape = node.value
+    if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):
+        return False
+    return node.slice.value == 0 and ast.unparse(shape.value).endswith(
+        ("get_input_embeddings().weight", "get_output_embeddings().weight")
+    )
+
+
+def _layer(node: ast.Subscript) -> ast.expr:
+    shape = node.value
+    weight = shape.value if isinstance(shape, ast.Attribute) else shape
+    return weight.value if isinstance(weight, ast.Attribute) else weight

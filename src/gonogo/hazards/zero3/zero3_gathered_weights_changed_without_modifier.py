@@ -1,0 +1,114 @@
+import ast
+from collections.abc import Iterator
+
+from gonogo.hazards.facts.zero_files import stage_span, text_of
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+
+_WRITES = frozenset(
+    {
+        *("copy_", "fill_", "zero_", "normal_", "uniform_", "add_", "sub_", "mul_", "div_", "lerp_", "clamp_"),
+        *("trunc_normal_", "index_copy_", "masked_fill_"),
+    }
+)
+
+
+class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
+    """`GatheredParameters` without `modifier_rank` around code that changes the weights.
+
+    ## What happens
+    Rows of an embedding, an initialisation or an EMA written inside `with deepspeed.zero.GatheredParameters(p):`
+    are gone afterwards: the next gather shows the former values, and nothing was said. Newer DeepSpeed raises an
+    error instead.
+
+    ## Why
+    On leaving the block each rank keeps its own part of a parameter, and drops the whole tensor. Only with
+    `modifier_rank=k` does DeepSpeed first broadcast the tensor of rank k and cut the parts anew.
+
+    ## Cure
+    Pass `modifier_rank=0`; only that rank's change counts, so it may stand under `if rank == 0`.
+
+    ## When it is safe
+    A block that only reads.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/7811: an in-place change without modifier_rank
+    - https://github.com/deepspeedai/DeepSpeed/pull/7817: newer DeepSpeed raises an error
+    - https://github.com/OpenRLHF/OpenRLHF/pull/1357: EMA weights that were never written back
+    """
+
+    name = "zero3-gathered-weights-changed-without-modifier"
+    title = Text(
+        en="Gathered weights are changed without modifier_rank, and the change is lost",
+        zh="未给出 modifier_rank 就修改聚合的权重，修改会丢失",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Changes of what a ``GatheredParameters`` without ``modifier_rank`` has gathered."""
+        if run.zero_stage != 3 or b"GatheredParameters" not in script.source.data:
+            return
+        for call in script.calls("*.GatheredParameters"):
+            rank = call.keyword("modifier_rank")
+            if rank.unknown or (rank.known and rank.value is not None) or len(call.node.args) != 1 or call.has_star:
+                continue
+            block = script.statement(call.node)
+            if not isinstance(block, (ast.With, ast.AsyncWith)):
+                continue
+            change = next(_changes(script, block, call.node.args[0]), None)
+            if change is None:
+                continue
+            edit = script.setting_keyword(call, "modifier_rank", "0")
+            yield self.finding(
+                Text(
+                    en="`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its "
+                    "former "
+                    "part, and the change is lost.",
+                    zh="`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，"
+                    "修改会"
+                    "丢失。",
+                ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
+                certainty=Certainty.CERTAIN,
+                severity=Severity.ERROR,
+                cure=(Text("Pass modifier_rank=0", "传入 modifier_rank=0"),),
+                spans=(
+                    call.place.span(),
+                    script.place(change).span(Text("changed here", "此处修改")),
+                    stage_span(run),
+                ),
+                fixes=(self.fix(Text("Pass modifier_rank=0", "传入 modifier_rank=0"), edit, safe=False),)
+                if edit
+                else (),
+            )
+
+
+def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr) -> Iterator[ast.AST]:
+    """The statements and calls of a block that write into what it has gathered."""
+    names = {each.id for each in ast.walk(gathered) if isinstance(each, ast.Name)}
+    names.discard("self")
+    paths = {ast.unparse(each) for each in ast.walk(gathered) if isinstance(each, ast.Attribute)}
+    for loop in ast.walk(block):
+        if isinstance(loop, ast.For) and names & {
+            each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)
+        }:
+            names |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    for statement in block.body:
+        for node in ast.walk(statement):
+            target = _written(script, node)
+            if target is None:
+                continue
+            path = ast.unparse(target)
+            root = path.partition(".")[0].partition("[")[0]
+            if root in names or any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in paths):
+                yield node
+
+
+def _written(script: Script, node: ast.AST) -> ast.expr | None:
+    """What a statement or call writes into."""
+    if isinstance(node, ast.Call):
+        if script.call_at(node).name.startswith("torch.nn.init."):
+            return node.args[0] if node.args else None
+        return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES else None
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    for target in targets:
+        if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
+            return target
+    return None

@@ -1,0 +1,168 @@
+import ast
+
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+)
+from gonogo.hazards.zero3._loading import tells_of_zero3
+
+_CURE = (
+    Text(
+        en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
+        zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
+    ),
+    Text(
+        en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters), or use ZeRO-2",
+        zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters），或使用 ZeRO-2",
+    ),
+)
+
+
+_REHEARSED = Text(
+    en="Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
+    "gather.",
+    zh="每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+)
+
+
+class Zero3GenerateWithoutSyncedGpus(Hazard):
+    """Under ZeRO-3 the ranks generate texts of different lengths, and the first to finish leaves the others waiting.
+
+    ## What happens
+    Training runs; the run stands still in validation, evaluation or a rollout, as soon as one GPU has finished its
+    sequence. Under ZeRO-2 it runs.
+
+    ## Why
+    Each token's forward gathers all weights from all ranks. A rank that has met its end-of-sequence stops calling
+    the model, and the others wait for its share. A batch that fewer ranks have (the last one) does the same.
+
+    ## Cure
+    `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
+    where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat
+    does not. Give every rank as many batches; or gather the weights once (`GatheredParameters`,
+    `ds3_gather_for_generation`).
+
+    ## When it is safe
+    With `synced_gpus=True` and as many calls of generate on every rank.
+
+    ## Sources
+    - https://github.com/aehrc/cxrmate/issues/15: validation hangs as soon as one GPU has finished its sequence
+    - https://github.com/huggingface/transformers/issues/18281: generate under ZeRO-3 and synced_gpus
+    - https://github.com/huggingface/transformers/pull/22242: transformers turns it on under ZeRO-3
+    """
+
+    name = "zero3-generate-without-synced-gpus"
+    title = Text(
+        en="Under ZeRO-3 a rank that has finished generating leaves the others waiting",
+        zh="ZeRO-3 下，先生成完的 rank 使其他 rank 一直等待",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that parted while one of them generated."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
+        if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
+            return
+        seen = any(tells_of_zero3(one) for one in run.scripts)
+        old = run.environment.within("transformers", "<4.28")
+        for call in script.calls("*.generate"):
+            synced = call.keyword("synced_gpus")
+            if gathered(script, call.node) or told_apart(script, call.node) or synced.unknown or synced.truth:
+                continue
+            if synced.known and synced.truth is False:
+                yield self._file_finding(call, run, off=True)
+            elif synced.absent and (not seen or old) and _is_of_engine(script, call):
+                yield self._file_finding(call, run, off=False)
+
+    def _file_finding(self, call: Call, run: Run, *, off: bool) -> Finding:
+        edit = call.script.setting_keyword(call, "synced_gpus", "True")
+        place = call.keyword_place("synced_gpus")
+        return self.finding(
+            Text(
+                en="{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
+                "waiting in the gather.",
+                zh="{why}：每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+            ).format(
+                why=Text("generate runs under ZeRO-3 with synced_gpus=False", "在 ZeRO-3 下以 synced_gpus=False 生成")
+                if off
+                else Text(
+                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers knows nothing of ZeRO-3 "
+                    "here",
+                    "在 ZeRO-3 下生成却没有 synced_gpus=True，而此处 transformers 并不知道 ZeRO-3",
+                )
+            ),
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=((place or call.place).span(), stage_span(run)),
+            fixes=(self.fix(Text("Pass synced_gpus=True", "传入 synced_gpus=True"), edit, safe=off),) if edit else (),
+            confirm=(Text("The ranks' texts differ in length", "各 rank 生成的文本长度不同"),),
+        )
+
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A stall under ZeRO-3 inside generate, or said to be in validation or generation."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The run stands still while it generates under ZeRO-3: each token needs the weights of all "
+                "ranks, and a rank whose sequence has ended does not take part any more.",
+                zh="程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
+            ),
+            cure=(
+                Text(
+                    en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
+                    zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
+                ),
+                Text(
+                    en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
+                    "ds3_gather_for_generation=True), or use ZeRO-2",
+                    zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL："
+                    "ds3_gather_for_generation=True），或使用 ZeRO-2",
+                ),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="py-spy dump shows some ranks inside generate and others past it",
+                    zh="py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
+                ),
+            ),
+        )
+
+
+def _is_of_engine(script: Script, call: Call) -> bool:
+    receiver = call.receiver
+    if receiver is None or next(script.calls("deepspeed.initialize"), None) is None:
+        return False
+    inner = receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "module" else receiver
+    return is_engine(script, inner) or is_trained(script, name_of(inner))

@@ -1,0 +1,109 @@
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.zero3._checkpointing import recomputed_twice
+from gonogo.hazards.zero3._partitioned import cut_at, written
+
+_CURE = (
+    Text(
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
+        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+    ),
+    Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
+)
+
+_ASSERTED = Pattern(
+    r"assert len\(set\(p\.ds_id for p in (?:self\.params_in_ipg_bucket|bucket\.params)"
+    r"|assert .{0,60}params_in_ipg_bucket"
+    r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
+)
+_NAMED = Pattern(r"params_in_ipg_bucket")
+_SAID = Pattern(
+    r"(?i)AssertionError.{0,120}backward.{0,120}(?:zero|stage).{0,8}3.{0,120}gradient[_ ]checkpointing"
+    r"|(?:zero|stage)[- ]?(?:stage)? ?3.{0,160}gradient[_ ]checkpointing.{0,60}AssertionError"
+)
+_REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
+
+
+class Zero3GradientCheckpointDoubleBackward(Hazard):
+    """Reentrant gradient checkpointing around a model that runs twice in a step, under ZeRO-3.
+
+    ## What happens
+    The backward ends with a bare "AssertionError" in DeepSpeed's `stage3.py`, at `assert len(set(p.ds_id for p in
+    self.params_in_ipg_bucket)) == len(self.params_in_ipg_bucket)`. Typical of reward and pairwise trainers.
+
+    ## Why
+    A pairwise loss runs the model twice (chosen, rejected). Reentrant checkpointing starts a backward of its own for
+    each checkpointed call, so a parameter's gradient arrives twice before its bucket is reduced; the bucket asserts
+    that each parameter is in it once.
+
+    ## Cure
+    `gradient_checkpointing_kwargs={"use_reentrant": False}`; or one forward on the concatenated batch, as TRL's DPO
+    does; or no checkpointing.
+
+    ## When it is safe
+    One forward in a step, or checkpointing that is off or not reentrant.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/4505: a reward model; without checkpointing it runs
+    - https://github.com/huggingface/trl/issues/835: RewardTrainer, with all multi-GPU modes compared
+    """
+
+    name = "zero3-gradient-checkpoint-double-backward"
+    title = Text(
+        en="ZeRO-3 gets a parameter's gradient twice: reentrant checkpointing and two forwards in a step",
+        zh="ZeRO-3 两次收到同一参数的梯度：可重入检查点加一步两次前向",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """The model run twice for one loss, under reentrant checkpointing and ZeRO-3."""
+        if run.zero_stage == 3:
+            yield from recomputed_twice(
+                self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", _CURE
+            )
+
+    log_words = ("params_in_ipg_bucket", "reduce_and_partition_ipg_grads")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The bare assertion of stage3.py's gradient bucket."""
+        evidence: LoggedError | Found | None = None
+        certainty = Certainty.CERTAIN
+        for error in log.errors_of("AssertionError"):
+            last = error.innermost
+            if last and "stage3.py" in last.path and (_NAMED.search(last.code) or _ASSERTED.search(last.code)):
+                evidence = error
+            elif last and "stage3.py" in last.path and not error.message and error.passes(*_REDUCING):
+                evidence, certainty = error, Certainty.LIKELY
+        if evidence is None and (cut := cut_at(log, "zero/stage3.py", code=_NAMED)):
+            evidence, certainty = cut, Certainty.LIKELY
+        if evidence is None and not log.errors and (said := written(log, _SAID)):
+            evidence, certainty = said, Certainty.POSSIBLE
+        if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
+            certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
+        if evidence is None:
+            return
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
+                "checkpointing while the model runs twice in a step (chosen and rejected, or two losses).",
+                zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个"
+                "损失），又使用了可重入的梯度检查点。",
+            ),
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+                ),
+                Text(
+                    "Or run the model once, on the concatenated batch",
+                    "或把批次拼接后只运行一次模型",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient "
+                    "checkpointing",
+                    "最后一个调用帧是对 params_in_ipg_bucket 的断言，且关闭梯度检查点后可以运行",
+                ),
+            ),
+        )

@@ -1,0 +1,172 @@
+from gonogo.hazards.facts.zero_files import has_peft, stage_span
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
+from gonogo.hazards.zero3._checkpointing import checkpointing
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, written, zero3
+
+_DIFFERS = Pattern(
+    r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
+)
+_NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
+_EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
+_FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
+_RECOMPUTING = Pattern(
+    r"(?i)re-?comput\w*.{0,60}(?:tensors?|values?|shapes?|metadata).{0,40}(?:not match|mismatch|differ|empty)"
+    r"|(?:tensors?|values?|shapes?|metadata).{0,30}(?:mismatch|differ|not match).{0,80}re-?comput"
+    r"|(?:重计算|重算).{0,30}(?:不一致|不匹配|不同)"
+)
+_FAILING = Pattern(
+    r"(?i)(?:gradient |activation )?checkpointing\b.{0,30}(?:fail|crash|error|break|broken)"
+    r"|CheckpointError|梯度检查点.{0,20}(?:报错|失败)"
+)
+_LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
+_FSDP_SAID = Pattern(r"(?i)\bfsdp")
+_FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
+
+
+class Zero3GradientCheckpointRecompute(Hazard):
+    """Non-reentrant gradient checkpointing of a frozen, partitioned model (LoRA) under ZeRO-3.
+
+    ## What happens
+    The first backward raises "CheckpointError: Recomputed values for the following tensors have different metadata than
+    during the forward pass": saved metadata show a whole shape, recomputed metadata `torch.Size([0])`.
+
+    ## Why
+    Non-reentrant checkpointing compares what the recomputation saves with what the forward saved. Under ZeRO-3 frozen
+    parameters (all but the adapters, with PEFT) are partitioned again while the block is recomputed: the parameter that
+    was saved whole is found empty.
+
+    ## Cure
+    `gradient_checkpointing_kwargs={"use_reentrant": True}`, together with `model.enable_input_require_grads()` for
+    PEFT. Newer DeepSpeed keeps such parameters (PR #8148). Or ZeRO-2, or no checkpointing.
+
+    ## When it is safe
+    Full fine-tuning; ZeRO-2; reentrant checkpointing.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/47254: PEFT, ZeRO-3 and checkpointing; the cause
+    - https://github.com/huggingface/trl/issues/2514: SFTTrainer with LoRA
+    - https://github.com/deepspeedai/DeepSpeed/pull/8148: the cure in DeepSpeed
+    - https://github.com/OpenRLHF/OpenRLHF/issues/569: DPO with LoRA
+    """
+
+    name = "zero3-gradient-checkpoint-recompute"
+    title = Text(
+        en="Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
+        zh="梯度检查点重算时，权重已被 ZeRO-3 重新分区",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """Adapters, ZeRO-3 and checkpointing that is told not to be reentrant, under an older DeepSpeed."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
+            return
+        how = checkpointing(run)
+        if how is None or how.reentrant is not False or how.told is None:
+            return
+        version = run.environment.field("deepspeed")
+        yield self.finding(
+            Text(
+                en="Frozen weights are divided again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
+                "false, "
+                "DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise CheckpointError.",
+                zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed "
+                "{version}）："
+                "不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
+            ).format(version=version.get("< 0.19")),
+            certainty=Certainty.POSSIBLE,
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads()',
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，并调用 '
+                    "model.enable_input_require_grads()",
+                ),
+                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+            ),
+            spans=(how.told, version.span(), stage_span(run)),
+            confirm=(
+                Text(
+                    "The message's recomputed metadata show torch.Size([0])",
+                    "消息中的 recomputed metadata 显示 torch.Size([0])",
+                ),
+            ),
+        )
+
+    log_words = (
+        *ZERO3_WORDS,
+        "have different metadata",
+        "ecomput",
+        "heckpointing",
+        "recomputed metadata",
+        "CheckpointError",
+        "vs recomputed",
+    )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
+        empty = log.find(_EMPTY)
+        evidence = evidence or empty
+        on = zero3(log)
+        if evidence is None:
+            yield from self._without_message(log, on)
+            return
+        if empty:
+            certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
+        elif log.find(_FULL) or on is False or log.passes(*_FSDP):
+            return
+        else:
+            certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
+        yield self._found(evidence, certainty)
+
+    def _without_message(self, log: FailureLog, on: bool | None) -> Findings:
+        """A message that names no shapes, a traceback that was cut, or a reporter's words."""
+        if on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+            yield self._found(error, Certainty.POSSIBLE)
+        elif (cut := cut_at(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")) and on is not False:
+            if not log.passes(*_FSDP):
+                yield self._found(cut, Certainty.LIKELY if on else Certainty.POSSIBLE)
+        elif log.errors or on is False or log.find(_FSDP_SAID):
+            return
+        elif said := written(log, _RECOMPUTING):
+            if on or log.has("deepspeed") or log.has("DeepSpeed"):
+                yield self._found(said, Certainty.LIKELY)
+        elif on and log.find(_LORA) and (said := log.find(_FAILING)):
+            yield self._found(said, Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed "
+                "the block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
+                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新分区，它们是空"
+                "的。",
+            ),
+            cure=(
+                Text(
+                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() '
+                    "for PEFT",
+                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，PEFT 还需 '
+                    "model.enable_input_require_grads()",
+                ),
+                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The message's recomputed metadata show torch.Size([0])",
+                    "消息中的 recomputed metadata 显示 torch.Size([0])",
+                ),
+            ),
+        )

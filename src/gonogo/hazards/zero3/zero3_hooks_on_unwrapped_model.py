@@ -1,0 +1,147 @@
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.zero3._online import gathering_trainers
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+
+_NO_OPTIMIZER = Pattern(
+    r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
+    r"|Model)' object has "
+    r"no attribute 'optimizer'"
+)
+_ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
+_RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
+_RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
+_READS_OPTIMIZER = Pattern(r"\.optimizer\b")
+_GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
+
+
+class Zero3HooksOnUnwrappedModel(Hazard):
+    """TRL removes ZeRO-3's hooks from the bare model instead of the engine.
+
+    ## What happens
+    Generation in GRPO, PPO or online DPO under ZeRO-3 raises "'Qwen2ForCausalLM' object has no attribute 'optimizer'"
+    in TRL's `remove_hooks` or `add_hooks`.
+
+    ## Why
+    To generate quickly, TRL gathers the weights and takes ZeRO-3's hooks off; it finds them through
+    `model.optimizer.parameter_offload`. Only the DeepSpeed engine has `optimizer`: where a trainer passes the unwrapped
+    model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing. A kin fault:
+    DeepSpeed 0.16.4 renamed `_register_hooks_recursively`, which an older TRL calls.
+
+    ## Cure
+    Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
+    `ds3_gather_for_generation=False`.
+
+    ## When it is safe
+    ZeRO-2 and lower do not take this way, nor does generation in vLLM with a newer TRL.
+
+    ## Sources
+    - https://github.com/huggingface/trl/issues/2782: GRPO under ZeRO-3; fixed in #2776
+    - https://github.com/huggingface/trl/issues/1543: the same with DPO
+    - https://github.com/huggingface/open-r1/issues/145: met at evaluation and on resuming
+    """
+
+    name = "zero3-hooks-on-unwrapped-model"
+    title = Text(
+        en="TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
+        zh="TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A trainer that generates, with a TRL that looks for the hooks in the wrong place."""
+        environment = run.environment
+        trl, deepspeed = environment.field("trl"), environment.field("deepspeed")
+        renamed = environment.within("trl", ">=0.8,<0.16") and environment.within("deepspeed", ">=0.16.4")
+        bare = environment.within("trl", ">=0.8,<0.15")
+        if not renamed and not bare:
+            return
+        for call in gathering_trainers(script, run):
+            cause = (
+                Text(
+                    en="TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
+                    "{deepspeed} "
+                    "(any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
+                    zh="TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}"
+                    "（自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
+                )
+                if renamed
+                else Text(
+                    en="TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
+                    "doesn't have: generation before the first training step ends with “object has no attribute "
+                    "'optimizer'”.",
+                    zh="TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的"
+                    "生成会以 “object has no attribute 'optimizer'” 结束。",
+                )
+            )
+            yield self.finding(
+                cause.format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
+                certainty=Certainty.CERTAIN if renamed else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Upgrade TRL: pip install -U trl (0.16 or later)", "升级 TRL：pip install -U trl（0.16 或以上）"
+                    ),
+                    Text(
+                        "Until then set ds3_gather_for_generation=False", "在此之前设 ds3_gather_for_generation=False"
+                    ),
+                ),
+                spans=(
+                    call.script.headline(call.node).span(),
+                    trl.span(),
+                    deepspeed.span() if renamed else None,
+                    stage_span(run),
+                ),
+                confirm=() if renamed else (Text("It generates before the first step", "首个训练步之前会生成"),),
+            )
+
+    log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'", "_register_hooks_recursively")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
+        cause = Text(
+            en="TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the "
+            "DeepSpeed "
+            "engine's optimizer.",
+            zh="TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
+        )
+        cure = (
+            Text(
+                "Upgrade TRL: pip install -U trl (fixed in PR #2776)", "升级 TRL：pip install -U trl（PR #2776 已修复）"
+            ),
+            Text(
+                "Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)",
+                "在此之前设 ds3_gather_for_generation=False，或传入包装后的模型（self.model_wrapped）",
+            ),
+        )
+        confirm = (
+            Text(
+                "The frames show trl/models/utils.py, remove_hooks or add_hooks",
+                "调用栈中有 trl/models/utils.py 的 remove_hooks 或 add_hooks",
+            ),
+        )
+        if evidence := told_by(log, _NO_OPTIMIZER, "AttributeError"):
+            framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION)
+            if framed:
+                certainty = Certainty.CERTAIN
+            elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("trl/"):
+                return
+            else:
+                stage3 = zero3(log)
+                told = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
+                certainty = Certainty.LIKELY if told and stage3 is not False else Certainty.POSSIBLE
+            yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
+        elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
+            yield self.log_finding(cut, cause, cure=cure, certainty=Certainty.LIKELY, confirm=confirm)
+        elif evidence := told_by(log, _RENAMED, "AttributeError"):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="An older TRL calls DeepSpeed's _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
+                    zh="旧版 TRL 调用 DeepSpeed 的 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
+                ),
+                cure=(
+                    Text(
+                        'Upgrade TRL, or pip install "deepspeed<0.16.4"', '升级 TRL，或 pip install "deepspeed<0.16.4"'
+                    ),
+                ),
+                certainty=Certainty.POSSIBLE,
+            )

@@ -1,0 +1,111 @@
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
+from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
+
+
+class Zero3InflightParamsTrainEvalCoordinator(Hazard):
+    """DeepSpeed's two parameter coordinators, for training and evaluation, lose each other's prefetches.
+
+    ## What happens
+    After an evaluation or a generation, "RuntimeError: still have inflight params" is raised at
+    `self.get_param_coordinator(training=False).reset_step()` in `parameter_offload.py`.
+
+    ## Why
+    Older DeepSpeed keeps one coordinator for training and one for evaluation over the same parameters, and chooses by
+    `module.training` in one place and by whether gradients are on in another. A forward under `no_grad` in training
+    mode, or a switch between the modes, leaves fetches to a coordinator that never waits for them.
+
+    ## Cure
+    Upgrade DeepSpeed: PR #3462 and #3884 separated the fetches, PR #6662 (end of 2024) has one coordinator for both.
+    Until then call `model.eval()` before and `model.train()` after every pass without gradients, or set
+    `"stage3_prefetch_bucket_size": 0`.
+
+    ## When it is safe
+    Training without evaluation or generation in between; a DeepSpeed with PR #6662.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/pull/3884: separate registries for train and eval
+    - https://github.com/deepspeedai/DeepSpeed/pull/6662: one coordinator for both
+    - https://github.com/deepspeedai/DeepSpeed/issues/4922: train mode and no_grad
+    - https://github.com/deepspeedai/DeepSpeed/issues/5648: met in evaluation
+    """
+
+    name = "zero3-inflight-params-train-eval-coordinator"
+    title = Text(
+        en="DeepSpeed's coordinators for training and evaluation lose each other's prefetched parameters",
+        zh="DeepSpeed 的训练与评估协调器丢失了对方预取的参数",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """Evaluation in a ZeRO-3 run with a DeepSpeed that has two coordinators."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.15.4") is not True:
+            return
+        strategy = next(
+            (field for name in ("eval_strategy", "evaluation_strategy") if (field := run.arguments.get(name)).string),
+            None,
+        )
+        if strategy is None or strategy.value in ("no", "none"):
+            return
+        version = run.environment.field("deepspeed")
+        yield self.finding(
+            Text(
+                en="DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and "
+                "this run "
+                "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
+                "“still have inflight params” ends the run.",
+                zh="DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）："
+                "训练模式下"
+                "不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
+            ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
+            certainty=Certainty.POSSIBLE,
+            cure=(
+                Text(
+                    "Upgrade DeepSpeed to 0.15.4 or later (PR #6662 uses one coordinator for both)",
+                    "升级 DeepSpeed 到 0.15.4 或以上（PR #6662 改为共用一个协调器）",
+                ),
+                Text(
+                    'Or set "stage3_prefetch_bucket_size": 0, and call model.eval() before each pass without gradients',
+                    '或设 "stage3_prefetch_bucket_size": 0，并在每次不带梯度的前向之前调用 model.eval()',
+                ),
+            ),
+            spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
+            confirm=(Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),),
+        )
+
+    log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""
+        told = inflight(log)
+        if told is None or Cause.COORDINATORS not in told[1]:
+            return
+        evidence, causes = told
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="A pass without gradients (evaluation, generation) and the training share parameters but not "
+                "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight.",
+                zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现"
+                "仍在传输。",
+            ),
+            cure=(
+                Text(
+                    "Upgrade DeepSpeed (PR #6662 uses one coordinator for both)",
+                    "升级 DeepSpeed（PR #6662 改为共用一个协调器）",
+                ),
+                Text(
+                    "Until then model.eval() before and model.train() after each such pass, or "
+                    '"stage3_prefetch_bucket_size": 0',
+                    "在此之前，每次这样的前向之前 model.eval()、之后 model.train()，或设 "
+                    '"stage3_prefetch_bucket_size": 0',
+                ),
+            ),
+            certainty=causes[Cause.COORDINATORS],
+            confirm=(
+                Text(
+                    "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
+                    "generation",
+                    "调用帧是 get_param_coordinator(training=False).reset_step()，且紧接在评估或生成之后",
+                ),
+            ),
+        )

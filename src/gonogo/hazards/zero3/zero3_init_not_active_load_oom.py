@@ -1,0 +1,229 @@
+import ast
+import re
+
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+
+_REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_EACH_RANK = Pattern(
+    r"(?i)(?:every|each|all) (?:\w+ )?(?:rank|process|worker|gpu)(?:s|es)?\b.{0,60}"
+    r"\b(?:loads?|loading|holds?|keeps?|has)\b.{0,60}\b(?:full|whole|entire|complete)\b"
+    r"|loaded (?:fully|entirely|completely) (?:in|into) .{0,40}every"
+    r"|(?:full|whole|entire) (?:model|checkpoint) (?:is |gets )?(?:loaded )?(?:in|into|on|per|for) "
+    r"(?:host|cpu|ram|each|every|all)|zero\.Init\(?\)?.{0,60}(?:never|not|n't).{0,20}(?:activ|call|us|enabl)"
+    r"|model created out(?:side)? of .?zero\.Init"
+    r"|(?:每个|各个?)(?:进程|rank|卡)?.{0,12}(?:把|将)?(?:整个)?模型.{0,6}(?:完整|全部|都)?.{0,3}(?:加载|载入|读)"
+    r"|(?:每个|各个?)(?:进程|rank|卡).{0,12}(?:都)?(?:加载|载入).{0,10}(?:完整|整个|全部)"
+)
+# What each rank holds is the whole model: its load is told, and the host's memory, not the card's.
+_EACH_HOLDS = Pattern(
+    r"(?i)\b(?:every|each|all|per)[- ](?:\w+ )?(?:rank|process|worker)\b.{0,120}"
+    r"\d\s?[GT]i?B\b.{0,40}\b(?:RSS|host|RAM|CPU)\b"
+    r"|\b(?:every|each)(?: \w+)? rank\b.{0,20}\bload.{0,80}\b(?:RSS|host|RAM|CPU)\b"
+)
+_ORDER = Pattern(
+    r"(?i)(?:\bnot|n't|never) (?:activat|enter|enabl|us)\w* .{0,10}zero\.init|zero3_init_flag.{0,40}\bignored"
+    r"|\bafter (?:\w+ )?full\w* load\w* .{0,10}\b(?:each|every) (?:gpu|rank|process)"
+    r"|(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig|deepspeed config)\b.{0,60}"
+    r"\b(?:before|prior to|not registered|earlier than)\b.{0,40}(?:from_pretrain|model load|load\w* (?:the )?model)"
+    r"|(?:from_pretrain\w*|model (?:is )?load\w*).{0,60}\bbefore\b.{0,40}"
+    r"(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig)"
+)
+_FSDP = Pattern(r"(?i)\bfsdp")
+_LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
+_KILLED = Pattern(
+    r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
+    r"|^killed\b|oom-?kill"
+    r"|killed due to (?:the node running low on )?memory|memory usage threshold|OutOfMemoryError: Task was killed"
+    r"|out of host memory"
+    r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
+)
+_GIVES_OUT = Pattern(r"\bOOM\b|(?i)\bkilled\b|out of memory")
+_STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
+_ACTIVE = Pattern(r"(?i)activating zero\.init")
+
+
+class Zero3InitNotActiveLoadOom(Hazard):
+    """ZeRO-3 is configured, but `zero.Init` is not on while the model loads: each rank loads the whole model.
+
+    ## What happens
+    While "Loading checkpoint shards" or "Loading weights" runs, host memory grows by the model's size times the number
+    of ranks, until the kernel or Ray kills a worker. transformers may say instead: "Model was not initialized with
+    `Zero-3` despite being configured for DeepSpeed Zero-3".
+
+    ## Why
+    `from_pretrained` divides the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments` or
+    `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig` be
+    garbage-collected, loads the whole checkpoint on every rank.
+
+    ## Cure
+    Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
+    `from_pretrained`. With accelerate: `zero3_init_flag: true`. Without transformers: build the model in `with
+    deepspeed.zero.Init():`.
+
+    ## When it is safe
+    The log says "Detected DeepSpeed ZeRO-3: activating zero.init() for this model"; or host memory holds the model once
+    per rank.
+
+    ## Sources
+    - https://github.com/Roblox/FAI-RL/issues/66: the arguments were made after the model; figures per rank
+    - https://github.com/deepspeedai/DeepSpeed/issues/3722: 15B on 8 ranks fills 500 GB; zero.Init is the answer
+    - https://github.com/huggingface/peft/issues/2014: transformers' own words
+    """
+
+    name = "zero3-init-not-active-load-oom"
+    title = Text(
+        en="zero.Init is not on while the model loads: every rank loads all of it into host memory",
+        zh="加载模型时 zero.Init 未启用：每个 rank 都把整个模型加载到主机内存",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A model loaded before the arguments exist, or an ``HfDeepSpeedConfig`` that nothing keeps."""
+        if run.zero_stage != 3:
+            return
+        for call in script.calls("*.HfDeepSpeedConfig"):
+            if isinstance(script.parent(call.node), ast.Expr):
+                yield self._file_finding(
+                    run,
+                    call,
+                    Text(
+                        "`HfDeepSpeedConfig(…)` is kept by no name, so it is gone at once: transformers holds it only "
+                        "weakly, does not see ZeRO-3, and loads the whole model in every process.",
+                        "`HfDeepSpeedConfig(…)` 没有被任何变量保存，会立即被回收：transformers 只持有弱引用，"
+                        "因此看不到 "
+                        "ZeRO-3，每个进程都会加载完整的模型。",
+                    ),
+                    None,
+                )
+        for call in model_loads(script):
+            if knows_zero3(script, call.node) is not False or call.keyword("quantization_config").known:
+                continue
+            told = next((one for one in tells_of_zero3(script) if one.line > call.line), None)
+            if told is None or "Accelerator" in told.name:
+                continue
+            yield self._file_finding(
+                run,
+                call,
+                Text(
+                    "The model is loaded before the arguments that tell transformers of ZeRO-3 exist (line {line}): "
+                    "every process loads all of it into host memory, and it is divided only afterwards.",
+                    "模型在告知 transformers 使用 ZeRO-3 的参数对象创建（第 {line} 行）之前加载：每个进程都会把整个模型"
+                    "读入内存，之后才切分。",
+                ).format(line=told.line),
+                told,
+            )
+
+    def _file_finding(self, run: Run, call: Call, cause: Text, told: Call | None) -> Finding:
+        return self.finding(
+            cause,
+            severity=Severity.WARNING,
+            cure=(
+                Text(
+                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
+                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
+                ),
+            ),
+            spans=(
+                call.place.span(),
+                told.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if told else None,
+                stage_span(run),
+            ),
+        )
+
+    yields_to = ("zero3-quantized-model",)
+    log_words = (
+        *ZERO3_WORDS, "was not initialized with", "Loading checkpoint shards", "Loading weights", "zero.init",
+        "full model", "full checkpoint", "完整", "内存",
+    )  # fmt: skip
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """transformers' refusal, or a kill while loading under ZeRO-3 where something shows that zero.Init was off."""
+        if evidence := told_by(log, _REFUSED, "ValueError"):
+            yield self._found(evidence, Certainty.LIKELY)
+            return
+        if log.find(_ACTIVE):
+            return
+        stage3 = zero3(log)
+        holds = None if stage3 is False or log.errors else written(log, _EACH_HOLDS)
+        if holds and not log.find(_FSDP) and log.find(_LOADING) and (log.find(_KILLED) or log.find(_GIVES_OUT)):
+            yield self._found(holds, Certainty.LIKELY)
+            return
+        if not log.errors and (stage3 or log.has("HfDeepSpeedConfig")) and (order := written(log, _ORDER)):
+            yield self._found(order, Certainty.LIKELY)
+            return
+        if not stage3:
+            return
+        each = written(log, _EACH_RANK)
+        killed = log.find(_KILLED)
+        if each and (killed or re.search(r"(?i)\b(?:oom|ram|memory)\b|内存", each.text)):
+            yield self._found(killed or each, Certainty.LIKELY)
+        elif killed and _was_loading(log, killed):
+            ordered = _model_before_arguments(log.setup.script)
+            yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
+                "checkpoint into host memory instead of its share.",
+                zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，"
+                "而不是只加载自己的一份。",
+            ),
+            cure=(
+                Text(
+                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
+                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
+                ),
+                Text(
+                    "accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the "
+                    "model",
+                    "accelerate 设 zero3_init_flag: true；不用 transformers 时在 with deepspeed.zero.Init(): 中构建模"
+                    "型",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
+                    "loads the model before it makes its arguments",
+                    "日志中没有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”，且脚本先加载模型后"
+                    "创建参数对象",
+                ),
+            ),
+        )
+
+
+def _was_loading(log: FailureLog, killed: Found) -> bool:
+    """True where the last that the run did before it was killed was to load a model."""
+    for line in reversed(log.lines_before(killed.line, 200)):
+        if _STEPPED.search(line.text):
+            return False
+        if _LOADING.search(line.text):
+            return True
+    return False
+
+
+def _model_before_arguments(script: str) -> bool:
+    model = script.find(".from_pretrained(")
+    arguments = re.search(
+        r"TrainingArguments\(|parse_args_into_dataclasses|HfDeepSpeedConfig\(|SFTConfig\(|Seq2SeqTrainingArg", script
+    )
+    models = re.search(r"(?:Model\w*|ForCausalLM|ForConditionalGeneration)\.from_pretrained\(", script)
+    return model >= 0 and models is not None and arguments is not None and models.start() < arguments.start()

@@ -1,0 +1,192 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, text_of, told_apart
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
+from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
+from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+
+_NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
+_REFUSED = Pattern(
+    r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
+    r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
+)
+_ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
+_SAID = Pattern(r"padding_idx\]?\.?|_init_weights|initialize_weights|init_weights")
+
+_BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
+
+
+class Zero3InitWeightsOnPartitioned(Hazard):
+    """Weights are initialised while ZeRO-3 has them partitioned.
+
+    ## What happens
+    Loading or building a model under ZeRO-3 raises "IndexError: index 0 is out of bounds for dimension 0 with size 0"
+    in `_init_weights`, at `module.weight.data[module.padding_idx].zero_()`.
+
+    ## Why
+    Inside `zero.Init` a parameter is empty as soon as its module is built. `_init_weights` then indexes the row of the
+    padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialisation under ZeRO-3,
+    but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
+
+    ## Cure
+    Upgrade transformers (or take the version that your framework pins). In a model of your own, initialise inside `with
+    deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.
+
+    ## When it is safe
+    Loading a full checkpoint with no missing keys, under a transformers that skips initialisation; ZeRO-2.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/43596: BERT under zero.Init with transformers 5.0
+    - https://github.com/huggingface/transformers/issues/41762: Gemma 3 with transformers 4.57
+    - https://github.com/hiyouga/LlamaFactory/issues/9345: Gemma 3 in LLaMA-Factory
+    - https://github.com/huggingface/transformers/pull/43783: gathering before the padding row is set
+    """
+
+    name = "zero3-init-weights-on-partitioned"
+    title = Text(
+        en="Weights are initialised while ZeRO-3 has them partitioned and empty",
+        zh="初始化了 ZeRO-3 已分区的空权重",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``nn.init`` on a layer's weight, in a constructor under ``zero.Init`` or after ``from_pretrained``."""
+        if run.zero_stage != 3 or b"init." not in script.source.data:
+            return
+        for call in script.calls("torch.nn.init.*"):
+            weight = call.node.args[0] if call.node.args else None
+            if weight is None or gathered(script, call.node) or told_apart(script, call.node):
+                continue
+            where = _divided_at(script, run, weight)
+            if where is None:
+                continue
+            raises = call.method.startswith(_BY_FAN)
+            yield self.finding(
+                Text(
+                    en="`{code}` meets a weight that ZeRO-3 has divided already: {then}.",
+                    zh="`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
+                ).format(
+                    code=text_of(script, call.node),
+                    then=Text(
+                        "it is an empty tensor, and “Fan in and fan out can not be computed for tensor with fewer than "
+                        "2 dimensions” is raised",
+                        "它是空张量，会报 “Fan in and fan out can not be computed for tensor with fewer than 2 "
+                        "dimensions”",
+                    )
+                    if raises
+                    else Text(
+                        "nothing is written, and the weight keeps its former values",
+                        "什么也没有写入，权重保持原来的值",
+                    ),
+                ),
+                severity=Severity.ERROR if raises else Severity.WARNING,
+                cure=(
+                    Text(
+                        "Initialise inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
+                        "self.apply(fn), which DeepSpeed gathers for",
+                        "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 "
+                        "self.apply(fn)（DeepSpeed 会为其聚合）",
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    script.place(where).span(Text("divided from here on", "自此处起被切分")),
+                    stage_span(run),
+                ),
+            )
+
+    yields_to = ("zero3-aux-model-loaded-under-zero-init", "zero3-resize-embeddings")
+    log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """An empty weight in what initialises weights; without frames, the missing row under ZeRO-3."""
+        on = zero3(log)
+        if on is False:
+            return
+        for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
+            if not error.passes(*INITIALIZING) or error.passes(*RESIZING, *AUXILIARY):
+                continue
+            if _REFUSED.search(error.message):
+                # torch's own constructor refuses a vocabulary of 0 in the same words, whatever made it 0
+                of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
+                likely = Certainty.LIKELY if _NO_ROW.search(error.message) else Certainty.POSSIBLE
+                if on or not of_torch:
+                    yield self._found(error, Certainty.CERTAIN if on else likely)
+        cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
+        if cut and not log.errors:
+            yield self._found(cut, Certainty.LIKELY)
+        bare = told_by(log, _NO_ROW, "IndexError")
+        if bare is None or (isinstance(bare, LoggedError) and bare.frames):
+            return
+        if on or log.find(_SAID):
+            yield self._found(bare, Certainty.LIKELY)
+        elif isinstance(bare, LoggedError):
+            yield self._found(bare, Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="Initialising a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
+                zh="初始化权重时对其取下标，而 zero.Init 已将其分区：它没有任何行。",
+            ),
+            cure=(
+                Text(
+                    "Upgrade transformers, which skips or gathers what is partitioned",
+                    "升级 transformers：新版会跳过已分区的参数或先行聚合",
+                ),
+                Text(
+                    "In a model of your own initialise inside deepspeed.zero.GatheredParameters([weight], "
+                    "modifier_rank=0); or use ZeRO-2",
+                    "自己的模型请在 deepspeed.zero.GatheredParameters([weight], modifier_rank=0) 中初始化；或使用 "
+                    "ZeRO-2",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3",
+                    "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
+                ),
+            ),
+        )
+
+
+def _divided_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
+    """What has divided a layer's weight before it is initialised; None where it is whole, or that can't be told."""
+    if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
+        return None
+    function, info = script.enclosing_function(weight), script.enclosing_class(weight)
+    root: ast.expr = weight
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return None
+    if info is not None and in_module(script, weight):
+        if function is None or function.name != "__init__" or root.id != "self":
+            return None
+        for other in run.scripts:
+            for call in other.calls(info.name, f"*.{info.name}"):
+                if any(name.endswith("zero.Init") for name in other.with_contexts(call.node)) and other is script:
+                    return call.node
+        return None
+    for call in script.calls("*.from_pretrained"):
+        statement = script.statement(call.node)
+        held = isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == root.id
+        same = script.enclosing_function(call.node) is function
+        if held and same and call.line < weight.lineno and call.name.startswith("transformers."):
+            return call.node if knows_zero3(script, call.node) else None
+    return None

@@ -1,0 +1,160 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Text,
+)
+from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
+from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+
+_SAID = Pattern(
+    r"(?i)(?:fail\w*|can(?:'?t|not)|error|unable|mismatch)\b.{0,60}\bload\w*\b.{0,100}"
+    r"(?:(?:after|into|in|under|when|with)\b.{0,30}(?:zero[-_ ]?(?:stage[ -]?)?3|zero\.init|partitioned)"
+    r"|weights?\b.{0,60}\b(?:is|are|be|becomes?) empty)"
+    r"|zero-?3.{0,30}加载.{0,30}(?:失败|报错|不匹配)"
+)
+
+_CURE = (
+    Text(
+        "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
+        "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
+    ),
+    Text(
+        "Or load before ZeRO-3 divides the model, or module by module inside "
+        "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)",
+        "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters("
+        "recurse=False)), modifier_rank=0) 中逐个模块加载",
+    ),
+)
+
+
+class Zero3LoadIntoPartitionedModel(Hazard):
+    """A state dict is loaded into a model whose parameters ZeRO-3 has partitioned.
+
+    ## What happens
+    `load_state_dict` raises "size mismatch for lm_head.weight: copying a param with shape torch.Size([32000, 4096])
+    from checkpoint, the shape in current model is torch.Size([0])". The empty side is the *current model*.
+
+    ## Why
+    Under ZeRO-3 the model was built inside `zero.Init`, or is already wrapped: its parameters have shape [0] (in
+    DeepSpeed of 2021: [1]). `torch.load` and `load_state_dict`, or a PEFT adapter loaded so, know nothing of that.
+
+    ## Cure
+    Load through `from_pretrained(path)` while ZeRO-3 is on: it gathers, copies and partitions again. For a state dict
+    of your own copy each part inside `with deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)),
+    modifier_rank=0):`, or load into the whole model before ZeRO-3 is set up. Resume with `engine.load_checkpoint`.
+
+    ## When it is safe
+    ZeRO-2 and lower; `from_pretrained` of a recent transformers.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/560: a checkpoint loaded into from_config's model
+    - https://github.com/deepspeedai/DeepSpeed/issues/3125: a state dict copied under GatheredParameters
+    - https://github.com/allenai/open-instruct/issues/583: torch.Size([0]) in the current model
+    """
+
+    name = "zero3-load-into-partitioned-model"
+    title = Text(
+        en="A state dict is loaded into a model that ZeRO-3 has partitioned",
+        zh="把 state dict 加载到 ZeRO-3 已分区的模型",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``load_state_dict`` of an engine's module, or of a model that was built under ``zero.Init``."""
+        if run.zero_stage != 3 or b".load_state_dict(" not in script.source.data:
+            return
+        for call in script.calls("*.load_state_dict"):
+            receiver = call.receiver
+            if receiver is None or gathered(script, call.node) or told_apart(script, call.node):
+                continue
+            if call.keyword("assign").truth:
+                continue
+            certainty = _partitioned(script, receiver)
+            if certainty is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{model}` is divided by ZeRO-3 here: each of its parameters has shape [0], and load_state_dict "
+                    "raises a size mismatch for every whole tensor that it is given.",
+                    zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict "
+                    "会对每个完整张量报 size "
+                    "mismatch。",
+                ).format(model=text_of(script, receiver)),
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else certainty,
+                cure=_CURE,
+                spans=(call.place.span(), stage_span(run)),
+            )
+
+    yields_to = ("zero3-aux-model-loaded-under-zero-init",)
+    log_words = (*ZERO3_WORDS, *MISMATCH_WORDS)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A mismatch whose empty side is the model; a shape of [1] only where several parameters have it."""
+        mismatches = list(shape_mismatches(log))
+        ones = [m for m in mismatches if m.current == "1" and m.saved not in ("0", "1")]
+        found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
+        if not found and len(ones) > 1:
+            found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
+        if not mismatches and not log.errors and zero3(log) and (said := written(log, _SAID)):
+            yield self._found(said, "", "0", Certainty.POSSIBLE)
+        for mismatch, certainty in found:
+            yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
+
+    def _found(self, evidence: LoggedError | Found, saved: str, current: str, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned "
+                "by ZeRO-3 and its parameters are empty ([{current}]).",
+                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的"
+                "（[{current}]）。",
+            ).format(saved=saved or "…", current=current),
+            cure=(
+                Text(
+                    "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
+                    "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
+                ),
+                Text(
+                    "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
+                    "modifier_rank=0), or load before ZeRO-3 is set up",
+                    "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在"
+                    "启用 ZeRO-3 之前加载",
+                ),
+            ),
+            certainty=certainty,
+        )
+
+
+def _partitioned(script: Script, node: ast.expr) -> Certainty | None:
+    """Whether a model's parameters are surely divided; None where nothing says so."""
+    inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
+    if is_engine(script, inner):
+        return Certainty.CERTAIN
+    kinds = script.kinds_of(node)
+    if any(".from_pretrained" in kind and kind.startswith("transformers.") for kind in kinds):
+        made = next(
+            (call for call in script.calls("*.from_pretrained") if call.line < node.lineno and call.name in kinds),
+            None,
+        )
+        if made is not None and knows_zero3(script, made.node):
+            return Certainty.CERTAIN
+        return None
+    if isinstance(node, ast.Name) and any(
+        isinstance(statement, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in statement.targets)
+        and any(name.endswith("zero.Init") for name in script.with_contexts(statement.value))
+        for statement in script.nodes(ast.Assign)
+    ):
+        return Certainty.CERTAIN
+    return None

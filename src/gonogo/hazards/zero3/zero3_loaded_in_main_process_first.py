@@ -1,0 +1,91 @@
+import ast
+from typing import TypeGuard
+
+from gonogo.hazards.facts.zero_files import stage_span, told_apart
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.zero3._loading import model_loads
+from gonogo.hazards.zero3._rank_zero import on_one_rank
+
+
+class Zero3LoadedInMainProcessFirst(Hazard):
+    """`from_pretrained` of a model inside `main_process_first()`, under ZeRO-3.
+
+    ## What happens
+    The run stands still before "Loading checkpoint shards": rank 0 is inside `from_pretrained`, the others wait for
+    it to leave the block.
+
+    ## Why
+    Under ZeRO-3 `from_pretrained` divides each parameter as it is made and broadcasts what it reads: all ranks must
+    be in it together. `main_process_first` (to download once) lets one rank in, and the others wait at a barrier.
+
+    ## Cure
+    Take the model's loading out of the block; download beforehand (`hf download`), or put only `snapshot_download`
+    into it.
+
+    ## When it is safe
+    Tokenizers, processors and data sets in the block; ZeRO-2 and lower.
+
+    ## Sources
+    - https://github.com/huggingface/accelerate/issues/3709: from_pretrained in main_process_first hangs under ZeRO-3
+    """
+
+    name = "zero3-loaded-in-main-process-first"
+    title = Text(
+        en="A model is loaded on one rank before the others, which ZeRO-3 can't do",
+        zh="先在一个 rank 上加载模型，而 ZeRO-3 无法这样做",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Models loaded in a block that lets one rank in first."""
+        if run.zero_stage != 3 or run.world_size == 1:
+            return
+        for call in model_loads(script, "from_pretrained", "from_config"):
+            block = next((each for each in script.ancestors(call.node) if _lets_one_in(each, call.node)), None)
+            test = on_one_rank(script, call.node) if block is None else None
+            if (block is None and test is None) or told_apart(script, call.node):
+                continue
+            where = block.items[0].context_expr if block is not None else test
+            yield self.finding(
+                Text(
+                    en="The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all "
+                    "ranks at "
+                    "once, and the run hangs here.",
+                    zh="模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，"
+                    "运行会在此"
+                    "挂起。",
+                ),
+                certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
+                severity=Severity.ERROR,
+                cure=(
+                    Text(
+                        "Load the model outside of it; let only the download (snapshot_download) stand there",
+                        "在其外加载模型；其中只保留下载（snapshot_download）",
+                    ),
+                ),
+                spans=(
+                    call.place.span(),
+                    script.place(where).span(Text("one rank at a time", "一次只有一个 rank"))
+                    if where is not None
+                    else None,
+                    stage_span(run),
+                ),
+                confirm=() if block is not None else (Text("ZeRO-3 is known by then", "此时已知使用 ZeRO-3"),),
+            )
+
+
+_FIRST = (
+    "main_process_first",
+    "local_main_process_first",
+    "is_rank_zero_first",
+    "rank0_first",
+    "torch_distributed_zero_first",
+)
+
+
+def _lets_one_in(block: ast.AST, inside: ast.AST) -> TypeGuard[ast.With]:
+    if not isinstance(block, ast.With) or block.lineno == getattr(inside, "lineno", 0):
+        return False
+    call = block.items[0].context_expr
+    func = call.func if isinstance(call, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    return name in _FIRST

@@ -1,0 +1,169 @@
+import ast
+
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
+from gonogo.hazards.facts.zero_files import is_optional, stage_span, told_apart
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    FailureLog,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+)
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads
+from gonogo.hazards.zero3._partitioned import told_by, written
+
+_REFUSED = Pattern(
+    r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
+)
+_OPTION = r"\b(?:device_map|low_cpu_mem_usage)\b"
+_CONFLICT = r"(?:conflict|in-?compatib|not compatible|(?:can'?t|cannot) (?:be )?(?:use|work)|冲突|不兼容|不支持|不能)"
+_SAID = Pattern(
+    rf"(?i)zero[-_ ]?(?:stage)?[-_ ]?3.{{0,60}}{_CONFLICT}.{{0,60}}{_OPTION}"
+    rf"|{_OPTION}.{{0,60}}{_CONFLICT}.{{0,60}}zero[-_ ]?(?:stage)?[-_ ]?3"
+    rf"|(?:zero[-_ ]?3.{{0,40}}{_OPTION}|{_OPTION}.{{0,40}}zero[-_ ]?3).{{0,30}}{_CONFLICT}"
+)
+_CURE = (
+    Text(
+        en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
+        zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
+    ),
+    Text(
+        en='For a quantised (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
+        zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
+    ),
+)
+
+
+class Zero3LowCpuMemDeviceMap(Hazard):
+    """`device_map` or `low_cpu_mem_usage=True` passed to `from_pretrained` under ZeRO-3.
+
+    ## What happens
+    Loading the model raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`" (in older transformers: "…
+    with `low_cpu_mem_usage=True` or with passing a `device_map`").
+
+    ## Why
+    Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which divides every parameter over all
+    ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
+    choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
+
+    ## Cure
+    Drop `device_map` (and `low_cpu_mem_usage`) from the call: ZeRO-3 already never holds a whole model on one device.
+    Loaders that add them by themselves (Unsloth, QLoRA recipes) do not go with ZeRO-3: use ZeRO-2, or FSDP with QLoRA.
+
+    ## When it is safe
+    `device_map=None`, or no ZeRO-3. `device_map={"": local_rank}` is right for QLoRA under DDP or ZeRO-2.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/3949: Unsloth's loader under ZeRO-3; maintainer: not supported
+    - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune.py set `device_map` and met this under ZeRO-3
+    - https://github.com/huggingface/peft/issues/306: the same with an 8-bit model
+    - https://github.com/shibing624/MedicalGPT/issues/477: the wording of newer transformers
+    """
+
+    name = "zero3-low-cpu-mem-device-map"
+    title = Text(
+        en="from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
+        zh="from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``from_pretrained(device_map=…)``, in older transformers also ``low_cpu_mem_usage=True``."""
+        if run.zero_stage != 3 or not any(word in script.source.data for word in (b"device_map", b"low_cpu_mem")):
+            return
+        for call in model_loads(script):
+            known = knows_zero3(script, call.node)
+            if known is False or told_apart(script, call.node):
+                continue
+            yield from self._in_call(call, run, known is True and not is_optional(script, call.node))
+
+    def _in_call(self, call: Call, run: Run, known: bool) -> Findings:
+        names = []
+        place = call.keyword("device_map")
+        if call.has("device_map") and not (place.known and place.value is None):
+            node = call.keyword_node("device_map")
+            if place.unknown and not _surely_set(node):
+                return
+            names.append("device_map")
+        refused = run.environment.within("transformers", "<4.51")
+        if call.keyword("low_cpu_mem_usage").truth and refused is not False and (names or refused):
+            names.append("low_cpu_mem_usage")
+        if not names:
+            return
+        edits = [edit for name in names if (edit := call.script.removing_keyword(call, name)) is not None]
+        version = run.environment.field("transformers").span() if names == ["low_cpu_mem_usage"] else None
+        where = [call.keyword_place(name) for name in names]
+        yield self.finding(
+            Text(
+                en="`{given}` is passed to from_pretrained under ZeRO-3: transformers divides the model over all ranks "
+                "there and refuses to place it otherwise.",
+                zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，"
+                "会拒绝另行放置。",
+            ).format(given=", ".join(one.text for one in where if one is not None)),
+            certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
+            fixes=(self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known),)
+            if len(edits) == len(names)
+            else (),
+            confirm=()
+            if known
+            else (
+                Text(
+                    "TrainingArguments exist by then, and this call is made",
+                    "此时 TrainingArguments 已经创建，且会执行此调用",
+                ),
+            ),
+        )
+
+    log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """transformers' refusal, in its old words and its new ones."""
+        for failed in failed_ranks(record):
+            message = failed.failure.message
+            if "DeepSpeed Zero-3 is not compatible with" not in message:
+                continue
+            if "device_map" not in message and "low_cpu_mem_usage" not in message:
+                continue
+            yield self.finding(
+                Text(
+                    en="ZeRO-3 divides every parameter over the {world} ranks while the model is built; placing whole "
+                    "layers by device_map contradicts that. transformers: {message}",
+                    zh="ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
+                    "transformers 的原话：{message}",
+                ).format(world=record.world_size, message=shorten(message)),
+                cure=_CURE,
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
+            )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """transformers' refusal, which only this brings about, or a reporter's words for it."""
+        refused = told_by(log, _REFUSED, "ValueError")
+        if evidence := refused or (None if log.errors else written(log, _SAID)):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    en="from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such "
+                    "as "
+                    "Unsloth's or a QLoRA recipe), while ZeRO-3 divides every parameter over the ranks as it is made.",
+                    zh="from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载"
+                    "器），"
+                    "而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
+            )
+
+
+def _surely_set(node: ast.expr | None) -> bool:
+    """Whether an expression whose value can't be told is a map all the same."""
+    return isinstance(node, ast.Dict) or (
+        isinstance(node, ast.IfExp)
+        and not any(isinstance(one, ast.Constant) and one.value is None for one in (node.body, node.orelse))
+    )

@@ -1,0 +1,167 @@
+import ast
+
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of, told_apart
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, Text
+
+_CURE = (
+    Text(
+        en="Run the tower on every rank in every step: give batches without an image a small dummy one and add its "
+        "output times zero",
+        zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+    ),
+    Text("Or batches of one kind at a time on all ranks, or ZeRO-2", "或让所有 rank 同时使用同类 batch，或使用 ZeRO-2"),
+)
+_TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
+_SIZES = ("shape", "size", "numel", "any", "sum", "len")
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, "
+    "no audio) does not run it.",
+    zh="ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
+)
+
+
+class Zero3MixedModalityHang(Hazard):
+    """Under ZeRO-3 some ranks run the vision or audio tower in a step and others, whose batch has only text, do not.
+
+    ## What happens
+    A multimodal model (Qwen-VL, LLaVA, InternVL, MiniCPM-V) stands still on a mixture of data: text only beside
+    images, or images beside videos. "Invalidate trace cache @ step 0: expected module 2, but got module 1" may come
+    before. With one kind of data, or under ZeRO-2, it runs.
+
+    ## Why
+    The tower's partitioned weights are gathered by all ranks together. A rank whose batch has no image does not call
+    the tower, and the others wait for it; with images and videos the tower is called once or twice.
+
+    ## Cure
+    Call the tower on every rank in every step: a small dummy image whose output is multiplied by zero (newer
+    LLaMA-Factory and ms-swift do so for many models); or batches of one kind at a time on all ranks; or ZeRO-2.
+
+    ## When it is safe
+    Where every batch of every rank has the same modalities, or with ZeRO-2 or less.
+
+    ## Sources
+    - https://github.com/QwenLM/Qwen3-VL/issues/126: images and videos mixed under ZeRO-3; a dummy image cures it
+    - https://github.com/deepspeedai/DeepSpeed/issues/7170: the trace cache and the hang
+    - https://github.com/modelscope/ms-swift/issues/9655: text only beside images
+    """
+
+    name = "zero3-mixed-modality-hang"
+    title = Text(
+        en="Under ZeRO-3 the ranks call different parts of a multimodal model, and wait for each other for ever",
+        zh="ZeRO-3 下各 rank 调用多模态模型的不同部分，互相永远等待",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that parted where one ran a tower that the other's batch had nothing for."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A tower that a model of the script's own calls only where a batch brings something for it."""
+        if run.zero_stage != 3 or run.world_size == 1 or b"nn.Module" not in script.source.data:
+            return
+        if b"dummy" in script.source.data or b"zeros" in script.source.data:
+            return
+        for node in script.nodes(ast.Call):
+            tower = node.func
+            if (
+                not isinstance(tower, ast.Attribute)
+                or not isinstance(tower.value, ast.Name)
+                or tower.value.id != "self"
+            ):
+                continue
+            function = script.enclosing_function(node)
+            if function is None or function.name != "forward" or not in_module(script, node):
+                continue
+            if not any(word in tower.attr.lower() for word in _TOWERS) or told_apart(script, node):
+                continue
+            test = next((one for one in script.guarded_by(node) if _asks_the_batch(one)), None)
+            if test is None or _called_otherwise(script, node, function):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} "
+                    "does not "
+                    "call it, and the ranks that do wait for its share of the weights.",
+                    zh="`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 "
+                    "rank 会一直等待权重分片。",
+                ).format(call=text_of(script, node, 50), tower=tower.attr),
+                certainty=Certainty.POSSIBLE,
+                cure=_CURE,
+                spans=(
+                    script.place(node).span(),
+                    script.place(test).span(Text("decided by the batch", "由 batch 决定")),
+                    stage_span(run),
+                ),
+                confirm=(Text("Some batches have no images (audio, video)", "部分 batch 没有图片（音频、视频）"),),
+            )
+
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A stall under ZeRO-3 of a multimodal model, surest on mixed data or after an invalid trace cache."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, "
+                "audio) it does not call that tower, and the ranks that do call it wait for its share.",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了"
+                "的 rank 则一直等待它的那一份。",
+            ),
+            cure=(
+                Text(
+                    en="Run the tower on every rank in every step: give batches without an image a small dummy one "
+                    "and add its output times zero",
+                    zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+                ),
+                Text(
+                    en="Or group the data so that all ranks have the same modality in a step "
+                    "(group_by_modality_length), or use ZeRO-2",
+                    zh="或按模态分组，使所有 rank 同一步的模态相同（group_by_modality_length），或使用 ZeRO-2",
+                ),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="With text-only or image-only data the run goes on; so it does under ZeRO-2",
+                    zh="只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
+                ),
+            ),
+        )
+
+
+def _asks_the_batch(test: ast.expr) -> bool:
+    """``images is not None``, ``len(images) > 0``, ``mask.any()``, ``"pixel_values" in batch``."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
+        return not (isinstance(test.left, ast.Attribute) and ast.unparse(test.left).startswith("self."))
+    return any(
+        isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _SIZES for each in ast.walk(test)
+    ) and "self." not in ast.unparse(test)
+
+
+def _called_otherwise(script: Script, node: ast.Call, function: ast.AST) -> bool:
+    """Whether the same function calls the tower also at another place."""
+    name = ast.unparse(node.func)
+    return any(
+        other is not node and ast.unparse(other.func) == name and script.enclosing_function(other) is function
+        for other in script.nodes(ast.Call)
+    )

@@ -1,0 +1,113 @@
+import ast
+
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.zero_files import (
+    gathered,
+    is_engine,
+    is_optional,
+    is_trained,
+    name_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.zero3._rank_zero import on_one_rank
+
+_CURE = (
+    Text(
+        "Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result",
+        "在所有 rank 上运行（generate 加 synced_gpus=True），只让 rank 0 展示结果",
+    ),
+)
+_REHEARSED = Text(
+    en="Each layer gathers its weights from all ranks when it is run.",
+    zh="每一层运行时都要从所有 rank 聚合权重。",
+)
+
+
+class Zero3ModelRunOnOneRank(Hazard):
+    """A forward, `generate` or an evaluation under `if rank == 0`, with ZeRO-3.
+
+    ## What happens
+    The run stands still where rank 0 generates a sample, profiles a forward or evaluates: the watchdog reports an
+    all-gather that the other ranks never joined.
+
+    ## Why
+    Under ZeRO-3 each layer of a forward gathers its weights from all ranks. A rank that runs the model by itself
+    waits for shares that the others, which are elsewhere, do not send.
+
+    ## Cure
+    Run the model on all ranks, with the same number of calls, and let rank 0 print or write what came out. For
+    generation pass `synced_gpus=True`.
+
+    ## When it is safe
+    ZeRO-2 and lower for a plain forward without gradients; a run of one process.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeedExamples/issues/344: a forward that only rank 0 profiles
+    - https://github.com/huggingface/transformers/pull/29980: a prompt encoder that only rank 0 runs while it saves
+    """
+
+    name = "zero3-model-run-on-one-rank"
+    title = Text(
+        en="One rank alone runs a model whose weights ZeRO-3 has divided among all",
+        zh="只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that parted where one ran the model."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Runs of the trained model that only one rank makes."""
+        if run.zero_stage != 3 or run.world_size == 1:
+            return
+        for node in script.nodes(ast.Call):
+            if not _runs_the_model(script, node) or gathered(script, node) or told_apart(script, node):
+                continue
+            test = on_one_rank(script, node)
+            if test is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
+                    "never join in: the run hangs here.",
+                    zh="`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入："
+                    "运行会在"
+                    "此挂起。",
+                ).format(code=text_of(script, node.func) + "(…)"),
+                certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
+                severity=Severity.ERROR,
+                cure=_CURE,
+                spans=(
+                    script.place(node).span(),
+                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                    stage_span(run),
+                ),
+            )
+
+
+def _runs_the_model(script: Script, node: ast.Call) -> bool:
+    """``engine(…)``, ``engine.generate(…)``, ``trainer.evaluate()``, ``trainer.predict(…)``."""
+    func = node.func
+    if isinstance(func, ast.Name):
+        return is_engine(script, func)
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr in ("evaluate", "predict"):
+        return any(kind.endswith("Trainer") for kind in script.kinds_of(func.value))
+    if func.attr not in ("generate", "forward"):
+        return False
+    inner = func.value.value if isinstance(func.value, ast.Attribute) and func.value.attr == "module" else func.value
+    return is_engine(script, inner) or is_trained(script, name_of(inner))

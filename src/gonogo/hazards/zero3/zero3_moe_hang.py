@@ -1,0 +1,155 @@
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.stall import STALL_WORDS
+from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Field,
+    Findings,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Text,
+)
+
+_CURE = (
+    Text(
+        en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
+        "deepspeed_moe_layer_cls_names)",
+        zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
+        "deepspeed_moe_layer_cls_names）",
+    ),
+    Text("Or ZeRO-2, where memory allows it", "或在显存允许时使用 ZeRO-2"),
+)
+_VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
+# Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
+_LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
+    zh="ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
+)
+
+
+class Zero3MoeHang(Hazard):
+    """ZeRO-3 gathers each expert by itself, and the ranks route their tokens to different experts.
+
+    ## What happens
+    A mixture-of-experts model (Mixtral, Qwen-MoE, DeepSeek, gpt-oss) trained under ZeRO-3 stands still, in the first
+    step or after hundreds, GPUs at 100 %. The watchdog then names _ALLGATHER_BASE, with a different NumelIn on each
+    rank at the same SeqNum.
+
+    ## Why
+    A partitioned expert is gathered by all ranks when one uses it. A rank whose tokens do not go there does not call
+    it, and gathers another.
+
+    ## Cure
+    Make the block of experts one unit for ZeRO-3: `deepspeed.utils.set_z3_leaf_modules(model,
+    [MixtralSparseMoeBlock])` (DeepSpeed >= 0.13; Accelerate: `deepspeed_moe_layer_cls_names`); or ZeRO-2. Or a model
+    code that computes all experts on every rank.
+
+    ## When it is safe
+    With ZeRO-2 or less, or with leaf modules set; or where the experts are one fused parameter.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/1845: Mixtral stands still under ZeRO-3
+    - https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20: after 270 steps; ZeRO-2 is advised
+    - https://github.com/deepspeedai/DeepSpeed/issues/7461: Qwen3-MoE, different NumelIn at one SeqNum
+    - https://github.com/deepspeedai/DeepSpeed/pull/4966: set_z3_leaf_modules
+    """
+
+    name = "zero3-moe-hang"
+    title = Text(
+        en="Under ZeRO-3 the ranks gather different experts, and wait for each other for ever",
+        zh="ZeRO-3 下各 rank 聚合不同的专家，互相永远等待",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that parted in a block of experts."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=_CURE,
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """A model with experts under ZeRO-3, and no leaf modules."""
+        model = run.model
+        if config.zero_stage != 3 or run.launch is None or model is None or not model.has_experts:
+            return
+        if run.framework in ("ms-swift", "llamafactory") or not config.raw("zero_optimization", "leaf_module").absent:
+            return
+        if any(b"leaf_module" in script.source.data for script in run.scripts):
+            return
+        if not run.launch.variables.get(_VARIABLE, Field.missing()).absent:
+            return
+        if run.accelerate is not None and b"moe_layer_cls_names" in run.accelerate.source.data:
+            return
+        older = run.environment.within("transformers", "<5")
+        if older is False:
+            return  # its experts are one fused parameter, which every rank gathers
+        if model.model_type in _LEAVES_BY_DEFAULT and run.environment.within("deepspeed", "<0.18") is not True:
+            return
+        named = run.arguments.model.span()
+        yield self.finding(
+            Text(
+                en="{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
+                "experts wait for each other for ever. No leaf modules are set.",
+                zh="{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会永远互相等待。没有设置 "
+                "leaf module。",
+            ).format(model=model.name),
+            certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
+            cure=_CURE,
+            spans=(
+                named or stage_span(run),
+                stage_span(run) if named else None,
+                run.environment.field("transformers").span(
+                    Text("runs only the experts that were chosen", "只运行被选中的专家")
+                ),
+            ),
+            confirm=(Text("The model's code skips experts without tokens", "模型代码会跳过没有 token 的专家"),),
+        )
+
+    log_words = STALL_WORDS
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""
+        cause = cause_of_stall(log, self.name)
+        if cause is None:
+            return
+        yield self.log_finding(
+            cause.evidence,
+            Text(
+                en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers "
+                "only the experts that its own tokens reach, so the ranks ask for different ones.",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此"
+                "各 rank 请求的参数不同。",
+            ),
+            cure=(
+                Text(
+                    en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training "
+                    "(Accelerate: deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
+                    zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])"
+                    "（Accelerate：deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
+                ),
+                Text(en="Or use ZeRO-2, with offload if memory is short", zh="或使用 ZeRO-2，显存不足时加上卸载"),
+            ),
+            certainty=cause.certainty,
+            also=cause.also,
+            confirm=(
+                Text(
+                    en="The model has experts, and the run goes on under ZeRO-2",
+                    zh="模型含有专家层，且换成 ZeRO-2 后能继续训练",
+                ),
+            ),
+        )

@@ -1,0 +1,171 @@
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
+from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, shown
+from gonogo.hazards.facts.installed import span_of, told, version_fix
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    FailureLog,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
+from gonogo.hazards.zero3._partitioned import zero3
+
+_RAISES = ">=5.1,<5.2"
+_EITHER = ">=5.0,<5.2"
+_MENDED = ">=5.2"
+
+_FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
+_UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
+_LOADING = "transformers/integrations/deepspeed.py"
+_CAUSE = Text(
+    en="transformers 5.1 can't join the weights of the experts under ZeRO-3: it takes the result for a pair. The "
+    "checkpoint is right.",
+    zh="transformers 5.1 无法在 ZeRO-3 下合并专家的权重：它把结果当作二元组。checkpoint 本身没有问题。",
+)
+_CURE = (
+    Text(
+        'pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)',
+        '执行 pip install "transformers>=5.2"，或使用 4.57（并为专家设置 leaf module）',
+    ),
+    Text("Or ZeRO-2, whose loading is another", "或使用 ZeRO-2，其加载方式不同"),
+)
+
+
+class Zero3MoeWeightsNotConverted(Hazard):
+    """Under ZeRO-3 transformers 5.0 loads nothing of a mixture of experts but its experts; 5.1 raises.
+
+    ## What happens
+    transformers 5.0: nothing is raised. The LOAD REPORT says MISSING for embed_tokens, every layer's attention, norms
+    and lm_head; these are drawn at random, and the loss begins near ln(vocabulary size). 5.1: "RuntimeError: Failed to
+    apply weight conversion for 'model.layers.0.mlp.experts.down_proj'. This likely means the checkpoint format is
+    incompatible with the current model version. Error: not enough values to unpack (expected 2, got 1)".
+
+    ## Why
+    transformers 5 joins the experts of a checkpoint into one tensor while it loads. Under ZeRO-3 that is done apart
+    from the other loading: 5.0 takes every weight out of the checkpoint for it and puts only the joined ones back; 5.1
+    reads the result of the joining as a pair, which it is no more. 5.2 is right.
+
+    ## Cure
+    `pip install "transformers>=5.2"`. Or 4.57, whose experts are separate modules: set them as leaf modules. Or ZeRO-2.
+
+    ## When it is safe
+    Dense models; ZeRO-2 and lower; a model that is built from its configuration, with no checkpoint.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/43257: Qwen3-MoE's weights MISSING under DeepSpeed
+    - https://github.com/huggingface/transformers/pull/43524: the conversion mended
+    - https://github.com/deepspeedai/DeepSpeed/issues/7848: Qwen3-Next with transformers 5.0.0, all MISSING
+    """
+
+    name = "zero3-moe-weights-not-converted"
+    title = Text(
+        "Under ZeRO-3 this transformers does not load the weights of a mixture of experts",
+        "此版本 transformers 在 ZeRO-3 下不能加载混合专家模型的权重",
+    )
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """Those releases, ZeRO-3, and a model with experts."""
+        model = run.model
+        if run.zero_stage != 3 or model is None or not model.has_experts:
+            return
+        if environment.within("transformers", _EITHER) is not True:
+            return
+        raises = environment.within("transformers", _RAISES) is True
+        yield self.finding(
+            Text(
+                en="{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.",
+                zh="在 ZeRO-3 下加载混合专家模型 {model} 时，{transformers} {then}。",
+            ).format(
+                transformers=told(environment, "transformers"),
+                model=model.name,
+                then=Text("fails to join the weights of the experts", "合并专家权重时会失败")
+                if raises
+                else Text(
+                    "leaves all weights but the experts' at random values, and raises nothing",
+                    "会让专家以外的所有权重保持随机值，且没有报错",
+                ),
+            ),
+            certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
+            cure=_CURE,
+            spans=(span_of(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
+            fixes=version_fix(environment, "transformers", _MENDED),
+        )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Weights that the loading of transformers 5.0 lost; the error of 5.1's."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            inside = any(path_ends(frame, _LOADING) for frame in failure.frames)
+            if inside and _FAILED.search(failure.message) and _UNPACKED.search(failure.message):
+                yield self.finding(_CAUSE, cure=_CURE, spans=failure_places(failure), ranks=failed.ranks)
+        losing = [
+            (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if lost_in_conversion(drawn, rank)
+        ]
+        for rank, lost in losing[:1]:
+            yield self.finding(
+                Text(
+                    en="transformers {version} gives {model} no values for {count} weights that {source} holds "
+                    "({names}): under ZeRO-3 it loses all but the experts', and nothing is raised.",
+                    zh="{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}"
+                    "（{names}）：ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
+                ).format(
+                    version=rank.versions["transformers"],
+                    model=lost.model,
+                    count=len(lost.held),
+                    source=lost.source,
+                    names=shown(lost.held),
+                ),
+                cure=_CURE,
+                spans=places((innermost(lost.frames, "user"), None)),
+                ranks=tuple(dict.fromkeys(rank.rank for rank, _ in losing)),
+            )
+
+    log_words = ("Failed to apply weight conversion", "LOAD REPORT")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """5.1's error; 5.0's report of a model with experts from which much more than a head is missing."""
+        on = zero3(log)
+        if on is False:
+            return
+        for error in log.errors_of("RuntimeError", says=_FAILED):
+            of_zero3 = error.passes(_LOADING)
+            if _UNPACKED.search(error.message) and (of_zero3 or on):
+                yield self.log_finding(
+                    error,
+                    _CAUSE,
+                    cure=_CURE,
+                    certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY,
+                )
+                return
+        reported = report_of_drawn(log)
+        release = log.setup.release("transformers")
+        if reported is None or not on or (release is not None and release[:2] != (5, 0)):
+            return
+        report, rows = reported
+        if "Moe" not in report.match.group(1) and not any(".experts" in row for row in rows):
+            return
+        # Where the checkpoint has them under longer names, those are at fault.
+        lost = any("embed_tokens" in row or ".experts" in row for row in rows)
+        if lost and named_instead(log, rows) is None:
+            yield self.log_finding(
+                report,
+                Text(
+                    en="transformers 5.0 lost weights of a mixture of experts while it joined the experts' under "
+                    "ZeRO-3: what the report calls MISSING is drawn at random, though the checkpoint holds it.",
+                    zh="transformers 5.0 在 ZeRO-3 下合并专家权重时丢失了混合专家模型的权重：报告中标为 MISSING 的部分"
+                    "是随机生成的，尽管 checkpoint 中有它们。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.LIKELY,
+                confirm=(
+                    Text(
+                        "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)",
+                        "pip show transformers 显示 5.0.0，且第一个 loss 约为 ln(词表大小)",
+                    ),
+                ),
+            )

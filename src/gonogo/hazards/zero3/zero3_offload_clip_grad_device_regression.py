@@ -1,0 +1,221 @@
+from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
+
+_CURE = (
+    Text(
+        en='Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
+        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
+    ),
+    Text(
+        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU "
+        "memory allows it, or set gradient_clipping (Trainer: max_grad_norm) to 0",
+        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，"
+        "或把 gradient_clipping（Trainer 的 max_grad_norm）设为 0",
+    ),
+)
+
+
+class Zero3OffloadClipGradDeviceRegression(Hazard):
+    """DeepSpeed 0.14.1 and 0.14.2: ZeRO-3, CPU offload and gradient clipping do not work together.
+
+    ## What happens
+    The first optimizer step whose gradients are clipped ends with "Expected all tensors to be on the same device, but
+    found at least two devices, cuda:0 and cpu!", raised in DeepSpeed's own `stage3.py`, in `unscale_and_clip_grads`.
+
+    ## Why
+    0.14.1 computes the global gradient norm with `torch.norm(torch.stack(...))` (PR #5256), which leaves a tensor on
+    the GPU where 0.14.0 had a Python number. Dividing by it makes the clip factor a CUDA tensor, while the offloaded
+    fp32 gradients that it multiplies are in host memory. 0.14.3 took the change back (PR #5461); it returned with the
+    norm put on the right device (PR #5493, #5504). Your script and your model have no part in it.
+
+    ## Cure
+    Install DeepSpeed 0.14.3 or later, or 0.14.0. Where the version cannot change: train without offloading the
+    optimizer, or without clipping (`gradient_clipping: 0`).
+
+    ## When it is safe
+    Without offload, or with clipping off, 0.14.1 and 0.14.2 run. A run whose gradient norm never exceeds the limit
+    passes too, until it does.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/issues/5538: the report, with the traceback and "0.14.0 works"
+    - https://github.com/deepspeedai/DeepSpeed/issues/5634: the same from a training loop without Trainer
+    - https://github.com/deepspeedai/DeepSpeed/pull/5493: the change returns, with a fix for offload
+    - https://github.com/deepspeedai/DeepSpeed/pull/5504: the norm is moved to the CPU where gradients are offloaded
+    - https://github.com/OpenBMB/MiniCPM-V/issues/246: met when fine-tuning MiniCPM-V
+    """
+
+    name = "zero3-offload-clip-grad-device-regression"
+    title = Text(
+        en="This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
+        zh="此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", ">=0.14.1,<0.14.3") is not True:
+            return
+        offload, clipping = config.offload("optimizer"), config.get("gradient_clipping")
+        limit = clipping.number
+        if offload.get() not in ("cpu", "nvme") or clipping.absent or limit == 0:
+            return
+        version = run.environment.field("deepspeed")
+        package = run.environment.packages["deepspeed"]
+        edit = run.environment.replacing_version("deepspeed", "==0.14.4")
+        sure = limit is not None and (run.launch is not None or bool(run.scripts))
+        clip_place = clipping.place or config.raw("gradient_clipping").place
+        yield self.finding(
+            Text(
+                en="DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} "
+                "and gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on "
+                "the GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only "
+                "0.14.1 and 0.14.2 do so.",
+                zh="DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 "
+                "{limit} 时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to be "
+                "on the same device” 结束。只有 0.14.1 与 0.14.2 如此。",
+            ).format(
+                version=version.get(package.specifier.strip()),
+                device=offload.value,
+                limit=Text("set by the run", "由运行时给出") if limit is None else limit,
+            ),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=_CURE,
+            spans=(
+                version.span(Text("0.14.1 and 0.14.2 are faulty", "0.14.1 与 0.14.2 有缺陷"))
+                or (package.place.span() if package.place else None),
+                offload.span(Text("the optimizer is offloaded", "优化器被卸载")),
+                clip_place.span(Text("gradients are clipped", "梯度被裁剪")) if clip_place else None,
+            ),
+            fixes=(self.fix(Text("Pin deepspeed 0.14.4", "固定为 deepspeed 0.14.4"), edit, safe=False),)
+            if edit is not None
+            else (),
+            confirm=() if sure else (Text("gradient_clipping is above 0", "gradient_clipping 大于 0"),),
+        )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """The mismatch of an accelerator and the CPU, inside ``unscale_and_clip_grads``."""
+        for failed in failed_ranks(record):
+            failure = failed.failure
+            clipping = next((f for f in reversed(failure.frames) if f.function == "unscale_and_clip_grads"), None)
+            mismatch = device_mismatch(failure)
+            if clipping is None or not path_ends(clipping, "deepspeed/runtime/zero/stage3.py"):
+                continue
+            if mismatch is None or not mismatch.with_host:
+                continue
+            version = failed.first.versions.get("deepspeed", "?")
+            limit = setting(failed.first.deepspeed_config, "gradient_clipping")
+            yield self.finding(
+                Text(
+                    en="DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                    "that it left on {device} (gradient_clipping: {limit}). The fault is DeepSpeed's, in 0.14.1 and "
+                    "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
+                    zh="DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度"
+                    "（gradient_clipping: {limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，"
+                    "脚本和模型没有放错张量。",
+                ).format(
+                    version=version,
+                    device=next(device for device in mismatch.devices if device != "cpu"),
+                    limit="?" if limit is None else limit,
+                ),
+                cure=_CURE,
+                spans=places(
+                    (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在加速卡上")),
+                    (failure.innermost("user"), Text("reached from here", "由此处进入")),
+                ),
+                ranks=failed.ranks,
+            )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A mismatch with the CPU in ``unscale_and_clip_grads``; a bare one, where version or config speak for it."""
+        release = log.setup.release("deepspeed") or _release_told(log)
+        for mismatch in mismatches_in(log):
+            certainty = _certainty(mismatch, log, release)
+            if certainty is not None:
+                yield self._log_finding(mismatch.evidence, log, certainty)
+        if not log.errors and (cut := cut_in(log, ("stage3.py", "unscale_and_clip_grads"))):
+            faulty = release is None or release[:3] in _FAULTY
+            yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
+        elif release is not None and release[:3] in _FAULTY and not log.errors and (line := log.find(_OFFLOAD_FAILS)):
+            yield self._log_finding(line, log, Certainty.POSSIBLE)
+
+    def _log_finding(self, evidence: LoggedError | Found, log: FailureLog, certainty: Certainty) -> Finding:
+        version = log.setup.version_texts.get("deepspeed")
+        return self.log_finding(
+            evidence,
+            Text(
+                en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
+                "script nor the model puts a tensor on the wrong device.",
+                zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 "
+                "与 0.14.2 "
+                "自身的缺陷，脚本和模型没有放错张量。",
+            ).format(version=f" {version}" if version else ""),
+            cure=_CURE,
+            certainty=certainty,
+            confirm=(
+                Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
+                Text(
+                    "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py",
+                    "调用栈最内层是 deepspeed/runtime/zero/stage3.py 中的 unscale_and_clip_grads",
+                ),
+            ),
+        )
+
+
+_FAULTY = ((0, 14), (0, 14, 1), (0, 14, 2))
+# A reporter's own words: "deepspeed (0.14.2)", "DeepSpeed v0.14.1", "version > 0.14.0".
+_RELEASE_TOLD = Pattern(r"(?i)deepspeed\W{0,3}(?:version)?\W{0,3}v?0\.14\.(?P<patch>[12])\b|> ?0\.14\.0\b")
+_OFFLOAD_FAILS = Pattern(r"(?i)offload.{0,40}(?:fail|error|crash|broken|报错|失败)|regression.{0,40}offload")
+
+
+def _release_told(log: FailureLog) -> tuple[int, ...] | None:
+    told = log.find(_RELEASE_TOLD)
+    return (0, 14, int(told.match.group("patch") or 1)) if told else None
+
+
+_STEPS = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
+_CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
+
+
+def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
+    if not mismatch.with_host or mismatch.between_accelerators:
+        return None
+    faulty = release is not None and release[:3] in _FAULTY
+    clips = any(
+        "unscale_and_clip_grads" in frame.function and ("deepspeed" in frame.path or "stage" in frame.path)
+        for frame in mismatch.frames
+    )
+    # Ranks that write into one log without a prefix tear each other's frames apart.
+    if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
+        return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
+    if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEPS)):
+        return None
+    if log.find(_CLIPS) is not None:
+        return Certainty.LIKELY
+    offloads, zero3 = log.setup.offloads("optimizer"), under_zero3(log)
+    if zero3 is False or offloads is False:
+        return None
+    if faulty and (zero3 or offloads):
+        return Certainty.LIKELY
+    if release is not None and not faulty:
+        return None
+    # TensorIterator's words, which name no operator, are what the multiplication says.
+    if zero3 and (offloads or mismatch.frames):
+        return Certainty.LIKELY
+    return Certainty.POSSIBLE if zero3 or offloads or faulty else None

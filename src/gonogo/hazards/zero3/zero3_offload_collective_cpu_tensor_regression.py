@@ -1,0 +1,143 @@
+from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Text,
+)
+
+_SAID = Pattern(r"[Tt]ensors must be CUDA and dense")
+_ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
+_OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
+
+
+class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
+    """DeepSpeed 0.5.5: ZeRO-3 with CPU offload gives NCCL a tensor of the CPU.
+
+    ## What happens
+    The first optimizer step of a ZeRO-3 run with `offload_optimizer` (or `offload_param`) ends with "RuntimeError:
+    Tensors must be CUDA and dense", in `torch.distributed.all_reduce`, called from DeepSpeed's `stage3.py`. The same
+    run worked with 0.5.4.
+
+    ## Why
+    0.5.5 reduces a value (the gradient norm, the overflow flag) that it computed on the offloaded gradients, without
+    moving it to the GPU; NCCL takes only CUDA tensors. Script and model have no part in it.
+
+    ## Cure
+    Another DeepSpeed: 0.5.4, or 0.5.6 and later (any current release). Until then train without offload.
+
+    ## When it is safe
+    ZeRO-3 without offload. With other versions the same words mean that something else gives NCCL a CPU tensor: a
+    parameter that was never moved, or a broadcast of a model that is on the CPU.
+
+    ## Sources
+    - https://github.com/Lightning-AI/pytorch-lightning/issues/10378: Lightning with ZeRO-3 and offload, 0.5.5
+    - https://github.com/deepspeedai/DeepSpeed/issues/1517: with Trainer; 0.5.4 works
+    """
+
+    name = "zero3-offload-collective-cpu-tensor-regression"
+    title = Text(
+        en="This DeepSpeed gives NCCL a CPU tensor when ZeRO-3 offloads",
+        zh="此版本 DeepSpeed 在 ZeRO-3 卸载时把 CPU 张量交给 NCCL",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """ZeRO-3 with offload under DeepSpeed 0.5.5."""
+        if config.zero_stage != 3 or run.environment.within("deepspeed", "==0.5.5") is not True:
+            return
+        offload = next(
+            (field for what in ("optimizer", "param") if (field := config.offload(what)).get() in ("cpu", "nvme")), None
+        )
+        if offload is None:
+            return
+        version = run.environment.field("deepspeed")
+        edit = run.environment.replacing_version("deepspeed", "==0.5.6")
+        yield self.finding(
+            Text(
+                en="DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step "
+                "ends "
+                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
+                zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be "
+                "CUDA and "
+                "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
+            ),
+            cure=(
+                Text(
+                    'Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
+                    '更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
+                ),
+            ),
+            spans=(
+                version.span() or offload.span(),
+                offload.span(Text("offloaded here", "此处卸载")) if version.span() else None,
+            ),
+            fixes=(self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False),) if edit else (),
+        )
+
+    log_words = ("must be CUDA and dense",)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """NCCL's refusal of a CPU tensor, by version, frames and setup."""
+        if outside_training(log):
+            return
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        certainty = _certainty(evidence, log) if evidence is not None else None
+        if evidence is None or certainty is None:
+            return
+        version = log.setup.version_texts.get("deepspeed")
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="DeepSpeed{version} hands NCCL a tensor that it computed from offloaded gradients and left on the "
+                "CPU. The fault is DeepSpeed's, in 0.5.5.",
+                zh="DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
+            ).format(version=f" {version}" if version else ""),
+            cure=(
+                Text(
+                    en='Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
+                    zh='更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
+                ),
+                Text(
+                    en="Or train without offload_optimizer and offload_param",
+                    zh="或不使用 offload_optimizer 与 offload_param",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    en="pip show deepspeed prints 0.5.5, and the config offloads under stage 3",
+                    zh="pip show deepspeed 显示 0.5.5，且配置在 stage 3 下启用卸载",
+                ),
+            ),
+        )
+
+
+def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | None:
+    release = log.setup.release("deepspeed")
+    frames = evidence.frames if isinstance(evidence, LoggedError) else ()
+    passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO)
+    elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_OTHER)
+    zero3 = under_zero3(log)
+    if zero3 is False:
+        return None
+    if frames and not passes:
+        # NCCL's refusal comes from torch.distributed: where the frames end before it, the traceback was shortened.
+        return Certainty.POSSIBLE if _IN_A_TRAINER.search(frames[-1].path) else None
+    if release is not None:
+        if release[:3] in ((0, 5, 5), (0, 5)) and not elsewhere:
+            return Certainty.CERTAIN
+        return Certainty.LIKELY if release[:3] == (0, 5, 6) and not elsewhere else Certainty.POSSIBLE
+    if elsewhere:
+        return Certainty.POSSIBLE
+    offloads = log.setup.offloads("optimizer") or log.setup.offloads("param") or log.find(_OFFLOAD) is not None
+    return Certainty.LIKELY if passes or (zero3 and offloads) else Certainty.POSSIBLE
+
+
+_IN_A_TRAINER = Pattern(r"pytorch_lightning/|lightning/pytorch/|transformers/trainer\.py|accelerate/accelerator\.py")
+_OFFLOAD = Pattern(r"(?i)offload")

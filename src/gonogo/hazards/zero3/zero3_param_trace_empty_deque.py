@@ -1,0 +1,116 @@
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.zero3._online import gathering_trainers
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+
+_EMPTY = Pattern(r"pop from an empty deque")
+_POPS = Pattern(r"\.popleft\(\)")
+_RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_module_fetched_for", "reset_step")
+_RECORDING_SAID = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
+_GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
+
+
+class Zero3ParamTraceEmptyDeque(Hazard):
+    """ZeRO-3's record of the module order does not fit after generation without hooks.
+
+    ## What happens
+    The training step that follows a generation raises "IndexError: pop from an empty deque" in `record_parameters` of
+    DeepSpeed's `partitioned_param_coordinator.py`.
+
+    ## Why
+    ZeRO-3 records in which order modules run. TRL (GRPO, RLOO, PPO, GKD, online DPO) takes ZeRO-3's hooks off to
+    generate, and puts them back; one hook stays on, so `reset_step` runs during generation without the fetches that
+    belong to it. The record is then inconsistent when the next forward completes it.
+
+    ## Cure
+    Upgrade TRL (it invalidates the record when it puts the hooks back, PR #4693) and DeepSpeed (PR #8043). Until then
+    set `ds3_gather_for_generation=False`, generate with vLLM, or use ZeRO-2.
+
+    ## When it is safe
+    Supervised training without generation in between.
+
+    ## Sources
+    - https://github.com/huggingface/trl/pull/4693: the cause, and the cure on TRL's side
+    - https://github.com/deepspeedai/DeepSpeed/pull/8043: the cure on DeepSpeed's side
+    - https://github.com/huggingface/trl/issues/4899: RLOO and GRPO under ZeRO-3
+    - https://github.com/huggingface/trl/issues/2304: PPO
+    """
+
+    name = "zero3-param-trace-empty-deque"
+    title = Text(
+        en="ZeRO-3's record of modules is broken after a generation with its hooks removed",
+        zh="移除钩子生成之后，ZeRO-3 的模块记录被破坏",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A trainer that generates, with a TRL and a DeepSpeed that leave the record of modules inconsistent."""
+        environment = run.environment
+        if environment.within("trl", ">=0.16,<0.29") is not True or environment.within("deepspeed", ">=0.19"):
+            return
+        if run.arguments.get("use_vllm").truth:
+            return
+        for call in gathering_trainers(script, run):
+            trl = environment.field("trl")
+            yield self.finding(
+                Text(
+                    en="TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the "
+                    "record of the module order: the next training step may end with “pop from an empty deque”.",
+                    zh="TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 "
+                    "“pop from an empty deque” 结束。",
+                ).format(trl=trl.get("< 0.29")),
+                certainty=Certainty.POSSIBLE,
+                cure=(
+                    Text("Upgrade TRL and DeepSpeed", "升级 TRL 与 DeepSpeed"),
+                    Text(
+                        "Until then set ds3_gather_for_generation=False, or generate with vLLM",
+                        "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成",
+                    ),
+                ),
+                spans=(call.script.headline(call.node).span(), trl.span(), stage_span(run)),
+                confirm=(
+                    Text(
+                        "record_parameters in partitioned_param_coordinator.py fails",
+                        "partitioned_param_coordinator.py 的 record_parameters 报错",
+                    ),
+                ),
+            )
+
+    log_words = (*ZERO3_WORDS, "pop from an empty deque", "record_parameters", "GRPO", "__step_id_module_fetched_for")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The empty deque; sure where the frames are those of the coordinator."""
+        evidence = told_by(log, _EMPTY, "IndexError") or cut_at(log, "partitioned_param_coordinator.py", code=_POPS)
+        if evidence is None:
+            return
+        framed = isinstance(evidence, LoggedError) and evidence.passes(*_RECORDING)
+        if framed or log.find(_RECORDING_SAID):
+            certainty = Certainty.CERTAIN
+        elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("deepspeed/"):
+            return
+        elif zero3(log) or log.find(_GENERATING) or any(line.rank is not None for line in log.lines):
+            certainty = Certainty.LIKELY
+        else:
+            certainty = Certainty.POSSIBLE
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="ZeRO-3's hooks were taken off for a generation and put back while its record of the module order "
+                "was "
+                "left as it was; the next forward finds a module that was never fetched.",
+                zh="生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
+            ),
+            cure=(
+                Text("Upgrade TRL and DeepSpeed", "升级 TRL 与 DeepSpeed"),
+                Text(
+                    "Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2",
+                    "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成，或使用 ZeRO-2",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The last frame is record_parameters in partitioned_param_coordinator.py",
+                    "最后一个调用帧是 partitioned_param_coordinator.py 的 record_parameters",
+                ),
+            ),
+        )

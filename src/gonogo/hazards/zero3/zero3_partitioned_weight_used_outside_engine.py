@@ -1,0 +1,153 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, told_apart
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+
+_FILE_CURE = (
+    Text(
+        "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
+        "config=config_without_optimizer)",
+        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., "
+        "config=不含优化器的配置)",
+    ),
+    Text(
+        "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist",
+        "或在 TrainingArguments / HfDeepSpeedConfig 创建之前完整加载它",
+    ),
+)
+_WRAP = (
+    *(
+        "deepspeed.initialize",
+        "*.prepare",
+        "*.prepare_model",
+        "*.prepare_deepspeed",
+        "*._prepare_deepspeed",
+        *TRAINERS,
+        "*.init_inference",
+    ),
+    *("*.get_peft_model", "*.prepare_model_for_kbit_training", "super.__init__", "*.__init__"),
+)
+
+
+class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
+    """A teacher, reference model or encoder runs without a DeepSpeed engine, and its weights are empty.
+
+    ## What happens
+    Under ZeRO-3 the forward of a second model (teacher, DPO's reference model, reward model, text encoder, a vision
+    tower loaded late) raises "RuntimeError: 'weight' must be 2-D" at its embedding, or another error of an empty
+    weight.
+
+    ## Why
+    While ZeRO-3 is on, `from_pretrained` builds every model inside `deepspeed.zero.Init`, which leaves empty
+    parameters. Only `deepspeed.initialize` gives a model the hooks that gather them around each layer. The trained
+    model gets them; a second model that is called by itself does not.
+
+    ## Cure
+    Hand the second model to DeepSpeed too: `accelerator.prepare(teacher)` or `deepspeed.initialize(model=teacher,
+    config=config_without_optimizer)[0]`, as TRL's `prepare_deepspeed` does. Where it fits on a GPU, load it whole
+    instead: outside `zero.Init` (accelerate's `zero3_init_context_manager(enable=False)`), or before ZeRO-3 is set up.
+
+    ## When it is safe
+    ZeRO-2 and lower keep parameters whole.
+
+    ## Sources
+    - https://github.com/arcee-ai/DistillKit/issues/3: a teacher; deepspeed.initialize for it helped
+    - https://github.com/huggingface/trl/pull/687: the reference model of DPO, and why
+    - https://github.com/huggingface/diffusers/issues/10743: encoders loaded with zero.Init off
+    - https://github.com/huggingface/transformers/issues/22705: a text encoder
+    """
+
+    name = "zero3-partitioned-weight-used-outside-engine"
+    title = Text(
+        en="A second model runs without a DeepSpeed engine, so its ZeRO-3 weights are empty",
+        zh="第二个模型未经 DeepSpeed 引擎运行，其 ZeRO-3 权重是空的",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A second model, loaded while ZeRO-3 is known, that is called without an engine of its own."""
+        if run.zero_stage != 3:
+            return
+        for call in model_loads(script):
+            name = variable_of(script, call.node)
+            if name is None or in_module(script, call.node) or call.keyword("quantization_config").known:
+                continue
+            if any("zero3_init_context_manager" in one for one in script.with_contexts(call.node)):
+                continue
+            of_trainer = script.enclosing_class(call.node)
+            known = knows_zero3(script, call.node) or (of_trainer is not None and of_trainer.is_subclass("*Trainer"))
+            if not known or told_apart(script, call.node) or handed_to(script, name, *_WRAP):
+                continue
+            use = _called(script, name, call.line)
+            if use is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{name}` is loaded while ZeRO-3 is on, so its weights are divided, and no engine is built for "
+                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
+                    zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其"
+                    "嵌入层会报 “'weight' must be 2-D”。",
+                ).format(name=name),
+                certainty=Certainty.LIKELY,
+                cure=_FILE_CURE,
+                spans=(
+                    script.place(use).span(Text("called here", "此处调用")),
+                    call.place.span(Text("loaded under zero.Init", "在 zero.Init 下加载")),
+                    stage_span(run),
+                ),
+                confirm=(Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),),
+            )
+
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """An empty weight in a model that is not the trained one, or nothing that tells which it was."""
+        for use in empty_uses(log):
+            certainty = use.causes.get(Use.OUTSIDE_ENGINE)
+            if certainty is None:
+                continue
+            yield self.log_finding(
+                use.evidence,
+                Text(
+                    en="A model was built under zero.Init, so its parameters are empty, and is called without a "
+                    "DeepSpeed engine that would gather them: a teacher, reference or reward model, an encoder, or "
+                    "the bare model.",
+                    zh="某个模型在 zero.Init 下构建，参数是空的，却在没有 DeepSpeed 引擎为其聚合参数的情况下被调用：教"
+                    "师、参考或奖励模型、编码器，或未包装的模型。",
+                ),
+                cure=(
+                    Text(
+                        "Hand that model to DeepSpeed too: accelerator.prepare(model), or "
+                        "deepspeed.initialize(model=..., config=...)",
+                        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., "
+                        "config=...)",
+                    ),
+                    Text(
+                        "Or load it whole, outside zero.Init: accelerate's zero3_init_context_manager(enable=False); "
+                        "or use ZeRO-2",
+                        "或在 zero.Init 之外完整加载：accelerate 的 zero3_init_context_manager(enable=False)；或使用 "
+                        "ZeRO-2",
+                    ),
+                ),
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        "The frames above the error call a model other than the trained one, or the run was started "
+                        "with a distributed launcher",
+                        "报错之上的调用帧调用的不是被训练的模型，或者训练是用分布式启动器启动的",
+                    ),
+                ),
+            )
+
+
+def _called(script: Script, name: str, after: int) -> ast.Call | None:
+    """Where a model is run: ``name(…)`` or ``name.generate(…)``."""
+    for node in script.nodes(ast.Call):
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr in ("generate", "forward"):
+            func = func.value
+        if isinstance(func, (ast.Name, ast.Attribute)) and name_of(func) == name and node.lineno > after:
+            return node
+    return None

@@ -1,0 +1,229 @@
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Finding,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Span,
+    Text,
+)
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, written, zero3
+
+_REFUSED = Pattern(
+    r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
+    r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
+    r"|PTQ-quantized models"
+)
+_NOT_ONE = Pattern(r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)")
+_SAID = Pattern(
+    r"(?i)(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持|不兼容|不能|无法|报错).{0,60}"
+    r"(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,60}zero-?(?: ?stage ?)?-? ?3"
+    r"|(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,40}"
+    r"(?:incompatible|not (?:support|work|compatible)|fails?\b|crash|不支持|不兼容|报错"
+    r"|不能|无法).{0,40}zero-?(?: ?stage ?)?-? ?3"
+    r"|zero-?(?: ?stage ?)?-? ?3.{0,60}(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持"
+    r"|不兼容|不能|无法|报错).{0,60}(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化)"
+)
+_INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
+_NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_COLLECTIVE = Pattern(
+    r"output tensor must have the same type as input tensor|output tensor size must be equal to world_size times input"
+    r"|(?:Unconvertible NCCL type|data type is not supported for NCCL process group:?) ?\S*(?:Float8|Byte|Char|float8)"
+)
+_QUANTIZED = Pattern(
+    r"(?i)bitsandbytes|\bbnb_?|load_in_[48]bit|quantization_bit|[48]-?bit\b|\bq_?lora\b|gptq|\bawq\b|\bint[48]\b"
+    r"|\bfp8\b|quanto|量化"
+)
+_FRAMES = ("bitsandbytes/", "auto_gptq/", "gptqmodel/", "awq/", "quantizers/", "peft/tuners/lora/bnb.py", "bnb.py")
+_ZERO_FRAMES = (
+    "partition_parameters.py",
+    "partitioned_param_coordinator.py",
+    "all_gather_coalesced",
+    "parameter_offload.py",
+)
+
+_PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
+
+
+class Zero3QuantizedModel(Hazard):
+    """ZeRO-3 with a model whose weights are quantised (bitsandbytes, GPTQ, AWQ, fp8).
+
+    ## What happens
+    LLaMA-Factory refuses: "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models". Elsewhere the first
+    gather raises "expected there to be only one unique element in <generator object ... all_gather_coalesced", or
+    loading raises "Only Tensors of floating point and complex dtype can require gradients".
+
+    ## Why
+    ZeRO-3 divides every parameter and gathers several of them in one collective, for which they must have one dtype.
+    Quantised layers hold packed integers, in shapes of their own, beside scales and unquantised layers in floating
+    point.
+
+    ## Cure
+    QLoRA with ZeRO-2 or DDP (each GPU holds the quantised model), or FSDP with `bnb_4bit_quant_storage` set to the
+    compute dtype. For ZeRO-3, load an unquantised checkpoint (dequantise DeepSeek's fp8 weights to bf16).
+
+    ## When it is safe
+    ZeRO-2 and lower. transformers since 4.44 leaves quantised models out of `zero.Init`, so they are not divided.
+
+    ## Sources
+    - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
+    - https://github.com/bigcode-project/starcoder/issues/96: one unique element, with 8-bit weights
+    - https://github.com/axolotl-ai-cloud/axolotl/issues/207: QLoRA under ZeRO-3
+    - https://github.com/deepspeedai/DeepSpeed/issues/4295: parameters of several dtypes in a gather
+    """
+
+    name = "zero3-quantized-model"
+    title = Text(
+        en="ZeRO-3 is to divide a quantised model, which it can't",
+        zh="ZeRO-3 无法切分量化模型",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
+        if config.zero_stage != 3 or run.launch is None:
+            return
+        named = run.arguments.model
+        quantized = run.model.quantization if run.model is not None else None
+        bits = run.arguments.get("quantization_bit")
+        if run.framework == "llamafactory" and bits.number is not None and bits.number != 4:
+            yield self._file_finding(
+                run,
+                Text(
+                    en="quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.",
+                    zh="ZeRO-3 下 quantization_bit 为 {bits}：LLaMA-Factory 此时只接受 4。",
+                ).format(bits=bits.number),
+                Certainty.CERTAIN,
+                bits.span(),
+            )
+        elif quantized in _PACKED and run.model is not None:
+            refuses = run.framework == "llamafactory"
+            yield self._file_finding(
+                run,
+                Text(
+                    en="{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
+                    "divide and gather together{refusal}.",
+                    zh="{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
+                ).format(
+                    model=run.model.name,
+                    method=quantized,
+                    refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else Text("", ""),
+                ),
+                Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
+                named.span(),
+            )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """bitsandbytes in 8 bits, or in 4 bits whose storage has no dtype that ZeRO-3 can divide."""
+        if run.zero_stage != 3 or not any(word in script.source.data for word in (b"load_in_8bit", b"load_in_4bit")):
+            return
+        for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
+            bits = 8 if call.keyword("load_in_8bit").truth else 4 if call.keyword("load_in_4bit").truth else 0
+            if script.guarded_by(call.node):
+                continue  # an option may leave it out
+            if not bits or (bits == 4 and (call.has_star or call.has("bnb_4bit_quant_storage"))):
+                continue
+            yield self._file_finding(
+                run,
+                Text(
+                    en="The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating "
+                    "point "
+                    "can't be divided and gathered together.",
+                    zh="ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
+                ).format(bits=bits),
+                Certainty.LIKELY,
+                (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
+            )
+
+    def _file_finding(self, run: Run, cause: Text, certainty: Certainty, span: Span | None) -> Finding:
+        return self.finding(
+            cause,
+            certainty=certainty,
+            cure=(
+                Text(
+                    "Use ZeRO-2 (or DDP) for quantized weights, or FSDP with bnb_4bit_quant_storage set to the compute "
+                    "dtype",
+                    "量化权重请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
+                ),
+                Text("Or load an unquantized checkpoint for ZeRO-3", "或为 ZeRO-3 加载未量化的 checkpoint"),
+            ),
+            spans=(span or stage_span(run), stage_span(run) if span else None),
+            confirm=()
+            if certainty is Certainty.CERTAIN
+            else (
+                Text(
+                    "Only for 4 bits stored in the compute dtype (bnb_4bit_quant_storage) does ZeRO-3 go well",
+                    "只有以计算 dtype 存储的 4 位权重（bnb_4bit_quant_storage）才适用 ZeRO-3",
+                ),
+            ),
+        )
+
+    log_words = (
+        *ZERO3_WORDS, "incompatible with", "only one unique element", "floating point and complex dtype",
+        "was not initialized with", "must have the same type as input", "must be equal to world_size times",
+        "Unconvertible NCCL", "load_in_4bit", "load_in_8bit",
+    )  # fmt: skip
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A framework's refusal, or a collective and a load that only quantised weights break."""
+        on = zero3(log)
+        quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
+        if evidence := told_by(log, _REFUSED):
+            yield self._found(evidence, Certainty.CERTAIN)
+            return
+        if evidence := told_by(log, _NOT_ONE, "RuntimeError"):
+            yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            return
+        if cut := cut_at(log, "deepspeed/runtime/", "get_only_unique_item"):
+            yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
+            return
+        if on is False:
+            return
+        if not any(error.frames for error in log.errors) and (said := written(log, _SAID)):
+            yield self._found(said, Certainty.POSSIBLE)
+            return
+        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
+            evidence = told_by(log, says, "RuntimeError", "ValueError", "TypeError")
+            if evidence is None:
+                continue
+            in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
+            if quantized and (on or in_zero or alone):
+                yield self._found(evidence, Certainty.LIKELY)
+            elif alone or in_zero or (on and says is _INTEGERS):
+                yield self._found(evidence, Certainty.POSSIBLE)
+
+    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
+            Text(
+                en="The model's weights are quantised (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
+                "dtypes, which ZeRO-3 can neither divide nor gather together.",
+                zh="模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法"
+                "一起聚合。",
+            ),
+            cure=(
+                Text(
+                    "Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype",
+                    "QLoRA 请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
+                ),
+                Text(
+                    "Or train an unquantised (dequantised) checkpoint under ZeRO-3",
+                    "或在 ZeRO-3 下训练未量化（已反量化）的 checkpoint",
+                ),
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
+                    "quantization_config",
+                    "设置了 load_in_4bit / load_in_8bit / quantization_bit，或 checkpoint 的 config.json 含 "
+                    "quantization_config",
+                ),
+            ),
+        )

@@ -1,0 +1,241 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import gathered, stage_span, told_apart
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
+from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+
+_EMPTY = Pattern(
+    r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
+    r"|Padding_idx must be"
+    r"|expected to be in range of \[-1, 0\]|fewer than 2 dimensions|ds_\w+"
+)
+_NO_VOCABULARY = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
+_SAID = Pattern(
+    r"(?i)(?:embedding_?size|embeddings?\(?\)?\.weight\.shape\[0\]|vocab_size|embedding size)[`'\"]?(?: (?:of|is|as"
+    r"|becomes|to|set to)"
+    r"|为|变为|变成|等于|[ =:])* ?0(?:[^.\d]|\.?$|\.\s)"
+    r"|sets? (?:the )?(?:lm[_ ]head|vocab_size|embedding).{0,20} to 0\b"
+)
+_FAILS = Pattern(
+    r"(?i)\w*resiz\w*.{0,80}(?:fail|error|empty|\b0\b).{0,120}zero-?3"
+    r"|zero-?3.{0,120}resiz\w*.{0,80}(?:fail|error|empty|\b0\b)"
+)
+_RESIZES = Pattern(
+    r"(?i)resize_token_embeddings|resiz\w+ (?:the )?(?:token )?embedding|resize_embedding|扩充词表|扩展词表|扩词表"
+)
+
+# Releases that read the size of a divided weight, and the first one after them that does not.
+_FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
+_GATHER_CURE = Text(
+    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
+    "and sizes from len(tokenizer)",
+    "读写嵌入时放在 with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0) 中，大小取自 "
+    "len(tokenizer)",
+)
+
+
+class Zero3ResizeEmbeddings(Hazard):
+    """`resize_token_embeddings` under ZeRO-3 reads the size of a partitioned, empty weight.
+
+    ## What happens
+    After tokens are added, `model.config.vocab_size` is 0 and the loss raises "shape '[-1, 0]' is invalid for input of
+    size 32705022"; or `resize_token_embeddings` itself fails, since `embedding.weight.shape[0]` is 0.
+
+    ## Why
+    Under ZeRO-3 the weight is partitioned and has shape [0] until it is gathered. transformers 4.32 and 4.33, and again
+    4.43.0 to 4.43.2, took the new size of the vocabulary and of the head from it; frameworks and scripts that resize
+    embeddings by themselves do so too.
+
+    ## Cure
+    Upgrade transformers. In code of your own read and write the embedding only inside `with
+    deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0):`, and take sizes from `num_embeddings` or
+    `len(tokenizer)`. Or resize once without ZeRO-3, save the model and train that.
+
+    ## When it is safe
+    No resize, or one done before ZeRO-3 is on; ZeRO-2 and lower.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/25982: embedding size 0 after the resize
+    - https://github.com/huggingface/transformers/issues/26398: vocab_size 0, and shape '[-1, 0]'
+    - https://github.com/huggingface/transformers/pull/26024: the head's size
+    - https://github.com/huggingface/transformers/pull/32214: the regression of 4.43
+    """
+
+    name = "zero3-resize-embeddings"
+    title = Text(
+        en="The embeddings are resized by the size of an empty ZeRO-3 weight",
+        zh="按 ZeRO-3 的空权重的大小调整了 embedding",
+    )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A resize under a faulty transformers, and new rows written into the divided embedding."""
+        if run.zero_stage != 3 or b"resize_token_embeddings" not in script.source.data:
+            return
+        for faulty, fixed in _FAULTY_RELEASES:
+            if run.environment.within("transformers", faulty):
+                yield from self._under_faulty(script, run, fixed)
+        for statement in script.nodes(ast.Assign):
+            target = statement.targets[0]
+            if not isinstance(target, ast.Subscript) or gathered(script, statement) or told_apart(script, statement):
+                continue
+            source = _embedding_behind(script, target.value)
+            if source is None:
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` writes into the embedding while ZeRO-3 has it divided: the tensor is empty there, "
+                    "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them.",
+                    zh="`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
+                    "resize_token_embeddings 给出的值。",
+                ).format(code=ast.unparse(statement)[:70]),
+                severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
+                certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
+                cure=(_GATHER_CURE,),
+                spans=(
+                    script.place(statement).span(),
+                    script.place(source).span(Text("the divided embedding", "被切分的嵌入")),
+                    stage_span(run),
+                ),
+            )
+
+    def _under_faulty(self, script: Script, run: Run, fixed: str) -> Findings:
+        version = run.environment.field("transformers")
+        edit = run.environment.replacing_version("transformers", f"=={fixed}")
+        for call in script.calls("*.resize_token_embeddings"):
+            known = knows_zero3(script, call.node)
+            if known is False or not (call.node.args or call.node.keywords):
+                continue
+            yield self.finding(
+                Text(
+                    en="transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
+                    "divided: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
+                    zh="transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
+                    "“shape '[-1, 0]' is invalid”。",
+                ).format(version=version.get("?")),
+                certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
+                cure=(
+                    Text(f"Install transformers {fixed} or later", f"安装 transformers {fixed} 或更新版本"),
+                    _GATHER_CURE,
+                ),
+                spans=(
+                    call.place.span(),
+                    version.span(Text("a release with this fault", "有此缺陷的版本")),
+                    stage_span(run),
+                ),
+                fixes=(self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False),)
+                if edit
+                else (),
+            )
+
+    log_words = (
+        *ZERO3_WORDS,
+        *EMPTY_WORDS,
+        "resize_token_embeddings",
+        "embedding_size",
+        "vocab_size",
+        "resize_embedding",
+    )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """An empty weight in what resizes embeddings, a vocabulary of 0, or words that say so."""
+        on = zero3(log)
+        if on is False:
+            return
+        found: list[tuple[LoggedError | Found, Certainty]] = []
+        for error in log.errors_of("RuntimeError", "IndexError", "AssertionError", "ValueError", "AttributeError"):
+            if error.passes(*RESIZING):
+                if _EMPTY.search(error.message):
+                    found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
+                elif on:
+                    found.append((error, Certainty.LIKELY))
+        if evidence := told_by(log, _NO_VOCABULARY, "RuntimeError"):
+            found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
+        elif line := self._in_words(log, on is True):
+            found.append((line, Certainty.LIKELY))
+        for one, certainty in found:
+            yield self.log_finding(
+                one,
+                Text(
+                    en="Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new "
+                    "size from it, or wrote to it, without gathering it.",
+                    zh="ZeRO-3 下 embedding 权重已分区，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
+                ),
+                cure=(
+                    Text(
+                        "Upgrade transformers (fixed by PR #26024 and, for 4.43, #32214)",
+                        "升级 transformers（由 PR #26024 修复；4.43 由 #32214 修复）",
+                    ),
+                    Text(
+                        "In code of your own use deepspeed.zero.GatheredParameters(embedding.weight, "
+                        "modifier_rank=0); or resize once without ZeRO-3 and save",
+                        "自己的代码请使用 deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0)；或在不"
+                        "启用 ZeRO-3 时调整一次并保存",
+                    ),
+                ),
+                certainty=certainty,
+                confirm=(
+                    Text(
+                        "model.config.vocab_size prints 0 after resize_token_embeddings",
+                        "resize_token_embeddings 之后 model.config.vocab_size 打印为 0",
+                    ),
+                ),
+            )
+
+    def _in_words(self, log: FailureLog, on: bool) -> Found | None:
+        """A reporter's line that says that the size became 0."""
+        resizes = log.find(_RESIZES)
+        if (line := log.find(_SAID)) and (on or resizes):
+            return line
+        if on and not log.errors and (line := written(log, _FAILS)):
+            return line
+        return resizes if on and not log.errors and log.has("torch.Size([0])") else None
+
+
+def _surely_called(script: Script, statement: ast.stmt) -> bool:
+    """False where the function that the statement is in is called in some cases only.
+
+    That a tokenizer has no pad token is the usual case.
+    """
+    function = script.enclosing_function(statement)
+    calls = [
+        node
+        for node in script.nodes(ast.Call)
+        if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
+    ]
+    usual = ("pad_token", "__name__")
+    return not calls or any(
+        all(any(word in ast.unparse(test) for word in usual) for test in script.guarded_by(node)) for node in calls
+    )
+
+
+def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
+    """The model's embedding or head weight that an expression is, also through a variable."""
+    if isinstance(node, ast.Name):
+        function = script.enclosing_function(node)
+        made = [
+            one.value
+            for one in script.nodes(ast.Assign)
+            if len(one.targets) == 1
+            and isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id == node.id
+            and script.enclosing_function(one) is function
+            and one.lineno < node.lineno
+        ]
+        return _embedding_behind(script, made[-1]) if len(made) == 1 and not isinstance(made[-1], ast.Name) else None
+    text = ast.unparse(node)
+    held = "get_input_embeddings()" in text or "get_output_embeddings()" in text
+    return node if held and ".weight" in text and not text.endswith(")") else None

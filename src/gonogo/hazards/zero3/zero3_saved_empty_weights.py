@@ -1,0 +1,260 @@
+import ast
+from math import prod
+
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.zero_files import (
+    before_initialize,
+    gathered,
+    is_engine,
+    is_optional,
+    is_trained,
+    name_of,
+    stage_span,
+    text_of,
+    told_apart,
+)
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    LoggedError,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+
+_REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
+_LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
+_OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b|保存|权重文件|加载")
+_SMALL = Pattern(
+    r"(?i)(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,60}(?:\bonly\b|仅|只有"
+    r"|才)\s?\S{0,12}\s?"
+    r"\d+(?:\.\d+)? ?(?:b\b|bytes|kb\b|k\b|m\b|mb\b|字节)"
+    r"|zero-?3.{0,60}(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,20}"
+    r"\b\d+(?:\.\d+)? ?(?:k|kb|bytes)\b"
+)
+_DEEPSPEED = Pattern(r"(?i)deepspeed")
+_SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoints?|保存|导出|训练[后完])"
+_WEIGHTS = r"(?:weights?|param(?:eter)?s?|tensors?|state[_ ]?dict|adapter\w*|lora|model|权重|参数|模型)"
+_EMPTY_SAID = Pattern(
+    rf"(?i){_SAVED}.{{0,100}}(?:\bempty (?:\w+ )?{_WEIGHTS}|{_WEIGHTS}\S{{0,30}}.{{0,40}}(?:\bempty\b|是空|为空"
+    r"|\bincomplete\b)|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
+    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|\bnull checkpoint|维度(?:为|是|变成) ?0)"
+    rf"|\bweights? {_SAVED}.{{0,80}}\bincomplete\b"
+    r"|(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,80}\bempty\b"
+    r"|\bempty (?:lora |adapter |model )?(?:weights?|parameters?|tensors?|state[_ ]dict)\b.{0,40}"
+    rf"(?:\[0\]|{_SAVED})|权重.{{0,6}}无法保存"
+)
+_NOT_SAVED = Pattern(r"(?:没有|未能?)保存(?:上)?(?:模型|权重|参数)|(?:模型|权重|参数)(?:没有|未能?)保存")
+_UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
+_CONFIG_LINE = Text(
+    '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
+    "true)",
+    'DeepSpeed JSON 中设 "stage3_gather_16bit_weights_on_model_save": true（accelerate：zero3_save_16bit_model: true）',
+)
+
+_GATHER = "stage3_gather_16bit_weights_on_model_save"
+_FILE_CURE = (
+    Text(
+        f'Set "{_GATHER}": true, and save through Trainer, engine.save_16bit_model, or save_pretrained('
+        "..., state_dict=accelerator.get_state_dict(engine)), called on all ranks",
+        f'设 "{_GATHER}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
+        "..., state_dict=accelerator.get_state_dict(engine)) 在所有 rank 上保存",
+    ),
+    Text(
+        "Or engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+        "或用 engine.save_checkpoint 保存，再重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+    ),
+)
+
+
+class Zero3SavedEmptyWeights(Hazard):
+    """The checkpoint was written while ZeRO-3 had the weights partitioned: it holds empty tensors.
+
+    ## What happens
+    Loading what a ZeRO-3 run saved raises "size mismatch for model.layers.25.self_attn.q_proj.weight: copying a param
+    with shape torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2560, 2560])". The empty side
+    is the *checkpoint*; its file is far too small.
+
+    ## Why
+    `model.save_pretrained` or `state_dict()` under ZeRO-3 sees only placeholders of shape [0] (in DeepSpeed of 2021:
+    [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
+
+    ## Cure
+    Rebuild the weights from the DeepSpeed checkpoint: `python zero_to_fp32.py . output_dir`. For the next run set
+    `"stage3_gather_16bit_weights_on_model_save": true`, and save through Trainer, `accelerator.save_model`, or
+    `save_pretrained(..., state_dict=accelerator.get_state_dict(engine))`, called on all ranks.
+
+    ## When it is safe
+    ZeRO-2 and lower: parameters are whole.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/20082: weights of shape [0] after a ZeRO-3 run
+    - https://github.com/OpenRLHF/OpenRLHF/issues/651: a LoRA adapter saved so
+    - https://github.com/lucidrains/DALLE-pytorch/issues/211: the placeholders of 2021
+    - https://www.deepspeed.ai/docs/config-json/: stage3_gather_16bit_weights_on_model_save
+    """
+
+    name = "zero3-saved-empty-weights"
+    title = Text(
+        en="The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
+        zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其分区",
+    )
+
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """A Trainer that saves, under ZeRO-3 without gathering: its checkpoints hold no usable weights."""
+        gather = config.raw("zero_optimization", _GATHER)
+        if config.zero_stage != 3 or gather.truth or gather.unknown or with_trainer(run) is not True:
+            return
+        if run.arguments.get("save_strategy").string in ("no",):
+            return
+        yield self.finding(
+            Text(
+                en="{gather} {is_}: what the Trainer saves under ZeRO-3 has no weights that from_pretrained can load, "
+                "only the ranks' own parts, which zero_to_fp32.py puts together.",
+                zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank "
+                "的分片，"
+                "需用 zero_to_fp32.py 合并。",
+            ).format(
+                gather=_GATHER,
+                is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false"),
+            ),
+            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
+            cure=_FILE_CURE,
+            spans=(gather.span() or stage_span(run), stage_span(run) if gather.span() else None),
+            fixes=fix_of(
+                Text("Gather the weights when saving", "保存时聚合权重"),
+                lambda: config.inserting("zero_optimization", _GATHER, value=True),
+                safe=False,
+            ),
+        )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has divided."""
+        if run.zero_stage != 3:
+            return
+        for call in script.calls("*.save_pretrained", "*.state_dict"):
+            model = call.receiver
+            if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
+                continue
+            if not _is_divided(script, model) or told_apart(script, call.node) or before_initialize(script, call.node):
+                continue
+            if call.method == "state_dict" and not _is_saved(script, call.node):
+                continue
+            yield self.finding(
+                Text(
+                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has divided: tensors of "
+                    "shape [0] "
+                    "are saved instead of weights.",
+                    zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
+                ).format(code=text_of(script, call.node)),
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
+                cure=_FILE_CURE,
+                spans=(call.place.span(), stage_span(run)),
+            )
+
+    log_words = (
+        *ZERO3_WORDS,
+        *MISMATCH_WORDS,
+        "torch.Size([0])",
+        "Cannot get 16bit",
+        "adapter_model.",
+        "pytorch_model.bin",
+    )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A mismatch whose empty side is the checkpoint, a refusal to gather, or a listing of empty weights."""
+        found = self._evidence(log)
+        if found is None:
+            return
+        evidence, certainty = found
+        yield self.log_finding(
+            evidence,
+            Text(
+                en="The saved file holds ZeRO-3's empty placeholders instead of the weights, which lie in the ranks' "
+                "own files.",
+                zh="保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
+            ),
+            cure=(
+                Text(
+                    "Rebuild the weights from the DeepSpeed checkpoint: python zero_to_fp32.py CHECKPOINT_DIR "
+                    "OUTPUT_DIR",
+                    "从 DeepSpeed checkpoint 重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+                ),
+                _CONFIG_LINE,
+            ),
+            certainty=certainty,
+            confirm=(
+                Text(
+                    "The saved file is far smaller than the model, and the run that saved it used ZeRO-3",
+                    "保存的文件远小于模型，且保存它的训练使用 ZeRO-3",
+                ),
+            ),
+        )
+
+    def _evidence(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+        mismatches = list(shape_mismatches(log))
+        for mismatch in mismatches:
+            if mismatch.saved == "0" and mismatch.current != "0":
+                return mismatch.evidence, Certainty.CERTAIN
+        ones = [m for m in mismatches if m.saved == "1" and _elements(m.current) > 1]
+        if len(ones) > 1 or (ones and zero3(log)):
+            return ones[0].evidence, Certainty.LIKELY
+        if evidence := told_by(log, _REFUSED, "ValueError"):
+            return evidence, Certainty.LIKELY
+        if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
+            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+        if (line := log.find(_SMALL)) and (zero3(log) or (log.find(_DEEPSPEED) and zero3(log) is None)):
+            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+        unlisted = [] if log.errors else list(log.find_all(_UNLISTED))
+        if len(unlisted) > 1:
+            return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
+        if not log.errors and zero3(log) and (said := written(log, _EMPTY_SAID)):
+            return said, Certainty.LIKELY
+        if not log.errors and zero3(log) and (said := log.find(_NOT_SAVED)):
+            return said, Certainty.POSSIBLE
+        return None
+
+
+def _elements(shape: str) -> int:
+    return prod(int(size) for size in shape.split(",") if size)
+
+
+def _is_divided(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is the trained model: the engine's module, or what accelerate unwraps."""
+    if isinstance(node, ast.Call):
+        return script.call_at(node).method == "unwrap_model"
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return is_engine(script, node.value)
+    kinds = script.kinds_of(node)
+    if any(kind.endswith(("Accelerator.unwrap_model", "deepspeed.initialize.module")) for kind in kinds):
+        return True
+    name = name_of(node)
+    return name in ("trainer.model", "trainer.model_wrapped") or (
+        is_trained(script, name) and next(script.calls("deepspeed.initialize"), None) is not None
+    )
+
+
+def _is_saved(script: Script, node: ast.Call) -> bool:
+    """Whether a state dict goes to ``torch.save`` or ``save_file``, by itself or through a variable."""
+    holder = script.parent(node)
+    while isinstance(holder, (ast.Dict, ast.keyword)):
+        holder = script.parent(holder)
+    if isinstance(holder, ast.Call):
+        return script.call_at(holder).method in ("save", "save_file")
+    if isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Name):
+        name = holder.targets[0].id
+        return any(
+            any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(call.node))
+            for call in script.calls("torch.save", "safetensors.torch.save_file")
+            if call.line > node.lineno
+        )
+    return False

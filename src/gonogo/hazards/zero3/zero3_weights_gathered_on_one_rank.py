@@ -1,0 +1,104 @@
+import ast
+
+from gonogo.hazards.facts.parted import parted
+from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
+
+_GATHERS = (
+    *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
+    *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
+    *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
+)
+_ON_ALL = Text(
+    "Call it on all ranks, and put only the use of what comes back under the test",
+    "在所有 rank 上调用，只把返回值的使用放在条件之下",
+)
+
+
+_REHEARSED = Text(
+    en="ZeRO-3 has divided the weights among all ranks; to gather them is a call of all.",
+    zh="ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
+)
+
+
+class Zero3WeightsGatheredOnOneRank(Hazard):
+    """A gather of ZeRO-3's weights under `if rank == 0`.
+
+    ## What happens
+    The run stands still when it saves or looks at weights: `accelerator.get_state_dict`, `engine.save_16bit_model`,
+    `trainer.save_model`, `GatheredParameters` or `safe_get_full_fp32_param` never returns on rank 0.
+
+    ## Why
+    Each of these gathers the parts of all ranks, so all ranks must call it. What comes back is then written by rank
+    0 only, and most of them see to that themselves.
+
+    ## Cure
+    Call it on all ranks; put only the use of the result under the test.
+
+    ## When it is safe
+    ZeRO-2 and lower, where each rank has the whole weights; a run of one process.
+
+    ## Sources
+    - https://github.com/deepspeedai/DeepSpeed/pull/2727: the utilities hang unless all processes call them
+    - https://github.com/deepspeedai/DeepSpeed/issues/7117: a maintainer: call it on all ranks to avoid hangs
+    """
+
+    name = "zero3-weights-gathered-on-one-rank"
+    title = Text(
+        en="One rank alone asks for the whole weights that ZeRO-3 has divided",
+        zh="只有一个 rank 请求被 ZeRO-3 切分的完整权重",
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that parted where one gathered weights."""
+        parting = parted(record, self.name)
+        if parting is not None:
+            yield self.finding(
+                parting.cause_text(_REHEARSED),
+                certainty=parting.certainty,
+                cure=(_ON_ALL,),
+                spans=parting.spans(),
+                ranks=parting.ranks,
+                module=parting.module,
+                parameter=parting.parameter,
+            )
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """Gathers that only one rank calls."""
+        if run.zero_stage != 3 or run.world_size == 1:
+            return
+        for call in script.calls(*_GATHERS, "*.save_16bit_model", "*.save_fp16_model", "*.save_model"):
+            if call.method.startswith("save_") and not _gathers(script, call.node):
+                continue
+            test = on_one_rank(script, call.node)
+            if test is None:
+                continue
+            lone = lone_statement(script, call.node)
+            edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
+            yield self.finding(
+                Text(
+                    en="`{code}` is called by one rank only; it gathers the parts of all ranks, which never join "
+                    "in: the "
+                    "run hangs here.",
+                    zh="`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
+                ).format(code=text_of(script, call.node.func) + "(…)"),
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
+                severity=Severity.ERROR,
+                cure=(_ON_ALL,),
+                spans=(
+                    call.place.span(),
+                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                    stage_span(run),
+                ),
+                fixes=(self.fix(Text("Call it on all ranks", "在所有 rank 上调用"), edit, safe=False),) if edit else (),
+            )
+
+
+def _gathers(script: Script, node: ast.Call) -> bool:
+    """Whether a method that saves is the engine's, the accelerator's or a Trainer's."""
+    receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if receiver is None:
+        return False
+    kinds = script.kinds_of(receiver)
+    return is_engine(script, receiver) or any(kind.endswith(("Trainer", "accelerate.Accelerator")) for kind in kinds)

@@ -1,0 +1,103 @@
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_by
+
+_NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
+_CAUSE = Text(
+    en="ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started "
+    "by a distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
+    zh="ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎"
+    "包装模型，参数无人聚合。",
+)
+_CURE = (
+    Text(
+        "Start it with a distributed launcher, for one GPU too: deepspeed --num_gpus 1 train.py, torchrun "
+        "--nproc_per_node 1 train.py, or accelerate launch",
+        "用分布式启动器启动，单卡也一样：deepspeed --num_gpus 1 train.py、torchrun --nproc_per_node 1 train.py 或 "
+        "accelerate launch",
+    ),
+    Text(
+        "LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ...",
+        "LLaMA-Factory 用 FORCE_TORCHRUN=1 llamafactory-cli train ...；ms-swift 用 NPROC_PER_NODE=1 swift sft ...",
+    ),
+)
+_CONFIRM = (
+    Text(
+        "The launch line is plain python, swift or llamafactory-cli, and the frames show no "
+        "deepspeed/runtime/engine.py",
+        "启动命令是普通的 python、swift 或 llamafactory-cli，且调用栈中没有 deepspeed/runtime/engine.py",
+    ),
+)
+
+
+class Zero3WithoutDistributedLauncher(Hazard):
+    """ZeRO-3 in a process that no distributed launcher started.
+
+    ## What happens
+    The very first step of the trained model raises "RuntimeError: 'weight' must be 2-D" at its embedding. The run was
+    started as `python train.py`, `llamafactory-cli train` or `swift sft` with one process.
+
+    ## Why
+    The ZeRO-3 config is enough for `from_pretrained` to build the model with empty, partitioned parameters. Trainer and
+    accelerate wrap it in a DeepSpeed engine, which gathers them, only in a distributed run: they go by `LOCAL_RANK`
+    and `WORLD_SIZE`, which a launcher sets.
+
+    ## Cure
+    Use a launcher for a single GPU too: `deepspeed --num_gpus 1 train.py`, `torchrun --nproc_per_node 1 train.py`,
+    `accelerate launch`, `FORCE_TORCHRUN=1 llamafactory-cli train`, `NPROC_PER_NODE=1 swift sft`.
+
+    ## When it is safe
+    Started by a launcher; or without ZeRO-3, which brings nothing on one GPU unless it offloads.
+
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/24643: plain python3; a maintainer names the launcher
+    - https://github.com/modelscope/ms-swift/issues/1996: swift with one process
+    - https://github.com/hiyouga/LlamaFactory/issues/4557: the same in LLaMA-Factory
+    """
+
+    name = "zero3-without-distributed-launcher"
+    title = Text(
+        en="ZeRO-3 without a distributed launcher: no engine gathers the empty weights",
+        zh="未用分布式启动器而使用 ZeRO-3：没有引擎聚合空权重",
+    )
+    log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "ds_numel")
+
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """A ZeRO-3 config given to Trainer by a command that starts one plain process."""
+        if run.config is None or run.zero_stage != 3 or launch.launcher not in ("python", "swift", "llamafactory"):
+            return
+        given = ("LOCAL_RANK", "RANK", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "WORLD_SIZE")
+        if any(not launch.variable(name).absent for name in given) or (whole(launch.world_size) or 1) > 1:
+            return
+        shown = gpus_shown(launch)
+        if launch.launcher == "python":
+            if "deepspeed" not in launch.options or not run.scripts:
+                return
+            if any(b"LOCAL_RANK" in one.source.data or b"deepspeed.init" in one.source.data for one in run.scripts):
+                return
+            if not any(next(one.calls(*TRAINER_CLASSES), None) for one in run.scripts):
+                return
+        elif launch.launcher == "llamafactory" or shown is None or len(shown) != 1:
+            return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
+        fixes: tuple[Fix, ...] = ()
+        if launch.launcher == "swift" and launch.source.writable:
+            title = Text("set NPROC_PER_NODE=1", "设置 NPROC_PER_NODE=1")
+            fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
+        yield self.finding(
+            _CAUSE,
+            certainty=Certainty.LIKELY,
+            cure=_CURE,
+            spans=(launch.place.span(), run.config_field.span()),
+            fixes=fixes,
+        )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """An empty weight in the trained model, which no engine wraps; surer where the launch line tells."""
+        for use in empty_uses(log):
+            certainty = use.causes.get(Use.NO_LAUNCHER)
+            if certainty is not None:
+                yield self.log_finding(use.evidence, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+        if (evidence := told_by(log, _NOT_CONVERTED, "AttributeError")) and started_singly(log) is not False:
+            yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
