@@ -17,8 +17,8 @@ _STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = Text(
     "neither torch nor deepspeed, transformers or accelerate is there: start gonogo with the Python that trains, as "
     "in: path/to/python -m gonogo env",
-    "没有找到 torch、deepspeed、transformers 或 accelerate：请用训练所用的 Python 启动 gonogo，例如 "
-    "path/to/python -m gonogo env",
+    "没有找到 torch、deepspeed、transformers 或 accelerate：请用训练所用的 Python 启动 gonogo，例如 path/to/python -m "
+    "gonogo env",
 )
 _NO_GPU = Text(
     "no accelerator and no driver here: what depends on them was not looked at",

@@ -82,8 +82,8 @@ class _Gatherer:
                 Text(
                     "{command}: starts nothing that gonogo knows: give the launch command or script that starts the "
                     "training, as in: gonogo check -- bash launch.sh",
-                    "{command}：没有启动 gonogo 认识的程序：请给出启动训练的命令或脚本，"
-                    "例如 gonogo check -- bash launch.sh",
+                    "{command}：没有启动 gonogo 认识的程序：请给出启动训练的命令或脚本，例如 gonogo check -- bash "
+                    "launch.sh",
                 ).format(command=" ".join(command)[:200])
             )
         for launch in launches:

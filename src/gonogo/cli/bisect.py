@@ -78,10 +78,10 @@ def bisect(
         if not command:
             raise UserError(
                 Text(
-                    "no command to rehearse: put it after --, as in: "
-                    "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
-                    "没有给出要排练的命令：请写在 -- 之后，例如 "
-                    "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
+                    "no command to rehearse: put it after --, as in: gonogo bisect --package deepspeed --good 0.14.0 "
+                    "--bad 0.14.2 -- bash launch.sh",
+                    "没有给出要排练的命令：请写在 -- 之后，例如 gonogo bisect --package deepspeed --good 0.14.0 --bad "
+                    "0.14.2 -- bash launch.sh",
                 )
             )
         from gonogo.rehearse.bisect.report import bisect_report

@@ -139,8 +139,8 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
             Text(
                 "No known hazard explains this log for certain. Look at the earliest error of the rank that died "
                 "first; with several ranks, give all their logs: gonogo diagnose FOLDER.",
-                "没有已知隐患能确定地解释这份日志。请看最先退出的 rank 的最早报错；"
-                "多个 rank 时请给出全部日志：gonogo diagnose 目录。",
+                "没有已知隐患能确定地解释这份日志。请看最先退出的 rank 的最早报错；多个 rank 时请给出全部日志：gonogo "
+                "diagnose 目录。",
             )
         )
     places = {(span.path, span.line) for finding in findings for span in finding.spans}

@@ -20,12 +20,11 @@ from gonogo.rehearse.summary import seen_from
 _NO_RANK = Skipped(
     Text("the training", "训练"),
     Text(
-        "no process wrote anything: none of COMMAND's Pythons trained, or they start without site packages "
-        "(python -I, -S), in a container that does not see the folder, or with a PYTHONPATH of their own: where a "
-        "script sets it, export PYTHONPATH=DIR:$PYTHONPATH keeps what was there",
-        "没有进程写下记录：COMMAND 启动的 Python 都没有训练，或它们不加载 site（python -I、-S）、"
-        "运行在看不到该目录的容器中，或使用自己的 PYTHONPATH：脚本中要设置它时，"
-        "请写 export PYTHONPATH=DIR:$PYTHONPATH 以保留原有内容",
+        "no process wrote anything: none of COMMAND's Pythons trained, or they start without site packages (python -I, "
+        "-S), in a container that does not see the folder, or with a PYTHONPATH of their own: where a script sets it, "
+        "export PYTHONPATH=DIR:$PYTHONPATH keeps what was there",
+        "没有进程写下记录：COMMAND 启动的 Python 都没有训练，或它们不加载 site（python -I、-S）、运行在看不到该目录的容"
+        "器中，或使用自己的 PYTHONPATH：脚本中要设置它时，请写 export PYTHONPATH=DIR:$PYTHONPATH 以保留原有内容",
     ),
 )
 

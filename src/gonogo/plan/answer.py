@@ -99,8 +99,8 @@ def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
             Text(
                 "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
                 "they rank strategies, and are no promise",
-                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）："
-                "用于排序，不是承诺",
+                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）：用于排序，"
+                "不是承诺",
             ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         )
     ]

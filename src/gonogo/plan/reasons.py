@@ -33,8 +33,8 @@ _SPREAD = {
 }
 _ALONE = Text("With one GPU there is nothing to split.", "只有一张卡，没有可切分的对象。")
 _HOST_OPTIMIZER = Text(
-    "The optimizer's states stay in host memory ({size:.0f} GiB a node) and the CPU updates them: less GPU memory, "
-    "a slower step.",
+    "The optimizer's states stay in host memory ({size:.0f} GiB a node) and the CPU updates them: less GPU memory, a "
+    "slower step.",
     "优化器状态留在主机内存（每节点 {size:.0f} GiB），由 CPU 更新：省显存，但每步更慢。",
 )
 _HOST_WEIGHTS = Text(

@@ -26,8 +26,8 @@ _KNOWN = (
             Text(
                 "Make the data come in time on every rank: more or fewer dataloader_num_workers, data on a local disk, "
                 "slow samples (long videos, remote files) prepared beforehand",
-                "让每个 rank 的数据都能及时到达：调整 dataloader_num_workers、数据放到本地磁盘、"
-                "提前处理慢样本（长视频、远程文件）",
+                "让每个 rank 的数据都能及时到达：调整 dataloader_num_workers、数据放到本地磁盘、提前处理慢样本（长视频"
+                "、远程文件）",
             ),
         ),
     ),

@@ -81,9 +81,8 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             Text(
                 en="gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
                 "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again.",
-                zh="gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数"
-                "（{why}）：它先把检"
-                "查点内的参数标记为就绪，随后它们的反向再次标记。",
+                zh="gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数（{why}）："
+                "它先把检查点内的参数标记为就绪，随后它们的反向再次标记。",
             ).format(
                 why=Text(
                     "the Trainer's default for a PEFT model that is not told otherwise",
@@ -127,16 +126,16 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             Text(
                 en="DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its "
                 "reentrant form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
-                zh="DDP 在一步中两次收到 {parameter} 的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同"
-                "时设置了 find_unused_parameters=True。",
+                zh="DDP 在一步中两次收到 {parameter} 的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设"
+                "置了 find_unused_parameters=True。",
             ).format(parameter=named.group(1) if named else Text("a parameter", "某个参数")),
             cure=_CURES,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
             confirm=(
                 Text(
-                    en="The run passes with gradient checkpointing off; else a weight is shared between two calls "
-                    "of the model",
+                    en="The run passes with gradient checkpointing off; else a weight is shared between two calls of "
+                    "the model",
                     zh="关闭梯度检查点后可以运行；否则是同一权重用于模型的两次调用",
                 ),
             ),

@@ -120,8 +120,8 @@ class DdpUnusedParameters(Hazard):
             certainty=certainty,
             cure=(
                 Text(
-                    en="Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use "
-                    "it in the loss",
+                    en="Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use it "
+                    "in the loss",
                     zh="在 DDP 包装模型之前冻结不训练的部分（requires_grad_(False)），或让损失用到它",
                 ),
                 Text(

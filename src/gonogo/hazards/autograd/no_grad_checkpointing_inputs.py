@@ -121,9 +121,8 @@ class NoGradCheckpointingInputs(Hazard):
             Text(
                 en="gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen "
                 "but for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph.",
-                zh="gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又"
-                "没有任"
-                "何代码让各层的输入需要梯度：损失没有计算图。",
+                zh="gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又没"
+                "有任何代码让各层的输入需要梯度：损失没有计算图。",
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=_CURES,
@@ -170,8 +169,8 @@ class NoGradCheckpointingInputs(Hazard):
                 Text(
                     en='torch warns "None of the inputs have requires_grad=True", and '
                     "print_trainable_parameters() is not 0",
-                    zh="torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不"
-                    "为 0",
+                    zh="torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不为 "
+                    "0",
                 ),
             ),
         )

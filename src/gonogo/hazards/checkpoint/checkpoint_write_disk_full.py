@@ -133,8 +133,8 @@ class CheckpointWriteDiskFull(Hazard):
                     zh="清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
                 ),
                 Text(
-                    en="Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no "
-                    "optimizer states)",
+                    en="Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
+                    "states)",
                     zh="少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
                 ),
                 Text(en="Delete the incomplete checkpoint before resuming", zh="恢复训练前删除不完整的 checkpoint"),

@@ -60,11 +60,9 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         yield self.finding(
             Text(
                 en="zero_to_fp32.py takes a folder since DeepSpeed 0.15.3, and is given {value}: “Parent directory … "
-                "does "
-                "not exist”, or a folder of that name.",
-                zh="自 DeepSpeed 0.15.3 起 zero_to_fp32.py 接受目录，而给出的是 {value}：会报 “Parent directory … "
-                "does not "
-                "exist”，或生成同名目录。",
+                "does not exist”, or a folder of that name.",
+                zh="自 DeepSpeed 0.15.3 起 zero_to_fp32.py 接受目录，而给出的是 {value}：会报 “Parent directory … does "
+                "not exist”，或生成同名目录。",
             ).format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
             cure=(

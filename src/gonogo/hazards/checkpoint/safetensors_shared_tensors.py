@@ -106,8 +106,7 @@ class SafetensorsSharedTensors(Hazard):
             yield self.finding(
                 Text(
                     en="{name} ties two weights ({why}), so that its state dict has two names for one memory: "
-                    "save_file "
-                    "refuses it.",
+                    "save_file refuses it.",
                     zh="{name} 绑定了两个权重（{why}），其 state dict 中同一块内存有两个名字：save_file 会拒绝。",
                 ).format(
                     name=name,
@@ -155,9 +154,8 @@ class SafetensorsSharedTensors(Hazard):
                     Text(
                         en="{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
                         "safetensors, which refuse two names for one memory, at the first checkpoint.",
-                        zh="{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 "
-                        "safetensors，而后者不"
-                        "接受同一块内存有两个名字，第一次保存检查点就会失败。",
+                        zh="{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 safetensors，"
+                        "而后者不接受同一块内存有两个名字，第一次保存检查点就会失败。",
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(
@@ -193,8 +191,8 @@ class SafetensorsSharedTensors(Hazard):
             Text(
                 "Save in the old format: save_safetensors=False (Trainer) or safe_serialization=False "
                 "(save_pretrained, Accelerate)",
-                "用旧格式保存：save_safetensors=False（Trainer）或 safe_serialization=False"
-                "（save_pretrained、Accelerate）",
+                "用旧格式保存：save_safetensors=False（Trainer）或 safe_serialization=False（save_pretrained、"
+                "Accelerate）",
             ),
             Text(
                 "Or safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())",
@@ -207,8 +205,8 @@ class SafetensorsSharedTensors(Hazard):
                 Text(
                     "So many names are ZeRO-3's or FSDP's empty placeholders: save through the engine "
                     "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model",
-                    "名字如此之多，多半是 ZeRO-3 或 FSDP 的空占位张量：请通过引擎保存"
-                    "（stage3_gather_16bit_weights_on_model_save、save_16bit_model）或 Trainer.save_model",
+                    "名字如此之多，多半是 ZeRO-3 或 FSDP 的空占位张量：请通过引擎保存（"
+                    "stage3_gather_16bit_weights_on_model_save、save_16bit_model）或 Trainer.save_model",
                 ),
             )
         yield self.log_finding(

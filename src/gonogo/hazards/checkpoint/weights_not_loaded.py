@@ -23,8 +23,8 @@ _CURE = (
     Text(
         "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a prefix "
         "left by a wrapper (module., _orig_module., base_model.model.) has to be taken off",
-        "比对名称：list(safetensors.safe_open(FILE, 'pt').keys()) 与 model.state_dict().keys()；包装层留下的前缀"
-        "（module.、_orig_module.、base_model.model.）需要去掉",
+        "比对名称：list(safetensors.safe_open(FILE, 'pt').keys()) 与 model.state_dict().keys()；包装层留下的前缀（"
+        "module.、_orig_module.、base_model.model.）需要去掉",
     ),
 )
 
@@ -92,8 +92,8 @@ class WeightsNotLoaded(Hazard):
                 Text(
                     en="from_pretrained found no values for weights of the layers themselves ({names}{instead}), and "
                     "drew them at random: what is trained is not the model that was meant.",
-                    zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的"
-                    "模型。",
+                    zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模"
+                    "型。",
                 ).format(names=shown(body), instead=told_instead(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,

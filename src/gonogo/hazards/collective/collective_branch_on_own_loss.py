@@ -89,8 +89,8 @@ class CollectiveBranchOnOwnLoss(Hazard):
                 Text(
                     "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
                     "set_trigger() and check_trigger()",
-                    "分支前让所有 rank 达成一致：对该条件做 all_reduce（ReduceOp.MAX），"
-                    "或用 Accelerate 的 set_trigger() 与 check_trigger()",
+                    "分支前让所有 rank 达成一致：对该条件做 all_reduce（ReduceOp.MAX），或用 Accelerate 的 "
+                    "set_trigger() 与 check_trigger()",
                 ),
             ),
             spans=(

@@ -90,8 +90,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             yield self.finding(
                 Text(
                     en="Only the rank for which {test} holds comes to {call}(); it waits for all the others, which "
-                    "never "
-                    "do.",
+                    "never do.",
                     zh="只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
                 ).format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.CERTAIN if run.distributed and call.method in _WAITS else Certainty.LIKELY,

@@ -79,17 +79,17 @@ class FailureElsewhere(Hazard):
             ),
             cure=(
                 Text(
-                    en="Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error "
-                    "in them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write "
+                    en="Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error in "
+                    "them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write "
                     "one a rank",
                     zh="一次给出所有 rank 的日志（gonogo diagnose 目录），或查看其中最早的报错；torchrun --log-dir "
                     "logs --redirects 3 与 deepspeed --enable_each_rank_log logs 可为每个 rank 写一份",
                 ),
                 Text(
-                    en="For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a "
-                    "rank that is elsewhere than the others is the one",
-                    zh="超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位"
-                    "置的就是问题所在",
+                    en="For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a rank "
+                    "that is elsewhere than the others is the one",
+                    zh="超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位置"
+                    "的就是问题所在",
                 ),
             ),
             certainty=Certainty.POSSIBLE,
@@ -127,8 +127,8 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
             zh="启动器自身收到了 SIGTERM：来自调度器（时间上限、被抢占）、用户，或另一个节点的启动器。",
         )
     return Text(
-        en="What stands here is what a rank leaves behind in the others when it dies or falls back; the log does "
-        "not name it.",
+        en="What stands here is what a rank leaves behind in the others when it dies or falls back; the log does not "
+        "name it.",
         zh="这里只是某个 rank 退出或落后时在其他 rank 中留下的痕迹；日志没有指出是哪一个。",
     )
 

@@ -8,10 +8,10 @@ from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Ru
 
 _CURES = (
     Text(
-        en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace "
-        "'cuda:0', .cuda(0) and device='cuda' by that device",
-        zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 "
-        "'cuda:0'、.cuda(0)、device='cuda' 换成该设备",
+        en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) "
+        "and device='cuda' by that device",
+        zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 'cuda:0'、.cuda(0)、"
+        "device='cuda' 换成该设备",
     ),
     Text(
         en="Do not set CUDA_VISIBLE_DEVICES inside the script",
@@ -95,10 +95,10 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         yield self.log_finding(
             duplicate.evidence,
             Text(
-                en="Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the "
-                "code names a device, or sets none, instead of using LOCAL_RANK's.",
-                zh="rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而"
-                "没有使用 LOCAL_RANK 对应的设备。",
+                en="Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the code "
+                "names a device, or sets none, instead of using LOCAL_RANK's.",
+                zh="rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而没"
+                "有使用 LOCAL_RANK 对应的设备。",
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
             cure=_CURES,
             certainty=_certainty(log, duplicate),

@@ -6,10 +6,10 @@ from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, La
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
 _CURE = (
     Text(
-        en="export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate "
-        "launch sets both on RTX 4000 cards",
-        zh="启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上"
-        "会自动设置",
+        en="export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
+        "sets both on RTX 4000 cards",
+        zh="启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上会"
+        "自动设置",
     ),
     Text(
         en="Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt",
@@ -66,8 +66,7 @@ class NcclP2pHang(Hazard):
         yield self.finding(
             Text(
                 en="{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never "
-                "deliver: "
-                "the first collective may hang.",
+                "deliver: the first collective may hang.",
                 zh="{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
             ).format(count=whole(launch.processes_per_node), gpu=named or told),
             certainty=Certainty.POSSIBLE,
@@ -97,10 +96,10 @@ class NcclP2pHang(Hazard):
         yield self.log_finding(
             cause.evidence,
             Text(
-                en="The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to "
-                "be lost without NVLink. Nothing is printed then until the watchdog's time-out.",
-                zh="程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任"
-                "何输出。",
+                en="The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to be "
+                "lost without NVLink. Nothing is printed then until the watchdog's time-out.",
+                zh="程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任何"
+                "输出。",
             ),
             cure=_CURE,
             certainty=cause.certainty,

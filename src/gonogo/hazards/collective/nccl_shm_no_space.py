@@ -80,14 +80,14 @@ class NcclShmNoSpace(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for "
-                "this container. It is not the disk.",
+                en="NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for this "
+                "container. It is not the disk.",
                 zh="NCCL 无法在 /dev/shm 中创建缓冲区：该文件系统已满，或容器分配得太小。与磁盘无关。",
             ),
             cure=(
                 Text(
-                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir "
-                    "with medium: Memory mounted at /dev/shm",
+                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
+                    "medium: Memory mounted at /dev/shm",
                     zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
                     "medium: Memory 的 emptyDir",
                 ),

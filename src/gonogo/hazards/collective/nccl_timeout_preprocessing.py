@@ -55,8 +55,8 @@ class NcclTimeoutPreprocessing(Hazard):
             Text(
                 en="ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
                 "tokenizes, loads or saves end the run.",
-                zh="ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终"
-                "止训练。",
+                zh="ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终止"
+                "训练。",
             ).format(seconds=seconds),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -84,11 +84,9 @@ class NcclTimeoutPreprocessing(Hazard):
             yield self.finding(
                 Text(
                     en="The process group's time-out is {seconds} s (NCCL's default is 600), and {work} runs on one "
-                    "rank "
-                    "while the others wait in a barrier: if it takes longer, they end the run.",
+                    "rank while the others wait in a barrier: if it takes longer, they end the run.",
                     zh="进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
-                    "barrier 中等待："
-                    "若耗时更长，它们会终止训练。",
+                    "barrier 中等待：若耗时更长，它们会终止训练。",
                 ).format(seconds=seconds, work=f"{alone.method}()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
@@ -117,17 +115,17 @@ class NcclTimeoutPreprocessing(Hazard):
         yield self.log_finding(
             cause.evidence,
             Text(
-                en="The time-out comes before the first training step, in a collective in which ranks merely wait: "
-                "a rank that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
-                zh="超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 "
-                "rank 没有参与。",
+                en="The time-out comes before the first training step, in a collective in which ranks merely wait: a "
+                "rank that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
+                zh="超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 rank "
+                "没有参与。",
             ),
             cure=(
                 Text(
-                    en="Prepare the dataset once before training and load it from disk (LLaMA-Factory: "
-                    "tokenized_path; datasets: save_to_disk, on storage that all nodes share)",
-                    zh="训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放"
-                    "在所有节点共享的存储上）",
+                    en="Prepare the dataset once before training and load it from disk (LLaMA-Factory: tokenized_path; "
+                    "datasets: save_to_disk, on storage that all nodes share)",
+                    zh="训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放在所"
+                    "有节点共享的存储上）",
                 ),
                 Text(
                     en="Or raise the time-out where the process group is first made: ddp_timeout=7200 "

@@ -94,8 +94,7 @@ class NcclWrongNetworkInterface(Hazard):
                 cure=(
                     Text(
                         en="Name the interface that the nodes reach each other by (ip -br addr), or exclude the "
-                        "others: "
-                        "{name}=^lo,docker0",
+                        "others: {name}=^lo,docker0",
                         zh="写明节点之间互通的网卡（ip -br addr），或排除其他网卡：{name}=^lo,docker0",
                     ).format(name=name),
                 ),
@@ -113,8 +112,8 @@ class NcclWrongNetworkInterface(Hazard):
             Text(
                 en="NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
                 "who can reach it; a firewall or a peer that is dead already gives the same words.",
-                zh="NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报"
-                "错相同。",
+                zh="NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报错相"
+                "同。",
             ).format(
                 interface=Text(
                     ": it uses an interface of containers or of this host alone", "：它使用了容器或仅本机可用的接口"
@@ -124,10 +123,10 @@ class NcclWrongNetworkInterface(Hazard):
             ),
             cure=(
                 Text(
-                    en="On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, "
-                    "see ip addr>, and GLOO_SOCKET_IFNAME the same",
-                    zh="在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，"
-                    "GLOO_SOCKET_IFNAME 同样设置",
+                    en="On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, see "
+                    "ip addr>, and GLOO_SOCKET_IFNAME the same",
+                    zh="在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，GLOO_SOCKET_IFNAME "
+                    "同样设置",
                 ),
                 Text(
                     en="With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; "

@@ -14,14 +14,14 @@ _LASTING = 600.0
 _TIMEOUT = Text(
     "Where it needs this long, give the others a larger time-out (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits",
-    "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），"
-    "并让所有 rank 分担，避免空等",
+    "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），并让所有 rank 分担"
+    "，避免空等",
 )
 _ALIVE = Text(
     "Look at that process on its machine: py-spy dump --native --pid PID; a state of D (a disk or network file system) "
     "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus",
-    "在该机器上查看这个进程：py-spy dump --native --pid PID；ps 中状态为 D（磁盘或网络文件系统）或 T（被暂停）；"
-    "用 dmesg 与 nvidia-smi 检查是否掉卡",
+    "在该机器上查看这个进程：py-spy dump --native --pid PID；ps 中状态为 D（磁盘或网络文件系统）或 T（被暂停）；用 "
+    "dmesg 与 nvidia-smi 检查是否掉卡",
 )
 
 

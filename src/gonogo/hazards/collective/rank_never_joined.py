@@ -72,8 +72,8 @@ class RankNeverJoined(Hazard):
             severity=Severity.ERROR,
             cure=(
                 Text(
-                    "Start the launcher on every node with its own node rank, and the same address, port and number "
-                    "of nodes; in a queue, see that all nodes were given",
+                    "Start the launcher on every node with its own node rank, and the same address, port and number of "
+                    "nodes; in a queue, see that all nodes were given",
                     "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
                 ),
                 Text(

@@ -4,8 +4,8 @@ from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 _ZERO_3 = Text(
     en="Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
     "result times zero where it isn't wanted; or ZeRO-2",
-    zh="ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；"
-    "或使用 ZeRO-2",
+    zh="ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；或使用 "
+    "ZeRO-2",
 )
 _SAME_WAY = Text(
     en="Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the "

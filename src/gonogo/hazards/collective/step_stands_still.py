@@ -65,8 +65,8 @@ class StepStandsStill(Hazard):
             cause = Text(
                 en="All ranks have come to the same {operator} (call {index} of its group, from {where}), and it has "
                 "not ended for {seconds:.0f} s: what is between the ranks hangs, not one of them.",
-                zh="所有 rank 都已到达同一次 {operator}（该组的第 {index} 次调用，来自 {where}），而它 {seconds:.0f} "
-                "秒没有结束：卡住的是 rank 之间的传输，而不是某个 rank。",
+                zh="所有 rank 都已到达同一次 {operator}（该组的第 {index} 次调用，来自 {where}），而它 {seconds:.0f} 秒"
+                "没有结束：卡住的是 rank 之间的传输，而不是某个 rank。",
             ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
         else:
             cause = Text(

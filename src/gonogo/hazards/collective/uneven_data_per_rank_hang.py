@@ -20,8 +20,8 @@ _CURE = (
     Text(
         en="Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
         "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)",
-        zh="让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；"
-        "或以最小数量为准一起停止（用 MIN 对长度做 all_reduce）",
+        zh="让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；或"
+        "以最小数量为准一起停止（用 MIN 对长度做 all_reduce）",
     ),
     Text(
         en="Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
@@ -109,8 +109,8 @@ class UnevenDataPerRankHang(Hazard):
             Text(
                 en="Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
                 "nothing was seen that makes them stop together.",
-                zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让"
-                "它们一起停止的机制。",
+                zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停"
+                "止的机制。",
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
@@ -140,12 +140,10 @@ class UnevenDataPerRankHang(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{owner} gives each rank its part of the data, which need not be equally long, and DDP's "
-                    "loop runs "
-                    "until a rank's part ends: the others then wait for its gradients.",
-                    zh="{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 "
-                    "rank 的数据用完："
-                    "其他 rank 会一直等它的梯度。",
+                    en="{owner} gives each rank its part of the data, which need not be equally long, and DDP's loop "
+                    "runs until a rank's part ends: the others then wait for its gradients.",
+                    zh="{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 rank "
+                    "的数据用完：其他 rank 会一直等它的梯度。",
                 ).format(owner=owner.name),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
@@ -182,8 +180,8 @@ class UnevenDataPerRankHang(Hazard):
         yield self.log_finding(
             cause.evidence,
             Text(
-                en="The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no "
-                "part in the gradients' all-reduce, and the others wait for it.",
+                en="The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part "
+                "in the gradients' all-reduce, and the others wait for it.",
                 zh="各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 "
                 "rank 一直等它。",
             ).format(

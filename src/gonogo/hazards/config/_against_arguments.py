@@ -58,8 +58,7 @@ _YAML_CURE = (
         "Give accelerate's YAML and TrainingArguments the same values: accelerate makes the DeepSpeed config of its "
         "YAML, where mixed_precision stands for fp16.enabled and bf16.enabled",
         "让 accelerate 的 YAML 与 TrainingArguments 取值相同：accelerate 由 YAML 生成 DeepSpeed 配置，其中 "
-        "mixed_precision "
-        "对应 fp16.enabled 与 bf16.enabled",
+        "mixed_precision 对应 fp16.enabled 与 bf16.enabled",
     ),
 )
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
@@ -140,8 +139,8 @@ def _cure(differing: list[tuple[Correspondence, Field]]) -> tuple[Text, ...]:
             Text(
                 en="train_batch_size is compared with per_device_train_batch_size * gradient_accumulation_steps * "
                 "processes: check the number of processes too",
-                zh="train_batch_size 与 per_device_train_batch_size * gradient_accumulation_steps * 进程数比较："
-                "也请核对进程数",
+                zh="train_batch_size 与 per_device_train_batch_size * gradient_accumulation_steps * 进程数比较：也请核"
+                "对进程数",
             )
         )
     return tuple(steps)

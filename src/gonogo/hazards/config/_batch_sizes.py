@@ -91,8 +91,7 @@ def found_in_config(hazard: Hazard, broken: BrokenSizes, config: DeepSpeedConfig
     world = run.launch.world_size if run.launch is not None else Field.missing()
     if broken.world is None:
         cause = Text(
-            en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({said}), so no number "
-            "of GPUs "
+            en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({said}), so no number of GPUs "
             "fits.",
             zh="train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{said}），任何 GPU 数量都不成立。",
         )

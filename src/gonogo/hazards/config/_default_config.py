@@ -39,8 +39,8 @@ def default_config_in_launch(hazard: Hazard, launch: Launch, run: Run) -> Iterat
             Text(
                 en="The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
                 "{kind}; the program is told to use DeepSpeed.",
-                zh="命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；"
-                "而程序被要求使用 DeepSpeed。",
+                zh="命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；而程序被要求使"
+                "用 DeepSpeed。",
             ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
             certainty=Certainty.LIKELY,
             cure=_CURE,
@@ -52,8 +52,7 @@ def default_config_in_launch(hazard: Hazard, launch: Launch, run: Run) -> Iterat
             Text(
                 en="The command names neither --config_file nor --num_processes: how many processes run, and whether "
                 "accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever machine runs it.",
-                zh="命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 "
-                "DeepSpeed，"
+                zh="命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 DeepSpeed，"
                 "都取决于运行机器上的 default_config.yaml。",
             ),
             severity=Severity.NOTE,

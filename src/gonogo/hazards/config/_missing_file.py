@@ -47,8 +47,8 @@ def missing_config(hazard: Hazard, launch: Launch, run: Run) -> Iterator[Finding
         Text(
             en="{written} is no file (looked for as {path}).{nearest} transformers and DeepSpeed then take the name "
             "for base64 text and fail while decoding it.",
-            zh="{written} 不是文件（按 {path} 查找）。{nearest}transformers 与 DeepSpeed 会把这个名字当作 "
-            "base64 文本解码而失败。",
+            zh="{written} 不是文件（按 {path} 查找）。{nearest}transformers 与 DeepSpeed 会把这个名字当作 base64 文本解"
+            "码而失败。",
         ).format(written=written, path=path, nearest=nearest if alike else ""),
         certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
         cure=(

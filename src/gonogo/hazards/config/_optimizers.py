@@ -147,8 +147,8 @@ def client_optimizer_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Ru
         Text(
             en="offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
             "{version} (any before 4.30) hands its own AdamW to DeepSpeed, which refuses it.",
-            zh="offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer "
-            "会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
+            zh="offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer 会"
+            "把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
         ).format(device=offload.value, version=transformers.get("<4.30")),
         certainty=Certainty.LIKELY,
         cure=(

@@ -101,11 +101,10 @@ def fractions_in_script(hazard: Hazard, script: Script, run: Run) -> Iterator[Fi
                 continue
             yield hazard.finding(
                 Text(
-                    en="{name} is computed as `{code}`, a float with a fraction for most hidden sizes: "
-                    "DeepSpeed since "
+                    en="{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed since "
                     "0.15 takes only a whole number.",
-                    zh="{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 "
-                    "起只接受整数。",
+                    zh="{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受整数"
+                    "。",
                 ).format(name=name, code=ast.unparse(value)[:80]),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if checked else Severity.WARNING,

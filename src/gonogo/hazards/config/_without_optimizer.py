@@ -88,8 +88,7 @@ def _only_evaluates(hazard: Hazard, script: Script, run: Run, stage: int) -> Ite
         assert run.config is not None
         yield hazard.finding(
             Text(
-                en="The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that "
-                "works only "
+                en="The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works only "
                 "with ZeRO-3, and this is ZeRO-{stage}.",
                 zh="Trainer 只评估、从不训练，因此没有优化器：在 DeepSpeed 下只有 ZeRO-3 支持，而此处是 ZeRO-{stage}。",
             ).format(stage=stage),

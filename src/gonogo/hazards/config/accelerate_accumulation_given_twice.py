@@ -43,11 +43,10 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is "
-                    "configured "
+                    en="The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
                     "with {used}: {used} is used.",
-                    zh="Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}："
-                    "实际使用 {used}。",
+                    zh="Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}：实际使用 {used}"
+                    "。",
                 ).format(asked=asked.value, used=used.value),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,

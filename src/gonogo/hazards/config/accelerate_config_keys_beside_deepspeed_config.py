@@ -71,12 +71,10 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
         names = ", ".join(keys[-1] for keys, _ in wrong)
         yield self.finding(
             Text(
-                en="{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: "
-                "accelerate stops "
+                en="{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
                 "with a ValueError, whatever their values.",
-                zh="已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，"
-                "accelerate 都会以 "
-                "ValueError 停止。",
+                zh="已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会"
+                "以 ValueError 停止。",
             ).format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(

@@ -48,11 +48,9 @@ class AccelerateZero3InitOff(Hazard):
         yield self.finding(
             Text(
                 en="zero3_init_flag is false under ZeRO-3: with accelerate {version} from_pretrained does not "
-                "partition, "
-                "and each of the node's processes holds the whole model in host memory.",
-                zh="ZeRO-3 下 zero3_init_flag 为 false：accelerate {version} 时 from_pretrained 不分片，"
-                "节点上每个进程都在"
-                "内存中持有整个模型。",
+                "partition, and each of the node's processes holds the whole model in host memory.",
+                zh="ZeRO-3 下 zero3_init_flag 为 false：accelerate {version} 时 from_pretrained 不分片，节点上每个进程"
+                "都在内存中持有整个模型。",
             ).format(version=version.get("< 1.0")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,

@@ -39,11 +39,9 @@ class Ds16bitMasterWeightsWithoutOffload(Hazard):
         yield self.finding(
             Text(
                 en="fp16_master_weights_and_grads is on, at ZeRO stage {stage} with the optimizer on {device}: it "
-                "works "
-                "only with ZeRO and the optimizer on the CPU.",
-                zh="开启了 fp16_master_weights_and_grads，而 ZeRO stage 为 {stage}，优化器位于 {device}：它只能与 "
-                "ZeRO 及 CPU "
-                "上的优化器搭配。",
+                "works only with ZeRO and the optimizer on the CPU.",
+                zh="开启了 fp16_master_weights_and_grads，而 ZeRO stage 为 {stage}，优化器位于 {device}：它只能与 ZeRO "
+                "及 CPU 上的优化器搭配。",
             ).format(
                 stage=stage,
                 device=Text("the GPU", "GPU") if device.value == "none" else Text(str(device.value), str(device.value)),

@@ -40,9 +40,8 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
             Text(
-                en="activation_checkpointing asks for {asked}, which transformers' models do not use: the section "
-                "has no "
-                "effect.",
+                en="activation_checkpointing asks for {asked}, which transformers' models do not use: the section has "
+                "no effect.",
                 zh="activation_checkpointing 要求 {asked}，而 transformers 的模型不使用它：该段不起作用。",
             ).format(asked=", ".join(asked)),
             severity=Severity.NOTE,

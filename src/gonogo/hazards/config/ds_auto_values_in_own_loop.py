@@ -60,8 +60,7 @@ class DsAutoValuesInOwnLoop(Hazard):
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
             cure=(
                 Text(
-                    "Write numbers for the batch sizes (train_batch_size can be left out), and true or false "
-                    "for fp16 "
+                    "Write numbers for the batch sizes (train_batch_size can be left out), and true or false for fp16 "
                     "and bf16",
                     "为 batch size 写出数字（train_batch_size 可以不写），为 fp16 与 bf16 写 true 或 false",
                 ),

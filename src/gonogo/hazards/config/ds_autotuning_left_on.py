@@ -37,8 +37,8 @@ class DsAutotuningLeftOn(Hazard):
         last = config.raw("autotuning", "end_profile_step").number
         yield self.finding(
             Text(
-                en="autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without "
-                "a model.",
+                en="autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without a "
+                "model.",
                 zh="autotuning 已开启：DeepSpeed 会在第 {last} 步之后结束运行，没有报错，也没有模型。",
             ).format(last=5 if last is None else int(last)),
             certainty=Certainty.CERTAIN if launch is not None else Certainty.LIKELY,

@@ -73,8 +73,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                     Text(
                         en="DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
                         "TrainingArguments before from_pretrained) and start with deepspeed or torchrun",
-                        zh="DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed"
-                        "（在 from_pretrained 之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
+                        zh="DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed（在 "
+                        "from_pretrained 之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
                     ).format(seen=seen, world=record.world_size),
                 )
             yield self.finding(
@@ -108,15 +108,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
             cause = Text(
-                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed "
-                "divides "
+                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides "
                 "it and is left with 0. It says: {message}",
                 zh="train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
             ).format(message=shorten(message))
         else:
             cause = Text(
-                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world "
-                "size that "
+                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
                 "DeepSpeed sees.",
                 zh="DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
@@ -134,9 +132,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 Text(
                     en="If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
                     "accelerate launch, and build TrainingArguments before from_pretrained",
-                    zh="若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch "
-                    "启动，"
-                    "并在 from_pretrained 之前建立 TrainingArguments",
+                    zh="若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch 启"
+                    "动，并在 from_pretrained 之前建立 TrainingArguments",
                 ),
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))

@@ -47,8 +47,8 @@ class DsBucketTiny(Hazard):
                 Text(
                     en="{key} is {size:,.0f} elements (not bytes or MB): a model of 7 billion parameters makes "
                     "{count:,.0f} collectives a step of it.",
-                    zh="{key} 为 {size:,.0f} 个元素（不是字节或 MB）：70 亿参数的模型每步需要 {count:,.0f} 次集合"
-                    "通信。",
+                    zh="{key} 为 {size:,.0f} 个元素（不是字节或 MB）：70 亿参数的模型每步需要 {count:,.0f} 次集合通信"
+                    "。",
                 ).format(key=key, size=size, count=7e9 / size),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,

@@ -37,9 +37,8 @@ class DsClientCpuOptimizerAllowed(Hazard):
             return
         yield self.finding(
             Text(
-                en="zero_force_ds_cpu_optimizer is false and the optimizer is offloaded: one that the code builds "
-                "runs on "
-                "the CPU, without DeepSpeed's kernels.",
+                en="zero_force_ds_cpu_optimizer is false and the optimizer is offloaded: one that the code builds runs "
+                "on the CPU, without DeepSpeed's kernels.",
                 zh="zero_force_ds_cpu_optimizer 为 false，而优化器被卸载：代码构建的优化器会在 CPU 上运行，没有 "
                 "DeepSpeed 的内核。",
             ),

@@ -89,8 +89,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
 
 _CAUSE = Text(
-    en="The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes "
-    "only one of them.",
+    en="The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes only "
+    "one of them.",
     zh="DeepSpeed JSON 中有 optimizer 或 scheduler 段，代码又传入了自己的：accelerate 只接受其中一个。",
 )
 _CAUSE_PASSED = Text(
@@ -100,8 +100,8 @@ _CAUSE_PASSED = Text(
 )
 _CURE = (
     Text(
-        en="Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim "
-        "/ DummyScheduler in the code",
+        en="Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim / "
+        "DummyScheduler in the code",
         zh="从 DeepSpeed JSON 中去掉 optimizer（和 scheduler）段，或在代码中使用 accelerate.utils.DummyOptim / "
         "DummyScheduler",
     ),

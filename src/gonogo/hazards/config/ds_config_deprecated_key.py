@@ -74,8 +74,8 @@ class DsConfigDeprecatedKey(Hazard):
                 cause = Text(
                     en='"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
                     "accelerate, which read this config first, do not see it.",
-                    zh="“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 "
-                    "accelerate 看不到它。",
+                    zh="“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 accelerate 看"
+                    "不到它。",
                 )
             else:
                 cause = Text(

@@ -96,8 +96,7 @@ class DsConfigHfArgsMismatch(Hazard):
 def _cause(differing: list[Mismatch]) -> Text:
     if not differing:
         return Text(
-            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the "
-            "log does "
+            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the log does "
             "not show which.",
             zh="transformers 发现 DeepSpeed JSON 与 TrainingArguments 中有设置不一致；日志没有显示是哪些。",
         )

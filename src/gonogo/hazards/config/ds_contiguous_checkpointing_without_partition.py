@@ -43,11 +43,10 @@ class DsContiguousCheckpointingWithoutPartition(Hazard):
         lacking = "number_checkpoints" if partitioned else "partition_activations"
         yield self.finding(
             Text(
-                en="contiguous_memory_optimization is on and {lacking} is not given: "
-                "deepspeed.checkpointing.configure "
+                en="contiguous_memory_optimization is on and {lacking} is not given: deepspeed.checkpointing.configure "
                 "refuses that.",
-                zh="开启了 contiguous_memory_optimization，却没有 {lacking}：deepspeed.checkpointing.configure 会"
-                "拒绝。",
+                zh="开启了 contiguous_memory_optimization，却没有 {lacking}：deepspeed.checkpointing.configure 会拒绝"
+                "。",
             ).format(lacking=lacking),
             certainty=Certainty.LIKELY,
             cure=(

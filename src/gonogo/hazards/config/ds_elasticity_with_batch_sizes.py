@@ -42,8 +42,7 @@ class DsElasticityWithBatchSizes(Hazard):
         yield self.finding(
             Text(
                 en="elasticity is enabled and works out the batch sizes itself, and the config gives {given}: "
-                "DeepSpeed "
-                "refuses both together.",
+                "DeepSpeed refuses both together.",
                 zh="elasticity 已开启并会自行计算 batch size，而配置又给出了 {given}：DeepSpeed 会拒绝。",
             ).format(given=", ".join(given)),
             cure=(

@@ -58,10 +58,10 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or "
-                    "one to evaluate) under ZeRO-{stage}, which needs one.",
-                    zh="DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模"
-                    "型），而该阶段需要优化器。",
+                    en="DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or one "
+                    "to evaluate) under ZeRO-{stage}, which needs one.",
+                    zh="DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模型）"
+                    "，而该阶段需要优化器。",
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
             )

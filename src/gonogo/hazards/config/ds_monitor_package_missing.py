@@ -36,8 +36,7 @@ class DsMonitorPackageMissing(Hazard):
             yield self.finding(
                 Text(
                     en="{section} is enabled, and the package {package} is not installed: DeepSpeed stops when it "
-                    "starts "
-                    "the monitor.",
+                    "starts the monitor.",
                     zh="开启了 {section}，但没有安装 {package}：DeepSpeed 启动该监控时会停止。",
                 ).format(section=section, package=package),
                 cure=(

@@ -34,8 +34,7 @@ class DsMuonWithReduceScatter(Hazard):
             return
         yield self.finding(
             Text(
-                en="The optimizer is Muon at ZeRO-3, and reduce_scatter is on (its default): DeepSpeed refuses "
-                "the two "
+                en="The optimizer is Muon at ZeRO-3, and reduce_scatter is on (its default): DeepSpeed refuses the two "
                 "together.",
                 zh="ZeRO-3 使用 Muon 优化器，而 reduce_scatter 是开启的（默认值）：DeepSpeed 会拒绝。",
             ),

@@ -44,8 +44,8 @@ class DsNvmeBuffersTooFew(Hazard):
             Text(
                 en="buffer_count is {count}, and Adam reads {states} tensors of a parameter at once from the NVMe: "
                 "parameter, gradient, momentum, variance.",
-                zh="buffer_count 为 {count}，而 Adam 需要从 NVMe 同时读入每个参数的 {states} 个张量：参数、梯度、"
-                "动量、方差。",
+                zh="buffer_count 为 {count}，而 Adam 需要从 NVMe 同时读入每个参数的 {states} 个张量：参数、梯度、动量、"
+                "方差。",
             ).format(count=int(count), states=_STATES),
             certainty=Certainty.CERTAIN if name else Certainty.LIKELY,
             cure=(Text("Write {states} or more", "写 {states} 或更大").format(states=_STATES),),

@@ -41,8 +41,8 @@ class DsOffloadOptimizerWithoutZero(Hazard):
             Text(
                 en="{key} asks for {device} and ZeRO's stage is 0: DeepSpeed builds its CPU optimizer over parameters "
                 "that stay on the GPU, and the first step stops.",
-                zh="{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第"
-                "一步就会报错。",
+                zh="{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第一"
+                "步就会报错。",
             ).format(key=key, device=shown(device.value)),
             certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
             cure=(

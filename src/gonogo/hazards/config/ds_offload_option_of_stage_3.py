@@ -44,9 +44,8 @@ class DsOffloadOptionOfStage3(Hazard):
                     en='offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed offloads a part only at '
                     "stage 3, "
                     "and refuses the config.",
-                    zh="offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持"
-                    "部分"
-                    "卸载，会拒绝此配置。",
+                    zh="offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持部分卸"
+                    "载，会拒绝此配置。",
                 ).format(value=shown(ratio.value), stage=stage),
                 Severity.ERROR,
             )
@@ -58,8 +57,8 @@ class DsOffloadOptionOfStage3(Hazard):
                     en='"super_offload" is on at stage {stage}, and has an effect only at stage 3: the plain CPU '
                     "optimizer "
                     "runs.",
-                    zh="stage 为 {stage} 时开启了 “super_offload”，它只在 stage 3 起作用：实际运行的是普通 CPU 优"
-                    "化器。",
+                    zh="stage 为 {stage} 时开启了 “super_offload”，它只在 stage 3 起作用：实际运行的是普通 CPU 优化器"
+                    "。",
                 ).format(stage=stage),
                 Severity.WARNING,
             )

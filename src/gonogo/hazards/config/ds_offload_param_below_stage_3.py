@@ -44,8 +44,8 @@ class DsOffloadParamBelowStage3(Hazard):
             Text(
                 en="{key} asks for {device} at stage {stage}, where parameters are not divided: it is ignored, and "
                 "every GPU keeps the whole model.",
-                zh="{key} 在 stage {stage} 要求 {device}，而此时参数并未切分：该设置会被忽略，每块 GPU 仍保留完整"
-                "模型。",
+                zh="{key} 在 stage {stage} 要求 {device}，而此时参数并未切分：该设置会被忽略，每块 GPU 仍保留完整模型"
+                "。",
             ).format(key=key, device=shown(device.value), stage=stage),
             severity=Severity.WARNING,
             cure=(

@@ -43,11 +43,10 @@ class DsReduceBucketHuge(Hazard):
             return
         yield self.finding(
             Text(
-                en="reduce_bucket_size is {size:,.0f} elements: {buffers} buffer(s) of 2 bytes each take {taken} "
-                "of every "
-                "GPU.",
-                zh="reduce_bucket_size 为 {size:,.0f} 个元素：{buffers} 个缓冲区、每元素 2 字节，占用每块 GPU "
-                "{taken}。",
+                en="reduce_bucket_size is {size:,.0f} elements: {buffers} buffer(s) of 2 bytes each take {taken} of "
+                "every GPU.",
+                zh="reduce_bucket_size 为 {size:,.0f} 个元素：{buffers} 个缓冲区、每元素 2 字节，占用每块 GPU {taken}"
+                "。",
             ).format(size=size, buffers=buffers, taken=gib(taken)),
             severity=Severity.WARNING,
             cure=(Text("Write 5e8 or less: {small}", "写 5e8 或更小：{small}").format(small=gib(5e8 * 2 * buffers)),),

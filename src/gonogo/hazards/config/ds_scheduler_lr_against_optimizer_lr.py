@@ -35,8 +35,7 @@ class DsSchedulerLrAgainstOptimizerLr(Hazard):
             return
         yield self.finding(
             Text(
-                en="The scheduler's warmup_max_lr is {highest:g} and the optimizer's lr {rate:g}: the run trains "
-                "with "
+                en="The scheduler's warmup_max_lr is {highest:g} and the optimizer's lr {rate:g}: the run trains with "
                 "{highest:g}.",
                 zh="调度器的 warmup_max_lr 为 {highest:g}，优化器的 lr 为 {rate:g}：运行将以 {highest:g} 训练。",
             ).format(highest=highest, rate=rate),

@@ -42,12 +42,10 @@ class DsStage3PersistenceThresholdHuge(Hazard):
             return
         yield self.finding(
             Text(
-                en="stage3_param_persistence_threshold is {size:,.0f}: every parameter below that stays whole on "
-                "each "
+                en="stage3_param_persistence_threshold is {size:,.0f}: every parameter below that stays whole on each "
                 "GPU, as a 4096 x 4096 matrix (16,777,216) would.",
-                zh="stage3_param_persistence_threshold 为 {size:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x "
-                "4096 的矩阵（16,777,216）"
-                "也不例外。",
+                zh="stage3_param_persistence_threshold 为 {size:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x 4096 "
+                "的矩阵（16,777,216）也不例外。",
             ).format(size=size),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

@@ -38,8 +38,8 @@ class DsSubGroupSizeTiny(Hazard):
             return
         yield self.finding(
             Text(
-                en="sub_group_size is {size:,.0f}: the optimizer is called once for every {size:,.0f} parameters "
-                "of a rank.",
+                en="sub_group_size is {size:,.0f}: the optimizer is called once for every {size:,.0f} parameters of a "
+                "rank.",
                 zh="sub_group_size 为 {size:,.0f}：每个 rank 的参数每 {size:,.0f} 个就要调用一次优化器。",
             ).format(size=size),
             severity=Severity.WARNING,

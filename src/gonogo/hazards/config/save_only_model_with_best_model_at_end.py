@@ -44,8 +44,8 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                 Text(
                     en="save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
                     "can't be loaded back.",
-                    zh="在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint "
-                    "无法加载回来。",
+                    zh="在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint 无法加载"
+                    "回来。",
                 ),
                 cure=(
                     Text(
@@ -62,16 +62,14 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                 Text(
                     en="The run resumes from {resume}, and checkpoints in {output} are written with save_only_model: "
                     "one that was has no optimizer states, and DeepSpeed can't load it.",
-                    zh="本次训练从 {resume} 续训，而 {output} 中的 checkpoint 以 save_only_model 写出："
-                    "其中没有优化器状态，"
-                    "DeepSpeed 无法加载。",
+                    zh="本次训练从 {resume} 续训，而 {output} 中的 checkpoint 以 save_only_model 写出：其中没有优化器状"
+                    "态，DeepSpeed 无法加载。",
                 ).format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
                 cure=(
                     Text(
-                        "Resume from a checkpoint that has a global_step folder; drop save_only_model if more "
-                        "resumes "
+                        "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes "
                         "are meant",
                         "从含有 global_step 目录的 checkpoint 续训；若之后还要续训，请去掉 save_only_model",
                     ),

@@ -64,9 +64,8 @@ class StaleAccelerateDefaultConfig(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                "FSDP wraps the model although this run does not ask for it: accelerate's default "
-                "configuration, left by "
-                "an earlier project, does.",
+                "FSDP wraps the model although this run does not ask for it: accelerate's default configuration, left "
+                "by an earlier project, does.",
                 "本次训练没有要求 FSDP，模型却被 FSDP 包装：是以前项目留下的 accelerate 默认配置打开的。",
             ),
             cure=_CURE,

@@ -63,8 +63,8 @@ class ZeroOffloadClientOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed "
-                    "takes only its own CPU optimizer there.",
+                    en="The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
+                    "only its own CPU optimizer there.",
                     zh="配置把优化器卸载到 CPU，而代码传入 {optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
                 ).format(optimizer=named.group(1) if named else Text("an optimizer of its own", "自己的优化器")),
                 certainty=certainty,

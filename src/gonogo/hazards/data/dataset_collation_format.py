@@ -133,14 +133,14 @@ class DatasetCollationFormat(Hazard):
                 Text(
                     "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of one "
                     "length; drop text columns (remove_columns=dataset.column_names in map)",
-                    "查看 dataset[0]：只保留 input_ids、attention_mask、labels，均为等长的整数列表；"
-                    "去掉文本列（map 中 remove_columns=dataset.column_names）",
+                    "查看 dataset[0]：只保留 input_ids、attention_mask、labels，均为等长的整数列表；去掉文本列（map 中 "
+                    "remove_columns=dataset.column_names）",
                 ),
                 Text(
                     "Labels that are strings: turn them into integers. Labels of other lengths than the inputs: "
                     "DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100",
-                    "标签是字符串：转成整数。标签与输入长度不同：用 DataCollatorForSeq2Seq(tokenizer, padding=True)，"
-                    "它以 -100 填充",
+                    "标签是字符串：转成整数。标签与输入长度不同：用 DataCollatorForSeq2Seq(tokenizer, padding=True)，它"
+                    "以 -100 填充",
                 ),
                 Text(
                     "In a training framework: name the columns as its data format says",

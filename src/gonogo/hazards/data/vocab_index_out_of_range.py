@@ -108,8 +108,8 @@ class VocabIndexOutOfRange(Hazard):
                 Text(
                     en="{tokens} gets an id beyond the model's embedding: the tokenizer grows, and nothing calls "
                     "resize_token_embeddings.",
-                    zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 "
-                    "resize_token_embeddings。",
+                    zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 resize_token_embeddings"
+                    "。",
                 ).format(tokens=shown),
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
                 cure=(
@@ -147,8 +147,8 @@ class VocabIndexOutOfRange(Hazard):
             Text(
                 "A label is beyond the loss's classes: of a language model, a token id that lm_head doesn't have; of a "
                 "classifier, a label not below num_labels.",
-                "标签超出了损失函数的类别数：对语言模型是 lm_head 中没有的 token id；"
-                "对分类器是不小于 num_labels 的标签。",
+                "标签超出了损失函数的类别数：对语言模型是 lm_head 中没有的 token id；对分类器是不小于 num_labels 的标签"
+                "。",
             )
             if log.find(_LABELS) is not None and log.find(_EMBEDDING) is None
             else Text(

@@ -31,8 +31,8 @@ OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
         Text(
             en="Load the optimizer's state after the model is on its device, and create the optimizer after model.to; "
             "its state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)",
-            zh="在模型到达设备之后再创建优化器、加载优化器状态；状态须与参数在同一设备"
-            "（若 load_state_dict 放错位置，请升级 torch）",
+            zh="在模型到达设备之后再创建优化器、加载优化器状态；状态须与参数在同一设备（若 load_state_dict 放错位置，请"
+            "升级 torch）",
         ),
     ),
     Owner.QUANTIZED: (

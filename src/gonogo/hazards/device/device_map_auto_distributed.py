@@ -204,8 +204,8 @@ class DeviceMapAutoDistributed(Hazard):
             Text(
                 en="Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
                 "({engine}) expects a process to keep to {own}.{said}",
-                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；"
-                "分布式引擎（{engine}）要求每个进程只使用 {own}。{said}",
+                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；分布式引擎（{engine}）要求每个进程只使用 "
+                "{own}。{said}",
             ).format(
                 world=record.world_size,
                 devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU"),

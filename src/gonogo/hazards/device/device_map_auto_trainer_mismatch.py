@@ -107,8 +107,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 Text(
                     en="The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
                     "hook moves it.",
-                    zh="模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，"
-                    "而没有钩子搬运它。",
+                    zh="模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，而没有钩子搬运它"
+                    "。",
                 ).format(
                     devices=in_short(devices),
                     module=failed.failure.module or "?",
@@ -142,10 +142,10 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 cure=(
                     *_CURES,
                     Text(
-                        en="To keep the split model, move the tensor in the model's code "
-                        "(labels = labels.to(logits.device)), or upgrade transformers, which does so in newer versions",
-                        zh="若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），"
-                        "或升级 transformers（新版本已这样做）",
+                        en="To keep the split model, move the tensor in the model's code (labels = "
+                        "labels.to(logits.device)), or upgrade transformers, which does so in newer versions",
+                        zh="若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），或升级 "
+                        "transformers（新版本已这样做）",
                     ),
                 ),
                 certainty=certainty,

@@ -161,8 +161,8 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
             Text(
                 en="deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
                 "the GPU: give the others device= too, or build this part outside of it",
-                zh="deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU："
-                "其他函数也请写明 device=，或在其外构建这一部分",
+                zh="deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU：其他"
+                "函数也请写明 device=，或在其外构建这一部分",
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
@@ -170,8 +170,8 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         version = failed.first.versions.get(package or "")
         cures.append(
             Text(
-                en="The line is in {package}, not in your code: try another version of it, or leave out the "
-                "feature that runs it",
+                en="The line is in {package}, not in your code: try another version of it, or leave out the feature "
+                "that runs it",
                 zh="出错的行属于 {package}，而不在您的代码中：尝试其他版本，或不使用触发它的功能",
             ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
         )

@@ -66,9 +66,8 @@ class DeviceMismatchAdapterParam(Hazard):
             edit = run.environment.replacing_version("peft", "==0.4.0")
             yield self.finding(
                 Text(
-                    en="PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU "
-                    "(fixed in "
-                    "0.4.0).",
+                    en="PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU (fixed "
+                    "in 0.4.0).",
                     zh="PEFT {version} 把适配器移到 GPU 时会把 AdaLoRA 的 ranknum 留在 CPU（0.4.0 修复）。",
                 ).format(version=version.get("< 0.4")),
                 certainty=Certainty.LIKELY,

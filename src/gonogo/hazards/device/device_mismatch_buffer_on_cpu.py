@@ -118,8 +118,8 @@ class DeviceMismatchBufferOnCpu(Hazard):
                     zh="或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
                 ).format(name=name or "buffer"),
                 Text(
-                    en="In your own module, register it with register_buffer(..., persistent=False), so that it "
-                    "moves with the module",
+                    en="In your own module, register it with register_buffer(..., persistent=False), so that it moves "
+                    "with the module",
                     zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
                 ),
             ),

@@ -112,9 +112,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                 en="{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
                 "where some functions give GPU tensors and others CPU tensors: “cuda:0 and cpu” before training "
                 "begins.",
-                zh="{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得"
-                "到 GPU "
-                "张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
+                zh="{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得到"
+                " GPU 张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
             ).format(model=run.model.name),
             certainty=certainty,
             cure=_cures("talker"),
@@ -136,8 +135,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                 Text(
                     en="{told}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
                     "give GPU tensors and others CPU tensors.",
-                    zh="{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，"
-                    "其余得到 CPU 张量。",
+                    zh="{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 "
+                    "CPU 张量。",
                 ).format(
                     told=mismatch.told,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
@@ -215,8 +214,8 @@ def _cures(submodule: str) -> tuple[Text, ...]:
             Text(
                 en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
                 "from_pretrained(…, enable_audio_output=False) (transformers)",
-                zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），"
-                "或 from_pretrained(…, enable_audio_output=False)（transformers）",
+                zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），或 from_pretrained(…, "
+                "enable_audio_output=False)（transformers）",
             ),
             Text(
                 en="Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",

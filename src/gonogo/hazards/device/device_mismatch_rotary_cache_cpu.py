@@ -116,12 +116,12 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
                 Text(
                     en="Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "
                     "compute cos and sin on the input's device",
-                    zh="升级 transformers（pip install -U transformers）或模型的远程代码：新版本在输入所在设备上"
-                    "计算 cos 与 sin",
+                    zh="升级 transformers（pip install -U transformers）或模型的远程代码：新版本在输入所在设备上计算 "
+                    "cos 与 sin",
                 ),
                 Text(
-                    en="Or, in the model's code before the line that fails: "
-                    "cos, sin = cos.to(q.device), sin.to(q.device)",
+                    en="Or, in the model's code before the line that fails: cos, sin = cos.to(q.device), "
+                    "sin.to(q.device)",
                     zh="或在模型代码出错行之前加：cos, sin = cos.to(q.device), sin.to(q.device)",
                 ),
                 Text(

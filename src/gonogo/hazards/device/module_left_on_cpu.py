@@ -134,8 +134,8 @@ class ModuleLeftOnCpu(Hazard):
                     Text(
                         en="Make every part before the model is moved, then move it: model.to(device); look for a part "
                         "that is created, loaded or offloaded (device_map, .cpu()) after it",
-                        zh="在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载"
-                        "（device_map、.cpu()）的部分",
+                        zh="在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载（device_map"
+                        "、.cpu()）的部分",
                     ),
                 ),
                 module=mismatch.module,

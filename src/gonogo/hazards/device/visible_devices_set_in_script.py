@@ -53,8 +53,7 @@ class VisibleDevicesSetInScript(Hazard):
             yield self.finding(
                 Text(
                     en="Each of the {processes} processes of a node sees {shown} only, and has its local rank's GPU "
-                    "taken "
-                    "away.",
+                    "taken away.",
                     zh="每个节点的 {processes} 个进程都只能看到 {shown}，local rank 对应的 GPU 因此不可见。",
                 ).format(
                     processes=processes,

@@ -55,8 +55,8 @@ class BenignLossScaleWarmup(Hazard):
             Text(
                 en="{count} step(s) were skipped while the fp16 loss scale fell to {lowest}; that is how a dynamic "
                 "scale finds its value. The log shows no error: nothing is wrong.",
-                zh="fp16 损失缩放值降到 {lowest} 的过程中跳过了 {count} 步，这正是动态缩放寻找合适值的方式。日志中没"
-                "有报错：没有问题。",
+                zh="fp16 损失缩放值降到 {lowest} 的过程中跳过了 {count} 步，这正是动态缩放寻找合适值的方式。日志中没有"
+                "报错：没有问题。",
             ).format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
             cure=(
                 Text(

@@ -47,10 +47,10 @@ class DtypeMismatchLora(Hazard):
             yield self.log_finding(
                 met.evidence,
                 Text(
-                    en="A layer of the model multiplied half-precision and fp32 tensors{where}: the base model is "
-                    "in half precision, the adapters are in fp32, and no autocast was active.",
-                    zh="模型的某层{where}把半精度与 fp32 张量相乘：基座模型为半精度，适配器为 fp32，且没有启用 "
-                    "autocast。",
+                    en="A layer of the model multiplied half-precision and fp32 tensors{where}: the base model is in "
+                    "half precision, the adapters are in fp32, and no autocast was active.",
+                    zh="模型的某层{where}把半精度与 fp32 张量相乘：基座模型为半精度，适配器为 fp32，且没有启用 autocast"
+                    "。",
                 ).format(where=Text(" during evaluation", "在评估时") if met.in_evaluation else ""),
                 cure=(
                     Text(

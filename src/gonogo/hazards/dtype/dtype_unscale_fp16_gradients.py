@@ -13,10 +13,10 @@ _CAST = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", 
 
 _CURES = (
     Text(
-        en="Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; "
-        "diffusers: cast_training_params)",
-        zh="把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；"
-        "diffusers：cast_training_params）",
+        en="Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; diffusers: "
+        "cast_training_params)",
+        zh="把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；diffusers："
+        "cast_training_params）",
     ),
     Text(
         en="Or load without torch_dtype=torch.float16, or train with bf16=True",
@@ -75,8 +75,8 @@ class DtypeUnscaleFp16Gradients(Hazard):
                 Text(
                     en="The model is loaded in fp16 ({keyword}={given}) and all of it is trained with fp16=True: its "
                     "gradients are fp16, which the gradient scaler refuses.",
-                    zh="模型以 fp16 加载（{keyword}={given}）并在 fp16=True 下全部训练：梯度是 fp16，梯度缩放器拒绝"
-                    "处理。",
+                    zh="模型以 fp16 加载（{keyword}={given}）并在 fp16=True 下全部训练：梯度是 fp16，梯度缩放器拒绝处理"
+                    "。",
                 ).format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=_CURES,
@@ -108,8 +108,8 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast "
-                    "to fp16, and mixed precision needs them in fp32.",
+                    en="The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast to "
+                    "fp16, and mixed precision needs them in fp32.",
                     zh="梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
                 ),
                 certainty=certainty,

@@ -95,8 +95,8 @@ class FlashAttnFp32Input(Hazard):
                 Text(
                     en="FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained "
                     "without bf16 or fp16.",
-                    zh="FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 "
-                    "fp16。",
+                    zh="FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 fp16"
+                    "。",
                 ).format(
                     why=Text("as it says", "已明确写出")
                     if explicit

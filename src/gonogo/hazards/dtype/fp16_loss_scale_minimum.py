@@ -108,10 +108,10 @@ class Fp16LossScaleMinimum(Hazard):
 
 
 _CAUSE = Text(
-    en="Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range "
-    "(models trained in bf16 do so), or training diverges.",
-    zh="即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训"
-    "练发散。",
+    en="Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (models "
+    "trained in bf16 do so), or training diverges.",
+    zh="即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训练"
+    "发散。",
 )
 _CURE = (
     Text(

@@ -8,8 +8,7 @@ _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
     Text(
         "Train in fp16: --fp16 true --bf16 false (bf16: false, fp16.enabled: true in the DeepSpeed JSON; "
-        "mixed_precision: "
-        "fp16 for accelerate)",
+        "mixed_precision: fp16 for accelerate)",
         "改用 fp16：--fp16 true --bf16 false（DeepSpeed JSON 中 bf16 关闭、fp16.enabled: true；accelerate 中 "
         "mixed_precision: fp16）",
     ),
@@ -18,8 +17,7 @@ _CURE = (
         "Check what PyTorch sees: python -c 'import torch; print(torch.__version__, "
         "torch.cuda.get_device_capability())' (bf16 needs 8.0 or more, and a CUDA build)",
         "查看 PyTorch 看到的硬件：python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.get_device_capability())'"
-        "（bf16 需要 8.0 及以上，且 PyTorch 为 CUDA 版本）",
+        "torch.cuda.get_device_capability())'（bf16 需要 8.0 及以上，且 PyTorch 为 CUDA 版本）",
     ),
 )
 

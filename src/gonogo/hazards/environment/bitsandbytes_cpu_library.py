@@ -26,15 +26,14 @@ _CURE = (
     Text(
         "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m bitsandbytes "
         "tells which one it loads",
-        "安装带有 PyTorch 所用 CUDA 库的 bitsandbytes：pip install -U bitsandbytes；python -m bitsandbytes "
-        "会显示加载的库",
+        "安装带有 PyTorch 所用 CUDA 库的 bitsandbytes：pip install -U bitsandbytes；python -m bitsandbytes 会显示加载的"
+        "库",
     ),
     Text(
         "Let it find libcudart: export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH (conda: conda install "
         "cudatoolkit); unset a BNB_CUDA_VERSION that names a version without a library",
-        "让它找到 libcudart：export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH（conda：conda install "
-        "cudatoolkit）；"
-        "若 BNB_CUDA_VERSION 指向没有对应库的版本则取消设置",
+        "让它找到 libcudart：export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH（conda：conda install cudatoolkit"
+        "）；若 BNB_CUDA_VERSION 指向没有对应库的版本则取消设置",
     ),
     Text(
         "Check that torch.cuda.is_available() is True: without a GPU there is only the CPU library",
@@ -94,8 +93,8 @@ class BitsandbytesCpuLibrary(Hazard):
             Text(
                 "bitsandbytes {version} brings libraries for CUDA {built}, and torch was built for {cuda}: only the "
                 "CPU library is left, which has no quantization and no 8-bit optimizer.",
-                "bitsandbytes {version} 带有 CUDA {built} 的库，而 torch 使用 {cuda}：只剩 CPU 库，"
-                "没有量化与 8-bit 优化器。",
+                "bitsandbytes {version} 带有 CUDA {built} 的库，而 torch 使用 {cuda}：只剩 CPU 库，没有量化与 8-bit 优"
+                "化器。",
             ).format(version=version, built=", ".join(known[0]), cuda=minor),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if use is not None else Severity.WARNING,

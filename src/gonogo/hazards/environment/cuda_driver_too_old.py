@@ -18,11 +18,10 @@ _LIKE_IT = Pattern(
 _FOUND_VERSION = Pattern(r"found version (\d{4,5})")
 _CURE = (
     Text(
-        "Update the NVIDIA driver of the host (not of the container) to one that serves PyTorch's CUDA: 525 or "
-        "newer for "
-        "12.x, 580 or newer for 13.x; reboot",
-        "把宿主机（而非容器）的 NVIDIA 驱动升级到支持 PyTorch 所用 CUDA 的版本：12.x 需 525 及以上，13.x 需 "
-        "580 及以上；然后重启",
+        "Update the NVIDIA driver of the host (not of the container) to one that serves PyTorch's CUDA: 525 or newer "
+        "for 12.x, 580 or newer for 13.x; reboot",
+        "把宿主机（而非容器）的 NVIDIA 驱动升级到支持 PyTorch 所用 CUDA 的版本：12.x 需 525 及以上，13.x 需 580 及以上"
+        "；然后重启",
     ),
     Text(
         "Or install a PyTorch of an older CUDA, at most the one nvidia-smi shows: pip install torch --index-url "

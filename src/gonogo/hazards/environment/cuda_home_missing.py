@@ -20,16 +20,15 @@ _USED = Pattern(
 _CURE = (
     Text(
         "Install the CUDA toolkit of PyTorch's version (conda install -c nvidia cuda-toolkit=12.1, or NVIDIA's "
-        "packages), "
-        "or use an image whose tag says devel",
-        "安装与 PyTorch 相同版本的 CUDA 工具包（conda install -c nvidia cuda-toolkit=12.1，或 NVIDIA 的安装包），"
-        "或使用标签含 devel 的镜像",
+        "packages), or use an image whose tag says devel",
+        "安装与 PyTorch 相同版本的 CUDA 工具包（conda install -c nvidia cuda-toolkit=12.1，或 NVIDIA 的安装包），或使用"
+        "标签含 devel 的镜像",
     ),
     Text(
         "Say where it is, on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
         "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must answer",
-        "在每个节点指明其位置：export CUDA_HOME=/usr/local/cuda（conda：$CONDA_PREFIX）PATH=$CUDA_HOME/bin:$PATH；"
-        "nvcc --version 应有输出",
+        "在每个节点指明其位置：export CUDA_HOME=/usr/local/cuda（conda：$CONDA_PREFIX）PATH=$CUDA_HOME/bin:$PATH；nvcc "
+        "--version 应有输出",
     ),
 )
 

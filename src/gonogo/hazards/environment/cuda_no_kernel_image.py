@@ -17,20 +17,16 @@ _CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
 _UNSURE = Pattern(r"CUDA error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH")
 _CURE = (
     Text(
-        "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from "
-        "the cu128 "
-        "index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126",
-        "安装包含该 GPU 架构的 PyTorch：RTX 50 系与 B200 需要 cu128 源的 2.7 及以上；旧 GPU（Pascal、Volta）"
-        "需要较旧的 CUDA，"
-        "如 cu118 或 cu126",
+        "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from the "
+        "cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126",
+        "安装包含该 GPU 架构的 PyTorch：RTX 50 系与 B200 需要 cu128 源的 2.7 及以上；旧 GPU（Pascal、Volta）需要较旧的 "
+        "CUDA，如 cu118 或 cu126",
     ),
     Text(
-        "Where an extension's frame is the last (flash-attn, bitsandbytes, apex, a kernel of your own): build "
-        "it for this "
-        "GPU, TORCH_CUDA_ARCH_LIST set to its capability",
-        "若最后一帧属于某个扩展（flash-attn、bitsandbytes、apex 或自编译的 kernel）：把 TORCH_CUDA_ARCH_LIST "
-        "设为该 GPU 的"
-        "计算能力后重新编译",
+        "Where an extension's frame is the last (flash-attn, bitsandbytes, apex, a kernel of your own): build it for "
+        "this GPU, TORCH_CUDA_ARCH_LIST set to its capability",
+        "若最后一帧属于某个扩展（flash-attn、bitsandbytes、apex 或自编译的 kernel）：把 TORCH_CUDA_ARCH_LIST 设为该 "
+        "GPU 的计算能力后重新编译",
     ),
 )
 

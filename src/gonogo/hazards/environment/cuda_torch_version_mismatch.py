@@ -113,8 +113,8 @@ class CudaTorchVersionMismatch(Hazard):
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
             confirm=(
                 Text(
-                    "nvcc --version and torch.version.cuda differ in their major version, and no compiler's "
-                    "error follows",
+                    "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error "
+                    "follows",
                     "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
                 ),
             ),

@@ -69,8 +69,8 @@ class DeepspeedPathTakenForDict(Hazard):
             Text(
                 en="{name} is imported before TrainingArguments, and with this transformers the option --deepspeed is "
                 "then a dict: the parser refuses “{path}”.",
-                zh="{name} 先于 TrainingArguments 导入，在该版本的 transformers 中 --deepspeed 选项因此成为 dict："
-                "解析器会拒绝 “{path}”。",
+                zh="{name} 先于 TrainingArguments 导入，在该版本的 transformers 中 --deepspeed 选项因此成为 dict：解析"
+                "器会拒绝 “{path}”。",
             ).format(name=name, path=option.string),
             # What a file of the project imports before may be TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,

@@ -80,8 +80,8 @@ class DeepspeedScalarParameter(Hazard):
                 Text(
                     en="`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
                     "can't view a tensor without dimensions so.",
-                    zh="`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch "
-                    "不允许这样查看没有维度的张量。",
+                    zh="`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch 不允许这样查看没有维度的张"
+                    "量。",
                 ).format(code=ast.unparse(call.node)),
                 cure=_CURE,
                 spans=(
@@ -115,8 +115,8 @@ class DeepspeedScalarParameter(Hazard):
             Text(
                 en="A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
                 "refuses. Of DeepSpeed's releases, 0.19.8 does so.",
-                zh="没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，"
-                "0.19.8 如此。",
+                zh="没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，0.19.8 "
+                "如此。",
             ),
             cure=_CURE,
             certainty=certainty,

@@ -47,8 +47,8 @@ _CURE = (
     Text(
         "Or keep the older pair: install the PyTorch that was current when this DeepSpeed came out (torch<2.4 for "
         "deepspeed<0.14.2); numpy<2 where the name is numpy's",
-        "或保留旧组合：安装该 DeepSpeed 发布时的 PyTorch（deepspeed<0.14.2 配 torch<2.4）；若缺的是 numpy "
-        "的名字则 numpy<2",
+        "或保留旧组合：安装该 DeepSpeed 发布时的 PyTorch（deepspeed<0.14.2 配 torch<2.4）；若缺的是 numpy 的名字则 "
+        "numpy<2",
     ),
 )
 

@@ -21,13 +21,11 @@ _NO_FLASH = Pattern(
 _CURE = (
     Text(
         "Reinstall flash-attn for the installed PyTorch: pip uninstall -y flash-attn && pip install flash-attn "
-        "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, "
-        "Python and "
-        "cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')",
+        "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, Python "
+        "and cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')",
         "按已安装的 PyTorch 重装 flash-attn：pip uninstall -y flash-attn && pip install flash-attn "
-        "--no-build-isolation "
-        "--no-cache-dir（现场编译），或选择文件名中 torch、CUDA、Python 与 cxx11abi 都一致的官方 wheel"
-        "（python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)'）",
+        "--no-build-isolation --no-cache-dir（现场编译），或选择文件名中 torch、CUDA、Python 与 cxx11abi 都一致的官方 "
+        "wheel（python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)'）",
     ),
     Text(
         'Or do without: pip uninstall flash-attn, attn_implementation="sdpa"',

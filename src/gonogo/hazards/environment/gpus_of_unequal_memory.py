@@ -40,8 +40,8 @@ class GpusOfUnequalMemory(Hazard):
             Text(
                 "{count} ranks on {names}: each gets the same share and the same micro-batch, so that the {small:.0f} "
                 "GiB of the smallest are the limit of all, and {rest:.0f} GiB are left unused.",
-                "{count} 个 rank 使用 {names}：份额与 micro-batch 相同，因此都以最小的 {small:.0f} GiB 为限，"
-                "共有 {rest:.0f} GiB 用不上。",
+                "{count} 个 rank 使用 {names}：份额与 micro-batch 相同，因此都以最小的 {small:.0f} GiB 为限，共有 "
+                "{rest:.0f} GiB 用不上。",
             ).format(
                 count=len(sizes),
                 names=names,

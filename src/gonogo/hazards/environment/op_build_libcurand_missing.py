@@ -28,8 +28,8 @@ _CURE = (
     Text(
         "With only PyTorch's own CUDA libraries: cd site-packages/torch/lib && ln -s "
         "../../nvidia/curand/lib/libcurand.so.10 libcurand.so",
-        "只有 PyTorch 自带的 CUDA 库时：cd site-packages/torch/lib && ln -s "
-        "../../nvidia/curand/lib/libcurand.so.10 libcurand.so",
+        "只有 PyTorch 自带的 CUDA 库时：cd site-packages/torch/lib && ln -s ../../nvidia/curand/lib/libcurand.so.10 "
+        "libcurand.so",
     ),
     CLEAR,
 )

@@ -14,8 +14,8 @@ _CURE = (
     Text(
         "Where pip shows it installed: put the environment's bin folder into PATH of the launched processes (ninja "
         "--version must answer there); pdsh and sudo drop it",
-        "若 pip 显示已安装：把该环境的 bin 目录加入被启动进程的 PATH（在那里 ninja --version 应有输出）；pdsh "
-        "和 sudo 会丢掉它",
+        "若 pip 显示已安装：把该环境的 bin 目录加入被启动进程的 PATH（在那里 ninja --version 应有输出）；pdsh 和 sudo "
+        "会丢掉它",
     ),
 )
 

@@ -15,12 +15,10 @@ _NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200
 _OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
 _CURE = (
     Text(
-        "Install a CUDA toolkit whose nvcc knows the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or "
-        "newer) and "
-        "let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA",
-        "安装 nvcc 认识该 GPU 的 CUDA 工具包（8.9、9.0：11.8 及以上；10.0、12.0：12.8 及以上），让 CUDA_HOME "
-        "与 PATH 指向它，"
-        "并使用相同 CUDA 的 PyTorch",
+        "Install a CUDA toolkit whose nvcc knows the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or newer) "
+        "and let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA",
+        "安装 nvcc 认识该 GPU 的 CUDA 工具包（8.9、9.0：11.8 及以上；10.0、12.0：12.8 及以上），让 CUDA_HOME 与 PATH 指"
+        "向它，并使用相同 CUDA 的 PyTorch",
     ),
     Text(
         'Where the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '

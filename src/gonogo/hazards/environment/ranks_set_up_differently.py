@@ -22,19 +22,19 @@ _CURES = {
     "breaks": Text(
         "Give every rank the same files: the same script, model, config and arguments on every node, and nothing that "
         "depends on the rank before deepspeed.initialize or DDP",
-        "让每个 rank 使用相同的文件：各节点的脚本、模型、配置、参数一致；在 deepspeed.initialize 或 DDP 之前不要做"
-        "依赖 rank 的改动",
+        "让每个 rank 使用相同的文件：各节点的脚本、模型、配置、参数一致；在 deepspeed.initialize 或 DDP 之前不要做依赖 "
+        "rank 的改动",
     ),
     "versions": Text(
-        "Install the same versions on every node, or use one image or one shared environment; gonogo env on both "
-        "shows what differs",
+        "Install the same versions on every node, or use one image or one shared environment; gonogo env on both shows "
+        "what differs",
         "在每个节点安装相同的版本，或使用同一镜像、同一共享环境；在两边运行 gonogo env 可看出差异",
     ),
     "data": Text(
         "Give every rank as many batches: DistributedSampler (or accelerator.prepare) over one dataset, or cut all to "
         "the shortest",
-        "让每个 rank 的 batch 数相同：对同一数据集使用 DistributedSampler（或 accelerator.prepare），"
-        "或都截到最短的长度",
+        "让每个 rank 的 batch 数相同：对同一数据集使用 DistributedSampler（或 accelerator.prepare），或都截到最短的长"
+        "度",
     ),
     "nccl": Text(
         "Export the variable on every node: deepspeed passes only what stands in .deepspeed_env, Slurm only with "

@@ -123,14 +123,14 @@ class SegfaultCudaStubLibrary(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when "
-                "NCCL calls it.",
+                en="The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when NCCL "
+                "calls it.",
                 zh="进程使用了仅供链接的 libnvidia-ml 或 libcuda 桩库，NCCL 调用它时崩溃。",
             )
             if certainty is not Certainty.POSSIBLE
             else Text(
-                en="A process crashed (segmentation fault) where the backend starts. A stub of the driver's library "
-                "in LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc.",
+                en="A process crashed (segmentation fault) where the backend starts. A stub of the driver's library in "
+                "LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc.",
                 zh="进程在通信后端启动处崩溃（段错误）。LD_LIBRARY_PATH 中的驱动桩库会导致这种情况；NCCL、CUDA 或 "
                 "glibc 不匹配也会。",
             ),
@@ -138,8 +138,8 @@ class SegfaultCudaStubLibrary(Hazard):
                 Text(
                     en="Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
                     "Dockerfile and .deepspeed_env",
-                    zh="从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、"
-                    "Dockerfile 与 .deepspeed_env",
+                    zh="从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与"
+                    " .deepspeed_env",
                 ),
             ),
             certainty=certainty,

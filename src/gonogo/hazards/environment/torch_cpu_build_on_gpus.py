@@ -48,8 +48,8 @@ class TorchCpuBuildOnGpus(Hazard):
                 Text(
                     "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu… (of the driver's "
                     "CUDA)",
-                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu…"
-                    "（与驱动的 CUDA 对应）",
+                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu…（与驱动的 CUDA "
+                    "对应）",
                 ).format(version=version.public),
             ),
             spans=(span_of(environment, "torch"), asked.span()),

@@ -27,14 +27,14 @@ _CURE = (
     Text(
         "Stop the run and every process of it, then delete the lock, or the whole cache: rm -rf "
         "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)",
-        "停止该训练的所有进程，然后删除锁或整个缓存：rm -rf ~/.cache/torch_extensions（或 TORCH_EXTENSIONS_DIR "
-        "所指目录）",
+        "停止该训练的所有进程，然后删除锁或整个缓存：rm -rf ~/.cache/torch_extensions（或 TORCH_EXTENSIONS_DIR 所指目录"
+        "）",
     ),
     Text(
         "Keep it from coming back: one TORCH_EXTENSIONS_DIR a job, on a local disk, or DeepSpeed's operators built at "
         "installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)",
-        "避免再次发生：每个作业使用本地磁盘上各自的 TORCH_EXTENSIONS_DIR，或在安装时编译 DeepSpeed 算子"
-        "（DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed）",
+        "避免再次发生：每个作业使用本地磁盘上各自的 TORCH_EXTENSIONS_DIR，或在安装时编译 DeepSpeed 算子（"
+        "DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed）",
     ),
 )
 

@@ -21,13 +21,12 @@ _CURE = (
     Text(
         "Upgrade transformers in the environment that really runs: python -m pip install -U transformers (the model's "
         "card names the version), with the python of the launched processes",
-        "在实际运行的环境中升级 transformers：用启动进程所用的 python 执行 python -m pip install -U transformers"
-        "（所需版本见模型卡）",
+        "在实际运行的环境中升级 transformers：用启动进程所用的 python 执行 python -m pip install -U transformers（所需"
+        "版本见模型卡）",
     ),
     Text(
         "Check which one runs: python -c 'import transformers; print(transformers.__version__, "
-        "transformers.__file__)'; "
-        "the traceback's paths tell too",
+        "transformers.__file__)'; the traceback's paths tell too",
         "确认运行的是哪一个：python -c 'import transformers; print(transformers.__version__, transformers.__file__)'；"
         "调用栈中的路径也会说明",
     ),

@@ -47,11 +47,10 @@ _CURE = (
     ),
     Text(
         "Or update the model's code: download its .py files anew, delete "
-        "~/.cache/huggingface/modules/transformers_modules; "
-        "where transformers knows the model by now, drop trust_remote_code",
-        "或更新模型代码：重新下载其 .py 文件并删除 ~/.cache/huggingface/modules/transformers_modules；若 "
-        "transformers 已内置该模型，"
-        "去掉 trust_remote_code",
+        "~/.cache/huggingface/modules/transformers_modules; where transformers knows the model by now, drop "
+        "trust_remote_code",
+        "或更新模型代码：重新下载其 .py 文件并删除 ~/.cache/huggingface/modules/transformers_modules；若 transformers "
+        "已内置该模型，去掉 trust_remote_code",
     ),
 )
 

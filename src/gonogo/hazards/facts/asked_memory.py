@@ -41,8 +41,7 @@ def asked_memory(hazard: Hazard, launch: Launch, run: Run) -> Iterator[Finding]:
     yield hazard.finding(
         Text(
             en="The job asks for {asked:.0f} GiB a node. The optimizer states of {billions:g} billion parameters, "
-            "offloaded "
-            "to the CPU, take {needed:.0f} GiB of it on each of {nodes} node(s): slurm kills the job.",
+            "offloaded to the CPU, take {needed:.0f} GiB of it on each of {nodes} node(s): slurm kills the job.",
             zh="作业每个节点申请 {asked:.0f} GiB。{billions:g}B 参数的优化器状态卸载到 CPU，在 {nodes} 个节点上各占 "
             "{needed:.0f} GiB：slurm 会杀死作业。",
         ).format(asked=asked / 2**30, billions=billions, needed=needed / 2**30, nodes=nodes),

@@ -59,8 +59,8 @@ _CURES = (
         'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
     ),
     Text(
-        en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the "
-        "framework that wraps the model",
+        en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the framework that "
+        "wraps the model",
         zh="或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
     ),
 )
@@ -167,8 +167,8 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             Text(
                 en="FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
                 "model, so that parameters, gradients and shards are not where FSDP expects them.",
-                zh="FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片"
-                "不在 FSDP 预期的设备上。",
+                zh="FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片不在 FSDP 预期的设备上"
+                "。",
             ),
             cure=_CURES,
             certainty=certainty,

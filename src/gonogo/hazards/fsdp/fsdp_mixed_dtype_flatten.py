@@ -108,8 +108,8 @@ class FsdpMixedDtypeFlatten(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="One module that FSDP wraps holds frozen and trainable parameters, which it flattens "
-                    "together only with use_orig_params.",
+                    en="One module that FSDP wraps holds frozen and trainable parameters, which it flattens together "
+                    "only with use_orig_params.",
                     zh="FSDP 包装的某个模块同时含有冻结和可训练的参数，只有 use_orig_params 时才能展平到一起。",
                 ),
                 cure=(

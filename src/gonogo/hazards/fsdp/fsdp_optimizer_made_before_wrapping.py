@@ -51,8 +51,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 yield self.finding(
                     Text(
                         en="{optimizer} holds the parameters that {model} had before FSDP joined them: its steps "
-                        "change "
-                        "nothing that is trained.",
+                        "change nothing that is trained.",
                         zh="{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
                     ).format(optimizer=call.method, model=model.id),
                     cure=(

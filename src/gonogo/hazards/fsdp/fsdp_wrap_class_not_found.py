@@ -28,8 +28,8 @@ _LAYERS = {
 
 _CURES = (
     Text(
-        en="Set fsdp_transformer_layer_cls_to_wrap to the model's own class: "
-        "type(model.model.layers[0]).__name__ prints it",
+        en="Set fsdp_transformer_layer_cls_to_wrap to the model's own class: type(model.model.layers[0]).__name__ "
+        "prints it",
         zh="把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
     ),
     Text(

@@ -56,18 +56,17 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
         yield self.finding(
             Text(
                 en="{count} machines under DeepSpeed without deepspeed_multinode_launcher: accelerate takes pdsh, "
-                "finds no "
-                "hostfile, and each machine trains alone.",
-                zh="{count} 台机器使用 DeepSpeed 但没有设置 deepspeed_multinode_launcher：accelerate 采用 pdsh，"
-                "找不到 hostfile，每台机器各自训练。",
+                "finds no hostfile, and each machine trains alone.",
+                zh="{count} 台机器使用 DeepSpeed 但没有设置 deepspeed_multinode_launcher：accelerate 采用 pdsh，找不到 "
+                "hostfile，每台机器各自训练。",
             ).format(count=count),
             certainty=Certainty.LIKELY,
             cure=(
                 Text(
                     "Set deepspeed_multinode_launcher: standard where every machine runs this command; else name a "
                     "deepspeed_hostfile and run it on one",
-                    "若每台机器都运行此命令，设 deepspeed_multinode_launcher: standard；否则给出 deepspeed_hostfile，"
-                    "只在一台上运行",
+                    "若每台机器都运行此命令，设 deepspeed_multinode_launcher: standard；否则给出 deepspeed_hostfile，只"
+                    "在一台上运行",
                 ),
             ),
             spans=(machines.span(), launch.place.span()),

@@ -87,9 +87,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             )
             yield self.finding(
                 Text(
-                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={shown}): {trainer} runs the "
-                    "model in "
-                    "torch.nn.DataParallel, {which}.",
+                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={shown}): {trainer} runs the model "
+                    "in torch.nn.DataParallel, {which}.",
                     zh="单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={shown}）：{trainer} 会在 "
                     "torch.nn.DataParallel 中运行模型，{which}。",
                 ).format(
@@ -172,8 +171,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             Text(
                 en="A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose "
                 "copies of the module on the other GPUs don't fit its weights (quantised, adapted, split or cast).",
-                zh="单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重"
-                "（量化、适配器、切分或转换类型）不相符。",
+                zh="单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重（"
+                "量化、适配器、切分或转换类型）不相符。",
             ),
             cure=(
                 Text(

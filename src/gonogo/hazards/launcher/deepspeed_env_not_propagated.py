@@ -124,9 +124,9 @@ class DeepspeedEnvNotPropagated(Hazard):
         return self.log_finding(
             found,
             Text(
-                en="{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, "
-                "PYTHON* and a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not "
-                "among them.",
+                en="{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, PYTHON* "
+                "and a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among "
+                "them.",
                 zh="{node}缺少启动 shell 中的环境。deepspeed 启动器经 ssh 只传递 NCCL_*、PYTHON* 等少数变量，"
                 "LD_LIBRARY_PATH、CUDA_HOME、PATH 等不在其中。",
             ).format(
@@ -138,8 +138,8 @@ class DeepspeedEnvNotPropagated(Hazard):
                 Text(
                     en="List the variables in ~/.deepspeed_env on the launching node, NAME=VALUE a line: "
                     "LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...",
-                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：LD_LIBRARY_PATH、PATH、CUDA_HOME、"
-                    "HF_HOME 等",
+                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：LD_LIBRARY_PATH、PATH、CUDA_HOME、HF_HOME "
+                    "等",
                 ),
                 Text(
                     en="Or start torchrun on each node in its own environment (accelerate: "
@@ -150,10 +150,10 @@ class DeepspeedEnvNotPropagated(Hazard):
             certainty=certainty,
             confirm=(
                 Text(
-                    en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what "
-                    "is missing there",
-                    zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里"
-                    "缺少什么",
+                    en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
+                    "missing there",
+                    zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少"
+                    "什么",
                 ),
             ),
         )

@@ -52,9 +52,8 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
             Text(
                 en="The command starts one plain process (python), and the DeepSpeed config has an optimizer block: "
                 "the Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it.",
-                zh="命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer "
-                "放入一个优化器占位对象，"
-                "却没有 DeepSpeed 引擎来替换它。",
+                zh="命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer 放入一个优化器占位"
+                "对象，却没有 DeepSpeed 引擎来替换它。",
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,
@@ -79,11 +78,11 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the "
-                "process was not started by a distributed launcher (or the script uses the optimizer before "
+                en="The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the process "
+                "was not started by a distributed launcher (or the script uses the optimizer before "
                 "accelerator.prepare).",
-                zh="优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或"
-                "脚本在 accelerator.prepare 之前使用了优化器）。",
+                zh="优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或脚本"
+                "在 accelerator.prepare 之前使用了优化器）。",
             ),
             cure=_CURE,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,

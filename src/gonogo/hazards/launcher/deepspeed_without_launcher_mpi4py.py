@@ -25,10 +25,10 @@ _DEEPSPEED = Pattern(r"(?i)deepspeed")
 
 _LAUNCH_CURE = (
     Text(
-        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun "
-        "--nproc_per_node 1 train.py ..., or accelerate launch --use_deepspeed",
-        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py "
-        "...，或 accelerate launch --use_deepspeed",
+        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
+        "train.py ..., or accelerate launch --use_deepspeed",
+        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py ...，或 "
+        "accelerate launch --use_deepspeed",
     ),
     Text(
         en="Or leave DeepSpeed out for a single process",
@@ -83,8 +83,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             yield self.finding(
                 Text(
                     en="python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for "
-                    "the "
-                    "launcher, and needs mpi4py.",
+                    "the launcher, and needs mpi4py.",
                     zh="python 不经启动器运行 {path}：{call} 找不到 RANK 与 WORLD_SIZE，会把 MPI 当作启动器，需要 "
                     "mpi4py。",
                 ).format(path=script.source.path, call=call.name),
@@ -122,10 +121,10 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         return self.log_finding(
             found,
             Text(
-                en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for "
-                "the launcher. The missing module is a consequence; installing it does not cure the launch.",
-                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。"
-                "缺少该模块只是结果，安装它并不能解决启动方式的问题。",
+                en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for the "
+                "launcher. The missing module is a consequence; installing it does not cure the launch.",
+                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。缺少"
+                "该模块只是结果，安装它并不能解决启动方式的问题。",
             ),
             cure=_LAUNCH_CURE,
             certainty=certainty,

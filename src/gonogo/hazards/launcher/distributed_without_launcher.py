@@ -24,8 +24,8 @@ _CURE = (
     Text(
         "Start it with a launcher, on one GPU too: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
         "accelerate launch train.py …",
-        "用启动器启动，单卡也一样：torchrun --nproc_per_node 8 train.py …、deepspeed train.py … 或 "
-        "accelerate launch train.py …",
+        "用启动器启动，单卡也一样：torchrun --nproc_per_node 8 train.py …、deepspeed train.py … 或 accelerate launch "
+        "train.py …",
     ),
     Text(
         "Where something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR "

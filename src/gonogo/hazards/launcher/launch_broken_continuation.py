@@ -64,8 +64,8 @@ class LaunchBrokenContinuation(Hazard):
         cut_off = Text("cut off: runs as the command `{word}`", "被截断：会作为命令 `{word}` 执行")
         yield self.finding(
             Text(
-                en="The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command "
-                "(“command not found”), and the program never gets it{more}.",
+                en="The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command (“command "
+                "not found”), and the program never gets it{more}.",
                 zh="命令在第 {line} 行结束：{what}。于是第 {next} 行的 `{word}` 被当作命令执行（“command not found”），"
                 "程序得不到该选项{more}。",
             ).format(

@@ -44,8 +44,8 @@ class LaunchCrlfLineEnds(Hazard):
             Text(
                 en="{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the "
                 "last word of each line, and a backslash before it continues nothing.",
-                zh="{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，"
-                "其前的反斜杠也不再续行。",
+                zh="{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，其前的反斜杠也不"
+                "再续行。",
             ).format(count=len(places), path=source.path),
             cure=(
                 Text(

@@ -2,8 +2,8 @@ from gonogo.hazards.rule import Field, Findings, Hazard, Launch, Run, Severity, 
 
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": Text(
-        "every kernel is waited for before the next is started, so computing and communication no longer overlap; "
-        "with some versions of NCCL it also hangs",
+        "every kernel is waited for before the next is started, so computing and communication no longer overlap; with "
+        "some versions of NCCL it also hangs",
         "每个 kernel 都要等执行完才启动下一个，计算与通信不再重叠；某些版本的 NCCL 还会卡死",
     ),
     "TORCH_DISTRIBUTED_DEBUG": Text(

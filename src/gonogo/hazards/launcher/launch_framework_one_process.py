@@ -41,11 +41,9 @@ class LaunchFrameworkOneProcess(Hazard):
             yield self.finding(
                 Text(
                     en="One GPU is shown (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
-                    "raises "
-                    "“Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
-                    zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 "
-                    "“Please use "
-                    "`FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
+                    "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
+                    zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
+                    "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
                 ).format(gpu=shown[0]),
                 certainty=Certainty.CERTAIN,
                 cure=(Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),),

@@ -95,11 +95,9 @@ class LaunchHostfileUnusable(Hazard):
         return self.finding(
             Text(
                 en="--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num "
-                "nodes "
-                "is >1 but no extra nodes available via hostfile”.",
-                zh="--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 "
-                "but no "
-                "extra nodes available via hostfile”。",
+                "nodes is >1 but no extra nodes available via hostfile”.",
+                zh="--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 but "
+                "no extra nodes available via hostfile”。",
             ).format(nodes=nodes),
             certainty=Certainty.LIKELY,
             cure=(

@@ -58,8 +58,7 @@ class LaunchMisspeltShellVariable(Hazard):
                 yield self.finding(
                     Text(
                         en="${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in "
-                        "its "
-                        "place.",
+                        "its place.",
                         zh="{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
                     ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,

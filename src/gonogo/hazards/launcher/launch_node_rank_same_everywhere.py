@@ -58,8 +58,8 @@ class LaunchNodeRankSameEverywhere(Hazard):
             Text(
                 en="--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
                 "{nodes} nodes: all of them get 0.",
-                zh="--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节"
-                "点都得到 0。",
+                zh="--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节点"
+                "都得到 0。",
             ).format(name=name, variable=variable, nodes=nodes)
             if variable
             else Text(

@@ -77,10 +77,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
             yield self.finding(
                 Text(
                     en="--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its "
-                    "own, "
-                    "and waits for {others} more nodes that never come.",
-                    zh="--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，"
-                    "永远等不到其余 {others} 个节点。",
+                    "own, and waits for {others} more nodes that never come.",
+                    zh="--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其"
+                    "余 {others} 个节点。",
                 ).format(nodes=nodes, others=nodes - 1),
                 cure=(
                     Text(
@@ -115,10 +114,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
         yield self.finding(
             Text(
                 en="--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each "
-                "node "
-                "itself{ignored}.",
-                zh="--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，"
-                "即各节点自己{ignored}。",
+                "node itself{ignored}.",
+                zh="--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，即各节点自己"
+                "{ignored}。",
             ).format(
                 nodes=nodes,
                 ignored=Text("; torchrun does not read MASTER_ADDR", "；torchrun 不读取 MASTER_ADDR")

@@ -44,8 +44,8 @@ class LaunchSlurmFewCpus(Hazard):
             Text(
                 en="--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "
                 "{cpus} CPU(s).",
-                zh="--cpus-per-task {cpus}：{launcher} 在一个节点上启动的 {processes} 个进程{workers}共用 {cpus} 个 "
-                "CPU。",
+                zh="--cpus-per-task {cpus}：{launcher} 在一个节点上启动的 {processes} 个进程{workers}共用 {cpus} 个 CPU"
+                "。",
             ).format(
                 cpus=cpus * tasks,
                 processes=processes,

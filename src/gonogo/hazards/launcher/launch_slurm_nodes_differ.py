@@ -57,11 +57,9 @@ class LaunchSlurmNodesDiffer(Hazard):
                 yield self.finding(
                     Text(
                         en="The batch script starts {launcher} on the first of the job's {asked} nodes only, and it "
-                        "waits "
-                        "for {others} more: nothing starts it there.",
-                        zh="批处理脚本只在作业 {asked} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节"
-                        "点："
-                        "没有任何东西在那里启动它。",
+                        "waits for {others} more: nothing starts it there.",
+                        zh="批处理脚本只在作业 {asked} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点"
+                        "：没有任何东西在那里启动它。",
                     ).format(launcher=launch.launcher, asked=asked, others=count - 1),
                     certainty=Certainty.LIKELY,
                     cure=(_SRUN,),
@@ -90,8 +88,8 @@ _SAME = Text("Let slurm say the number: --nnodes $SLURM_NNODES", "由 slurm 给�
 _SRUN = Text(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
     "--rdzv_endpoint HOST:29500 ...",
-    "在每个节点上启动：srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
-    "--rdzv_endpoint 主机:29500 ...",
+    "在每个节点上启动：srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d --rdzv_endpoint 主"
+    "机:29500 ...",
 )
 
 

@@ -80,11 +80,9 @@ class LaunchVisibleDevicesMalformed(Hazard):
         yield self.finding(
             Text(
                 en="CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers parted by commas, and "
-                "raises "
-                "“invalid literal for int(): '{wrong}'”.",
+                "raises “invalid literal for int(): '{wrong}'”.",
                 zh="CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
-                "int(): "
-                "'{wrong}'”。",
+                "int(): '{wrong}'”。",
             ).format(value=value, wrong=wrong[0]),
             cure=(
                 Text(

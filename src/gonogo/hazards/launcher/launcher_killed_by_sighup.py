@@ -65,8 +65,7 @@ class LauncherKilledBySighup(Hazard):
         yield self.finding(
             Text(
                 en="{launcher} runs in the background of the shell that starts it{nohup}: when that terminal closes, "
-                "it "
-                "may be sent SIGHUP and end the run.",
+                "it may be sent SIGHUP and end the run.",
                 zh="{launcher} 在启动它的 shell 的后台运行{nohup}：该终端关闭时它可能收到 SIGHUP，从而结束训练。",
             ).format(
                 launcher=launch.launcher,
@@ -105,8 +104,8 @@ class LauncherKilledBySighup(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. "
-                "It stopped the workers, which had not failed.",
+                en="The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. It "
+                "stopped the workers, which had not failed.",
                 zh="启动器收到 SIGHUP（信号 1）：启动它的终端或 SSH 会话结束了。它随后停止了并未出错的 worker。",
             ),
             cure=(

@@ -114,8 +114,8 @@ class LauncherLocalRankArgument(Hazard):
                 Text(
                     en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "
                     "default=0); with the deepspeed launcher: --no_local_rank",
-                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, "
-                    "default=0)；deepspeed 启动器可加 --no_local_rank",
+                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)；"
+                    "deepspeed 启动器可加 --no_local_rank",
                 ),
             ),
         )

@@ -36,8 +36,8 @@ _CURE = (
         en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
         "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or show more in "
         "CUDA_VISIBLE_DEVICES",
-        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、"
-        "--num_processes（accelerate）、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
+        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、--num_processes（accelerate"
+        "）、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
     ),
 )
 _CONFIRM = (

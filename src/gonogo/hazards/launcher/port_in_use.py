@@ -78,9 +78,8 @@ class PortInUse(Hazard):
             first, second = _port_field(launch), _port_field(other)
             yield self.finding(
                 Text(
-                    en="The launch on line {first} still runs (&) when the one on line {second} starts, and both "
-                    "meet at "
-                    "port {port}.",
+                    en="The launch on line {first} still runs (&) when the one on line {second} starts, and both meet "
+                    "at port {port}.",
                     zh="第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
                 ).format(first=launch.line, second=other.line, port=port),
                 certainty=Certainty.CERTAIN if launch.launcher != "accelerate" else Certainty.LIKELY,
@@ -88,9 +87,8 @@ class PortInUse(Hazard):
                     Text(
                         en="Give each a port of its own: --master_port 29511 (torchrun, deepspeed), MASTER_PORT=29511 "
                         "(swift), or torchrun --standalone",
-                        zh="为每个启动使用各自的端口：--master_port 29511（torchrun、deepspeed）、MASTER_PORT=29511"
-                        "（swift），"
-                        "或 torchrun --standalone",
+                        zh="为每个启动使用各自的端口：--master_port 29511（torchrun、deepspeed）、MASTER_PORT=29511（"
+                        "swift），或 torchrun --standalone",
                     ),
                 ),
                 spans=(
@@ -119,8 +117,8 @@ class PortInUse(Hazard):
         cure = Text(
             en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 "
             "(accelerate), MASTER_PORT=29511 (swift, LLaMA-Factory)",
-            zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511"
-            "（accelerate）、MASTER_PORT=29511（swift、LLaMA-Factory）",
+            zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
+            "MASTER_PORT=29511（swift、LLaMA-Factory）",
         )
         once = Text(
             en="Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",

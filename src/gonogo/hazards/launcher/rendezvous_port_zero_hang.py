@@ -112,10 +112,10 @@ class RendezvousPortZeroHang(Hazard):
             )
             if told
             else Text(
-                en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the "
-                "launch does that; so does a port or an address that not all ranks can reach.",
-                zh="程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也"
-                "会这样。",
+                en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
+                "does that; so does a port or an address that not all ranks can reach.",
+                zh="程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这"
+                "样。",
             ),
             cure=(
                 Text(

@@ -133,11 +133,11 @@ def cause(short: GpuShortage) -> Text:
     shortage, held = short.shortage, short.by_category
     text = Text(
         en="In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated "
-        "and {reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
-        "{categories}.{modules}",
+        "and {reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the "
+        "peak: {categories}.{modules}",
         zh="在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
-        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成：{categories}。"
-        "{modules}",
+        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成："
+        "{categories}。{modules}",
     ).format(
         phase=PHASES[shortage.phase],
         step=shortage.step,

@@ -161,10 +161,10 @@ class CpuRamOomKilled(Hazard):
         yield self.finding(
             Text(
                 en="The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
-                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers "
-                "and the page cache come on top.",
-                zh="一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}"
-                "rank {rank} 在{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
+                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers and the "
+                "page cache come on top.",
+                zh="一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}rank {rank} "
+                "在{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
             ).format(
                 ranks=node.ranks,
                 total=size(node.peak_bytes),
@@ -219,8 +219,8 @@ class CpuRamOomKilled(Hazard):
             certainty=certainty,
             confirm=(
                 Text(
-                    en="dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a "
-                    "run) shows it",
+                    en="dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) "
+                    "shows it",
                     zh="dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
                 ),
             ),
@@ -232,11 +232,10 @@ _SHORT = Text(
     zh="主机内存（RAM，或容器分到的部分）耗尽。",
 )
 _SIGNAL_9 = Text(
-    en="A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host "
-    "memory runs "
-    "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
-    zh="进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超"
-    "时后发出的。",
+    en="A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory "
+    "runs out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
+    zh="进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后"
+    "发出的。",
 )
 _OFFLOADS = Text(
     en=" The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
@@ -249,15 +248,14 @@ _WHILE_LOADING = Text(
 _LOG_CURES = (
     Text(
         en="Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train "
-        "LoRA, "
-        "or take a machine with more memory",
+        "LoRA, or take a machine with more memory",
         zh="减少卸载（参数或优化器留在 GPU）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的机器",
     ),
     Text(
         en="If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
         "from_pretrained, so that the ranks do not each load the whole model",
-        zh="若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 "
-        "from_pretrained，避免每个 rank 各载入整个模型",
+        zh="若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 from_pretrained，"
+        "避免每个 rank 各载入整个模型",
     ),
     Text(
         en="Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes",
@@ -315,8 +313,8 @@ def _cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple
             Text(
                 en="Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 divides the "
                 "model while it is loaded; load in bf16 (dtype=torch.bfloat16)",
-                zh="先建立 TrainingArguments（或 HfDeepSpeedConfig）再调用 from_pretrained，使 ZeRO-3 边加载边切分；"
-                "以 bf16 加载（dtype=torch.bfloat16）",
+                zh="先建立 TrainingArguments（或 HfDeepSpeedConfig）再调用 from_pretrained，使 ZeRO-3 边加载边切分；以 "
+                "bf16 加载（dtype=torch.bfloat16）",
             )
         )
     if host.peak_phase == "save":

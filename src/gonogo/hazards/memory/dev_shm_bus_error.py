@@ -78,10 +78,9 @@ class DevShmBusError(Hazard):
         yield self.finding(
             Text(
                 en="docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass "
-                "their "
-                "batches through it.",
-                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 "
-                "batch。",
+                "their batches through it.",
+                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 batch"
+                "。",
             ).format(
                 count=count,
                 ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else Text("", ""),
@@ -129,13 +128,13 @@ class DevShmBusError(Hazard):
             Text(
                 en="Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, "
                 "through files there. It is neither the disk nor the GPU.",
-                zh="共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存"
-                "都无关。",
+                zh="共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存都"
+                "无关。",
             ),
             cure=(
                 Text(
-                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir "
-                    "with medium: Memory mounted at /dev/shm",
+                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
+                    "medium: Memory mounted at /dev/shm",
                     zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
                     "medium: Memory 的 emptyDir",
                 ),
@@ -144,8 +143,8 @@ class DevShmBusError(Hazard):
                     zh="或减少 worker：dataloader_num_workers: 0 不需要共享内存",
                 ),
                 Text(
-                    en="Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have "
-                    "left in it",
+                    en="Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have left "
+                    "in it",
                     zh="若没有任务运行而 df -h /dev/shm 显示已满，请清理残留文件",
                 ),
             ),

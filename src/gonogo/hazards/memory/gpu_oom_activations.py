@@ -108,8 +108,8 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
                 Text(
                     en="Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
                     "eval_accumulation_steps=1",
-                    zh="评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，"
-                    "或 eval_accumulation_steps=1",
+                    zh="评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，或 "
+                    "eval_accumulation_steps=1",
                 ),
                 None,
             )

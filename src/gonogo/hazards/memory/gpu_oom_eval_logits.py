@@ -10,8 +10,8 @@ _CURES = (
     Text(
         "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
         "logits.argmax(-1); or prediction_loss_only=True where the loss is enough",
-        "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: "
-        "logits.argmax(-1)；只需要损失时设 prediction_loss_only=True",
+        "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)；只需要损"
+        "失时设 prediction_loss_only=True",
     ),
     Text(
         "Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)",
@@ -80,8 +80,8 @@ class GpuOomEvalLogits(Hazard):
                 Text(
                     en="Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: "
                     "{size}for each token, and no eval_accumulation_steps or preprocess_logits_for_metrics.",
-                    zh="评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，"
-                    "且没有 eval_accumulation_steps 或 preprocess_logits_for_metrics。",
+                    zh="评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，且没有 "
+                    "eval_accumulation_steps 或 preprocess_logits_for_metrics。",
                 ).format(
                     size=Text(
                         f"{vocabulary} numbers ({vocabulary * 4 // 1024} KiB) ",

@@ -68,9 +68,8 @@ class GpuOomModelStates(Hazard):
             return
         yield self.finding(
             Text(
-                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} "
-                "GiB on "
-                "each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP divides "
+                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} GiB "
+                "on each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP divides "
                 "none.",
                 "{name} 有 {billions:.1f}e9 个参数。权重、梯度与 Adam 的两个动量即使每个只占 2 字节，每张 GPU 也需 "
                 "{need:.0f} GiB（fp32 加倍）；GPU 只有 {have:.0f} GiB，而 DDP 不做切分。",
@@ -134,8 +133,8 @@ def _cures(log: FailureLog) -> Iterator[Text]:
         yield Text(
             "Divide the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
             "TrainingArguments before from_pretrained",
-            "把状态切分到各 GPU：ZeRO-3（zero_optimization.stage: 3）或 FSDP；使用 ZeRO-3 时先创建 TrainingArguments "
-            "再 from_pretrained",
+            "把状态切分到各 GPU：ZeRO-3（zero_optimization.stage: 3）或 FSDP；使用 ZeRO-3 时先创建 TrainingArguments 再"
+            " from_pretrained",
         )
     if not log.setup.offloads("optimizer"):
         yield Text(

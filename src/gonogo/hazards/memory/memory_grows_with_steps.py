@@ -9,14 +9,14 @@ _GPU = (
     Text(
         "Keep no tensor with its graph between steps: total += loss.item() (or loss.detach()), not total += loss; "
         "empty lists of outputs",
-        "不要跨步保留带计算图的张量：写 total += loss.item()（或 loss.detach()），不要写 total += loss；"
-        "清空存放输出的列表",
+        "不要跨步保留带计算图的张量：写 total += loss.item()（或 loss.detach()），不要写 total += loss；清空存放输出的"
+        "列表",
     ),
     Text(
         "If allocated stays level and only reserved grows: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and "
         "batches of like length (group_by_length)",
-        "若 allocated 平稳而只有 reserved 增长：设 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True，"
-        "并让各 batch 长度相近（group_by_length）",
+        "若 allocated 平稳而只有 reserved 增长：设 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True，并让各 batch 长度"
+        "相近（group_by_length）",
     ),
 )
 _HOST = (
@@ -28,8 +28,8 @@ _HOST = (
     Text(
         "In DataLoader workers, lists and dicts of Python objects are copied page by page as they are read: keep data "
         "in numpy arrays, tensors or Arrow (datasets)",
-        "DataLoader 的 worker 读取 Python 的 list、dict 时会逐页复制：请用 numpy 数组、张量或 Arrow（datasets）"
-        "存放数据",
+        "DataLoader 的 worker 读取 Python 的 list、dict 时会逐页复制：请用 numpy 数组、张量或 Arrow（datasets）存放数"
+        "据",
     ),
 )
 

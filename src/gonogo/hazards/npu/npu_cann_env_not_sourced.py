@@ -32,13 +32,12 @@ _CURE = (
     Text(
         "In the shell (and the service, container or job script) that starts the run: source "
         "/usr/local/Ascend/ascend-toolkit/set_env.sh; for libatb.so also /usr/local/Ascend/nnal/atb/set_env.sh",
-        "在启动训练的 shell（以及服务、容器或作业脚本）中：source /usr/local/Ascend/ascend-toolkit/set_env.sh；"
-        "缺 libatb.so 时"
-        "还要 source /usr/local/Ascend/nnal/atb/set_env.sh",
+        "在启动训练的 shell（以及服务、容器或作业脚本）中：source /usr/local/Ascend/ascend-toolkit/set_env.sh；缺 "
+        "libatb.so 时还要 source /usr/local/Ascend/nnal/atb/set_env.sh",
     ),
     Text(
-        "For libascend_hal.so or libdrvdsmi_host.so: mount the driver, -v /usr/local/Ascend/driver:/usr/local/Ascend/"
-        "driver, and add its lib64/driver to LD_LIBRARY_PATH",
+        "For libascend_hal.so or libdrvdsmi_host.so: mount the driver, -v "
+        "/usr/local/Ascend/driver:/usr/local/Ascend/driver, and add its lib64/driver to LD_LIBRARY_PATH",
         "缺 libascend_hal.so 或 libdrvdsmi_host.so 时：挂载驱动 -v /usr/local/Ascend/driver:/usr/local/Ascend/driver，"
         "并把 lib64/driver 加入 LD_LIBRARY_PATH",
     ),
@@ -88,8 +87,8 @@ class NpuCannEnvNotSourced(Hazard):
             Text(
                 en="The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
                 "libraries are not found.",
-                zh="脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN "
-                "的库。",
+                zh="脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN 的"
+                "库。",
             ).format(name=told),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,

@@ -29,16 +29,14 @@ _CURE = (
         "Install what CANN's operator compiler imports, into the environment of the run: pip install attrs cython "
         "'numpy<2' decorator sympy cffi pyyaml pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle "
         "ml-dtypes tornado",
-        "在运行环境中安装 CANN 算子编译器所需的包：pip install attrs cython 'numpy<2' decorator sympy cffi "
-        "pyyaml pathlib2 "
-        "psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle ml-dtypes tornado",
+        "在运行环境中安装 CANN 算子编译器所需的包：pip install attrs cython 'numpy<2' decorator sympy cffi pyyaml "
+        "pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle ml-dtypes tornado",
     ),
     Text(
         "To see which one is missing: python -c 'import te, tbe' after source set_env.sh; "
-        "ASCEND_SLOG_PRINT_TO_STDOUT=1 "
-        "prints CANN's own log",
-        "查看缺少哪个包：source set_env.sh 后执行 python -c 'import te, tbe'；ASCEND_SLOG_PRINT_TO_STDOUT=1 "
-        "打印 CANN 日志",
+        "ASCEND_SLOG_PRINT_TO_STDOUT=1 prints CANN's own log",
+        "查看缺少哪个包：source set_env.sh 后执行 python -c 'import te, tbe'；ASCEND_SLOG_PRINT_TO_STDOUT=1 打印 CANN "
+        "日志",
     ),
 )
 

@@ -73,8 +73,7 @@ class NpuHcclTimeout(Hazard):
                 en="HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
                 "tokenizes longer ends the run with EI0006.",
                 zh="HCCL 只等 {seconds} 秒让 {nodes} 个节点的所有 rank 建链{default}：某个 rank 加载或分词更久就会以 "
-                "EI0006 "
-                "结束训练。",
+                "EI0006 结束训练。",
             ).format(
                 seconds=seconds if seconds is not None else 120,
                 nodes=nodes,

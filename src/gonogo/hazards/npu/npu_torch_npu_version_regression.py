@@ -46,8 +46,8 @@ class NpuTorchNpuVersionRegression(Hazard):
                     Text(
                         en="torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
                         "device_map={value!r} spreads the model over all that it sees.",
-                        zh="torch_npu 2.6.0 无法在 NPU 之间拷贝并转换张量类型，而 device_map={value!r} 会把模型分布到"
-                        "所有可见的 NPU 上。",
+                        zh="torch_npu 2.6.0 无法在 NPU 之间拷贝并转换张量类型，而 device_map={value!r} 会把模型分布到所"
+                        "有可见的 NPU 上。",
                     ).format(value=mapped.value),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
@@ -78,15 +78,15 @@ class NpuTorchNpuVersionRegression(Hazard):
                 Text(
                     en="{told}. torch_npu{version} casts across devices with an operator that needs both tensors on "
                     "one; the fault is torch_npu's, not the script's.",
-                    zh="{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；"
-                    "这是 torch_npu 的缺陷，与脚本无关。",
+                    zh="{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu "
+                    "的缺陷，与脚本无关。",
                 ).format(told=mismatch.told, version=f" {version}" if version else ""),
                 cure=(
                     Text(
-                        en="Install a newer torch_npu for your torch (pip install -U torch-npu==<torch version>.post*)"
-                        ", with the CANN that it asks for",
-                        zh="为当前 torch 安装更新的 torch_npu（pip install -U torch-npu==<torch 版本>.post*），"
-                        "并配套其要求的 CANN",
+                        en="Install a newer torch_npu for your torch (pip install -U torch-npu==<torch "
+                        "version>.post*), with the CANN that it asks for",
+                        zh="为当前 torch 安装更新的 torch_npu（pip install -U torch-npu==<torch 版本>.post*），并配套其"
+                        "要求的 CANN",
                     ),
                     Text(
                         en="Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without "

@@ -20,8 +20,8 @@ _NEXT = (
         Text(
             "Install the module into the environment that the launcher uses, on every node: python -m pip install …; "
             "python -c 'import …' there shows the same error",
-            "把该模块安装到启动器实际使用的环境中（每个节点）：python -m pip install …；"
-            "在那里运行 python -c 'import …' 可重现同样的错误",
+            "把该模块安装到启动器实际使用的环境中（每个节点）：python -m pip install …；在那里运行 python -c 'import "
+            "…' 可重现同样的错误",
         ),
     ),
     (

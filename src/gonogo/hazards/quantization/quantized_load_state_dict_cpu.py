@@ -79,9 +79,8 @@ class QuantizedLoadStateDictCpu(Hazard):
                 Text(
                     "transformers {version} loads the whole state dict into the 8-bit model, from the CPU, and "
                     "bitsandbytes rearranges 8-bit weights on a GPU only.",
-                    "transformers {version} 会把整个 state dict 从 CPU 加载进 8-bit 模型，而 bitsandbytes 只能在 "
-                    "GPU 上重排 "
-                    "8-bit 权重。",
+                    "transformers {version} 会把整个 state dict 从 CPU 加载进 8-bit 模型，而 bitsandbytes 只能在 GPU 上"
+                    "重排 8-bit 权重。",
                 ).format(version=run.environment.field("transformers").get("< 4.31")),
                 certainty=Certainty.LIKELY,
                 cure=(
@@ -116,8 +115,8 @@ class QuantizedLoadStateDictCpu(Hazard):
             Text(
                 en="The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on "
                 "a GPU: reloading the best model, or resuming, fails.",
-                zh="检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们："
-                "重新加载最佳模型或断点续训因此失败。",
+                zh="检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们：重新加载最佳模型或断点续训"
+                "因此失败。",
             ),
             cure=(
                 Text(

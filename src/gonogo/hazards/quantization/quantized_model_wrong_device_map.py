@@ -83,11 +83,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
             yield self.finding(
                 Text(
                     en="device_map={given} loads the quantised model onto GPU {gpu} in every process; a quantised "
-                    "model "
-                    "can't be moved, and only the process with local rank {gpu} trains there.",
-                    zh="device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local "
-                    "rank 为 "
-                    "{gpu} 的进程在那里训练。",
+                    "model can't be moved, and only the process with local rank {gpu} trains there.",
+                    zh="device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local rank "
+                    "为 {gpu} 的进程在那里训练。",
                 ).format(given=script.place(node).text, gpu=fixed),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=(

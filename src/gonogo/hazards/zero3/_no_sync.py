@@ -45,8 +45,8 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
         Text(
             en="ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
             "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO divides the gradients.",
-            zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}"
-            "（自 0.16 起）在切分梯度时拒绝它。",
+            zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}（自"
+            " 0.16 起）在切分梯度时拒绝它。",
         ).format(
             stage=config.zero_stage,
             steps=steps,
@@ -93,9 +93,8 @@ def no_sync_in_script(hazard: Hazard, script: Script, run: Run) -> Iterator[Find
             continue
         yield hazard.finding(
             Text(
-                en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
-                "divides the "
-                "gradients.",
+                en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO divides "
+                "the gradients.",
                 zh="`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
             ).format(
                 code=call.place.text.partition("\n")[0][:60],

@@ -81,11 +81,10 @@ class DsCheckpointSavedOnOneRank(Hazard):
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 Text(
-                    en="`{code}` is called by one rank only, and waits there for all ranks to save their parts: "
-                    "the run "
-                    "hangs at its first checkpoint.",
-                    zh="`{code}` 只由一个 rank 调用，它会等待所有 rank 保存各自的分片：运行会在第一个 checkpoint "
-                    "处挂起。",
+                    en="`{code}` is called by one rank only, and waits there for all ranks to save their parts: the "
+                    "run hangs at its first checkpoint.",
+                    zh="`{code}` 只由一个 rank 调用，它会等待所有 rank 保存各自的分片：运行会在第一个 checkpoint 处挂起"
+                    "。",
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_optional(script, call.node)

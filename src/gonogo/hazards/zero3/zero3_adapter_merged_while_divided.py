@@ -47,8 +47,7 @@ class Zero3AdapterMergedWhileDivided(Hazard):
                     en="`{code}` adds the adapter to base weights that ZeRO-3 has divided, empty tensors of shape [0]: "
                     "“The size of tensor a (0) must match the size of tensor b”.",
                     zh="`{code}` 把适配器加到已被 ZeRO-3 切分的基础权重上，而它们是形状 [0] 的空张量：“The size of "
-                    "tensor "
-                    "a (0) must match the size of tensor b”。",
+                    "tensor a (0) must match the size of tensor b”。",
                 ).format(code=text_of(script, call.node.func) + "()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,

@@ -73,11 +73,9 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             yield self.finding(
                 Text(
                     en="`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is "
-                    "built "
-                    "under zero.Init with empty weights, which no engine gathers.",
-                    zh="`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init "
-                    "下以空权重构"
-                    "建，没有引擎聚合它们。",
+                    "built under zero.Init with empty weights, which no engine gathers.",
+                    zh="`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init 下以空权重"
+                    "构建，没有引擎聚合它们。",
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
                 cure=_FILE_CURE,
@@ -109,10 +107,10 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built "
-                    "it under zero.Init with empty parameters, which no engine gathers.",
-                    zh="指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没"
-                    "有引擎聚合这些参数。",
+                    en="The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built it "
+                    "under zero.Init with empty parameters, which no engine gathers.",
+                    zh="指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没有"
+                    "引擎聚合这些参数。",
                 ),
                 cure=(
                     Text(
@@ -120,8 +118,8 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                         "在创建 TrainingArguments / HfDeepSpeedConfig 之前加载指标模型",
                     ),
                     Text(
-                        "Or unset ZeRO-3 around its loading (unset_hf_deepspeed_config), or score the predictions in "
-                        "a separate process",
+                        "Or unset ZeRO-3 around its loading (unset_hf_deepspeed_config), or score the predictions in a "
+                        "separate process",
                         "或在加载前后取消 ZeRO-3（unset_hf_deepspeed_config），或在单独的进程中对预测打分",
                     ),
                 ),

@@ -55,9 +55,8 @@ class Zero3CopyOfDividedModel(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` copies a model that ZeRO-3 has divided: the copy's parameters are empty tensors "
-                    "of shape "
-                    "[0], which no engine gathers.",
+                    en="`{code}` copies a model that ZeRO-3 has divided: the copy's parameters are empty tensors of "
+                    "shape [0], which no engine gathers.",
                     zh="`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY,

@@ -34,8 +34,8 @@ _CURE = (
     Text(
         en="Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
         "its output times 0.0, instead of touching its parameters",
-        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使"
-        "用其参数",
+        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用"
+        "其参数",
     ),
 )
 
@@ -94,8 +94,8 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 Text(
                     en="{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
                     "parameter directly while ZeRO-3 had it partitioned.{place}",
-                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其分区时"
-                    "直接使用了它。{place}",
+                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其分区时直接"
+                    "使用了它。{place}",
                 ).format(
                     function=invalid.group(1),
                     shape=invalid.group(2),
@@ -134,11 +134,11 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term "
-                "(or the "
-                "forward) read the parameter itself, where its module did not run, while ZeRO-3 had it partitioned.",
-                zh="{function} 给出的梯度形状与被分区的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，"
-                "而此时 ZeRO-3 已将其分区。",
+                en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
+                "the forward) read the parameter itself, where its module did not run, while ZeRO-3 had it "
+                "partitioned.",
+                zh="{function} 给出的梯度形状与被分区的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而"
+                "此时 ZeRO-3 已将其分区。",
             ).format(function=function),
             cure=_CURE,
             certainty=certainty,

@@ -60,11 +60,9 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             yield self.finding(
                 Text(
                     en="`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its "
-                    "former "
-                    "part, and the change is lost.",
-                    zh="`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，"
-                    "修改会"
-                    "丢失。",
+                    "former part, and the change is lost.",
+                    zh="`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，修改"
+                    "会丢失。",
                 ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,

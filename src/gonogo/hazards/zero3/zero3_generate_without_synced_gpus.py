@@ -133,8 +133,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         yield self.log_finding(
             cause.evidence,
             Text(
-                en="The run stands still while it generates under ZeRO-3: each token needs the weights of all "
-                "ranks, and a rank whose sequence has ended does not take part any more.",
+                en="The run stands still while it generates under ZeRO-3: each token needs the weights of all ranks, "
+                "and a rank whose sequence has ended does not take part any more.",
                 zh="程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
             ),
             cure=(

@@ -85,8 +85,8 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             Text(
                 en="A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
                 "checkpointing while the model runs twice in a step (chosen and rejected, or two losses).",
-                zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个"
-                "损失），又使用了可重入的梯度检查点。",
+                zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个损"
+                "失），又使用了可重入的梯度检查点。",
             ),
             cure=(
                 Text(

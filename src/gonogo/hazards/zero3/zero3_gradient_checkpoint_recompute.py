@@ -78,11 +78,10 @@ class Zero3GradientCheckpointRecompute(Hazard):
         yield self.finding(
             Text(
                 en="Frozen weights are divided again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
-                "false, "
-                "DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise CheckpointError.",
-                zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed "
-                "{version}）："
-                "不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
+                "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
+                "CheckpointError.",
+                zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）"
+                "：不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=(
@@ -150,8 +149,8 @@ class Zero3GradientCheckpointRecompute(Hazard):
             Text(
                 en="Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed "
                 "the block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
-                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新分区，它们是空"
-                "的。",
+                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新分区，它们是空的"
+                "。",
             ),
             cure=(
                 Text(

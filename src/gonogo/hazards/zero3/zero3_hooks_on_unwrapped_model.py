@@ -59,18 +59,17 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             cause = (
                 Text(
                     en="TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} "
-                    "(any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
-                    zh="TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}"
-                    "（自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
+                    "{deepspeed} (any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
+                    zh="TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}（"
+                    "自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
                 )
                 if renamed
                 else Text(
                     en="TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
                     "doesn't have: generation before the first training step ends with “object has no attribute "
                     "'optimizer'”.",
-                    zh="TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的"
-                    "生成会以 “object has no attribute 'optimizer'” 结束。",
+                    zh="TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的生"
+                    "成会以 “object has no attribute 'optimizer'” 结束。",
                 )
             )
             yield self.finding(
@@ -99,8 +98,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
         cause = Text(
             en="TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the "
-            "DeepSpeed "
-            "engine's optimizer.",
+            "DeepSpeed engine's optimizer.",
             zh="TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
         )
         cure = (

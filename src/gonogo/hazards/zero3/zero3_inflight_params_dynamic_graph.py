@@ -55,11 +55,9 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 Text(
                     en="`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
                     "step and on every rank. A skipped one leaves its prefetched weights in flight (“still have "
-                    "inflight "
-                    "params”), or other ranks waiting.",
-                    zh="`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。"
-                    "被跳过的模"
-                    "块会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
+                    "inflight params”), or other ranks waiting.",
+                    zh="`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。被跳过的"
+                    "模块会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
                 ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(

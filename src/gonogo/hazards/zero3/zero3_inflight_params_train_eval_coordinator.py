@@ -49,13 +49,11 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             Text(
-                en="DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and "
-                "this run "
-                "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
-                "“still have inflight params” ends the run.",
-                zh="DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）："
-                "训练模式下"
-                "不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
+                en="DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and this "
+                "run evaluates in between ({strategy}): a forward without gradients in training mode loses "
+                "prefetches, and “still have inflight params” ends the run.",
+                zh="DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）：训练模式"
+                "下不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
             ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
             cure=(
@@ -85,8 +83,8 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
             Text(
                 en="A pass without gradients (evaluation, generation) and the training share parameters but not "
                 "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight.",
-                zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现"
-                "仍在传输。",
+                zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现仍"
+                "在传输。",
             ),
             cure=(
                 Text(

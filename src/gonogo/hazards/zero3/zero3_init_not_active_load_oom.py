@@ -105,9 +105,8 @@ class Zero3InitNotActiveLoadOom(Hazard):
                     Text(
                         "`HfDeepSpeedConfig(…)` is kept by no name, so it is gone at once: transformers holds it only "
                         "weakly, does not see ZeRO-3, and loads the whole model in every process.",
-                        "`HfDeepSpeedConfig(…)` 没有被任何变量保存，会立即被回收：transformers 只持有弱引用，"
-                        "因此看不到 "
-                        "ZeRO-3，每个进程都会加载完整的模型。",
+                        "`HfDeepSpeedConfig(…)` 没有被任何变量保存，会立即被回收：transformers 只持有弱引用，因此看不到"
+                        " ZeRO-3，每个进程都会加载完整的模型。",
                     ),
                     None,
                 )
@@ -183,8 +182,8 @@ class Zero3InitNotActiveLoadOom(Hazard):
             Text(
                 en="from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
                 "checkpoint into host memory instead of its share.",
-                zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，"
-                "而不是只加载自己的一份。",
+                zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，而"
+                "不是只加载自己的一份。",
             ),
             cure=(
                 Text(

@@ -33,8 +33,8 @@ _CURE = (
     Text(
         "Or load before ZeRO-3 divides the model, or module by module inside "
         "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)",
-        "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters("
-        "recurse=False)), modifier_rank=0) 中逐个模块加载",
+        "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), "
+        "modifier_rank=0) 中逐个模块加载",
     ),
 )
 
@@ -87,9 +87,8 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 Text(
                     en="`{model}` is divided by ZeRO-3 here: each of its parameters has shape [0], and load_state_dict "
                     "raises a size mismatch for every whole tensor that it is given.",
-                    zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict "
-                    "会对每个完整张量报 size "
-                    "mismatch。",
+                    zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 "
+                    "size mismatch。",
                 ).format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else certainty,
                 cure=_CURE,
@@ -115,10 +114,10 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned "
-                "by ZeRO-3 and its parameters are empty ([{current}]).",
-                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的"
-                "（[{current}]）。",
+                en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
+                "ZeRO-3 and its parameters are empty ([{current}]).",
+                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的（[{current}]）"
+                "。",
             ).format(saved=saved or "…", current=current),
             cure=(
                 Text(
@@ -128,8 +127,8 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 Text(
                     "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
                     "modifier_rank=0), or load before ZeRO-3 is set up",
-                    "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在"
-                    "启用 ZeRO-3 之前加载",
+                    "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在启用 "
+                    "ZeRO-3 之前加载",
                 ),
             ),
             certainty=certainty,

@@ -48,11 +48,9 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             yield self.finding(
                 Text(
                     en="The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all "
-                    "ranks at "
-                    "once, and the run hangs here.",
-                    zh="模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，"
-                    "运行会在此"
-                    "挂起。",
+                    "ranks at once, and the run hangs here.",
+                    zh="模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，运行会"
+                    "在此挂起。",
                 ),
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,

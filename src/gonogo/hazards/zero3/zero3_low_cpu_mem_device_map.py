@@ -101,8 +101,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             Text(
                 en="`{given}` is passed to from_pretrained under ZeRO-3: transformers divides the model over all ranks "
                 "there and refuses to place it otherwise.",
-                zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，"
-                "会拒绝另行放置。",
+                zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，会拒绝"
+                "另行放置。",
             ).format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
             cure=_CURE,
@@ -150,11 +150,10 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 evidence,
                 Text(
                     en="from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such "
-                    "as "
-                    "Unsloth's or a QLoRA recipe), while ZeRO-3 divides every parameter over the ranks as it is made.",
+                    "as Unsloth's or a QLoRA recipe), while ZeRO-3 divides every parameter over the ranks as it is "
+                    "made.",
                     zh="from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载"
-                    "器），"
-                    "而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
+                    "器），而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
                 ),
                 cure=_CURE,
                 certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,

@@ -19,8 +19,8 @@ _SIZES = ("shape", "size", "numel", "any", "sum", "len")
 
 
 _REHEARSED = Text(
-    en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, "
-    "no audio) does not run it.",
+    en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no "
+    "audio) does not run it.",
     zh="ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
 )
 
@@ -94,9 +94,8 @@ class Zero3MixedModalityHang(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} "
-                    "does not "
-                    "call it, and the ranks that do wait for its share of the weights.",
+                    en="`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} does "
+                    "not call it, and the ranks that do wait for its share of the weights.",
                     zh="`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 "
                     "rank 会一直等待权重分片。",
                 ).format(call=text_of(script, node, 50), tower=tower.attr),
@@ -123,13 +122,13 @@ class Zero3MixedModalityHang(Hazard):
             Text(
                 en="The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, "
                 "audio) it does not call that tower, and the ranks that do call it wait for its share.",
-                zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了"
-                "的 rank 则一直等待它的那一份。",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 "
+                "rank 则一直等待它的那一份。",
             ),
             cure=(
                 Text(
-                    en="Run the tower on every rank in every step: give batches without an image a small dummy one "
-                    "and add its output times zero",
+                    en="Run the tower on every rank in every step: give batches without an image a small dummy one and "
+                    "add its output times zero",
                     zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
                 ),
                 Text(

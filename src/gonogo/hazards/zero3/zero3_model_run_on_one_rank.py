@@ -83,9 +83,8 @@ class Zero3ModelRunOnOneRank(Hazard):
                 Text(
                     en="`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
                     "never join in: the run hangs here.",
-                    zh="`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入："
-                    "运行会在"
-                    "此挂起。",
+                    zh="`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入：运行会"
+                    "在此挂起。",
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,

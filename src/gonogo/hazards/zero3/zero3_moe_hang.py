@@ -130,17 +130,17 @@ class Zero3MoeHang(Hazard):
         yield self.log_finding(
             cause.evidence,
             Text(
-                en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers "
-                "only the experts that its own tokens reach, so the ranks ask for different ones.",
-                zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此"
-                "各 rank 请求的参数不同。",
+                en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
+                "the experts that its own tokens reach, so the ranks ask for different ones.",
+                zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此各 "
+                "rank 请求的参数不同。",
             ),
             cure=(
                 Text(
-                    en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training "
-                    "(Accelerate: deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
-                    zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])"
-                    "（Accelerate：deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
+                    en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
+                    "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
+                    zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
+                    "deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
                 ),
                 Text(en="Or use ZeRO-2, with offload if memory is short", zh="或使用 ZeRO-2，显存不足时加上卸载"),
             ),

@@ -111,8 +111,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 Text(
                     en="transformers {version} gives {model} no values for {count} weights that {source} holds "
                     "({names}): under ZeRO-3 it loses all but the experts', and nothing is raised.",
-                    zh="{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}"
-                    "（{names}）：ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
+                    zh="{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}（{names}）"
+                    "：ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
                 ).format(
                     version=rank.versions["transformers"],
                     model=lost.model,

@@ -24,10 +24,10 @@ _CURE = (
         zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
     ),
     Text(
-        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU "
-        "memory allows it, or set gradient_clipping (Trainer: max_grad_norm) to 0",
-        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，"
-        "或把 gradient_clipping（Trainer 的 max_grad_norm）设为 0",
+        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, "
+        "or set gradient_clipping (Trainer: max_grad_norm) to 0",
+        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
+        "max_grad_norm）设为 0",
     ),
 )
 
@@ -83,12 +83,12 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         yield self.finding(
             Text(
                 en="DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} "
-                "and gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on "
-                "the GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only "
+                "and gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left "
+                "on the GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only "
                 "0.14.1 and 0.14.2 do so.",
                 zh="DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 "
-                "{limit} 时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to be "
-                "on the same device” 结束。只有 0.14.1 与 0.14.2 如此。",
+                "{limit} 时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to "
+                "be on the same device” 结束。只有 0.14.1 与 0.14.2 如此。",
             ).format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
@@ -125,9 +125,8 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                     en="DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
                     "that it left on {device} (gradient_clipping: {limit}). The fault is DeepSpeed's, in 0.14.1 and "
                     "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
-                    zh="DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度"
-                    "（gradient_clipping: {limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，"
-                    "脚本和模型没有放错张量。",
+                    zh="DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度（gradient_clipping: "
+                    "{limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，脚本和模型没有放错张量。",
                 ).format(
                     version=version,
                     device=next(device for device in mismatch.devices if device != "cpu"),
@@ -159,12 +158,11 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
-                "that it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the "
-                "script nor the model puts a tensor on the wrong device.",
-                zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 "
-                "与 0.14.2 "
-                "自身的缺陷，脚本和模型没有放错张量。",
+                en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that "
+                "it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the script nor "
+                "the model puts a tensor on the wrong device.",
+                zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 "
+                "0.14.2 自身的缺陷，脚本和模型没有放错张量。",
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,
             certainty=certainty,

@@ -61,11 +61,9 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         yield self.finding(
             Text(
                 en="DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step "
-                "ends "
-                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
-                zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be "
-                "CUDA and "
-                "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
+                "ends with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
+                zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA "
+                "and dense” 结束。0.5.4 与 0.5.6 没有此问题。",
             ),
             cure=(
                 Text(

@@ -88,9 +88,8 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 Text(
                     en="`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
                     "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”.",
-                    zh="`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），"
-                    "下一次聚合"
-                    "会报 “'Parameter' object has no attribute 'ds_…'”。",
+                    zh="`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），下一次聚"
+                    "合会报 “'Parameter' object has no attribute 'ds_…'”。",
                 ).format(
                     target=text_of(script, target),
                     when=Text("in a forward", "在 forward 中")
@@ -101,8 +100,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 cure=(
                     Text(
                         "Assign the data in place (weight.data.copy_(...) under GatheredParameters with "
-                        "modifier_rank), "
-                        "or replace layers before deepspeed.initialize",
+                        "modifier_rank), or replace layers before deepspeed.initialize",
                         "原地赋值（在带 modifier_rank 的 GatheredParameters 中 weight.data.copy_(...)），或在 "
                         "deepspeed.initialize 之前替换层",
                     ),
@@ -153,8 +151,8 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             Text(
                 en="A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
                 "made, copied or replaced after ZeRO-3 took the model over.",
-                zh="某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 "
-                "ZeRO-3 接管模型之后新建、复制或替换的。",
+                zh="某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 ZeRO-3 "
+                "接管模型之后新建、复制或替换的。",
             ).format(holder=holder, attribute=attribute),
             cure=(
                 Text(

@@ -55,8 +55,8 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                 Text(
                     en="TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the "
                     "record of the module order: the next training step may end with “pop from an empty deque”.",
-                    zh="TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 "
-                    "“pop from an empty deque” 结束。",
+                    zh="TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 “pop "
+                    "from an empty deque” 结束。",
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=(
@@ -95,8 +95,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             evidence,
             Text(
                 en="ZeRO-3's hooks were taken off for a generation and put back while its record of the module order "
-                "was "
-                "left as it was; the next forward finds a module that was never fetched.",
+                "was left as it was; the next forward finds a module that was never fetched.",
                 zh="生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
             ),
             cure=(

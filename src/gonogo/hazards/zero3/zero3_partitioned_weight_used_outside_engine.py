@@ -10,8 +10,8 @@ _FILE_CURE = (
     Text(
         "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
         "config=config_without_optimizer)",
-        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., "
-        "config=不含优化器的配置)",
+        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., config=不含优化器的配"
+        "置)",
     ),
     Text(
         "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist",
@@ -87,8 +87,8 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 Text(
                     en="`{name}` is loaded while ZeRO-3 is on, so its weights are divided, and no engine is built for "
                     "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
-                    zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其"
-                    "嵌入层会报 “'weight' must be 2-D”。",
+                    zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其嵌入"
+                    "层会报 “'weight' must be 2-D”。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=_FILE_CURE,

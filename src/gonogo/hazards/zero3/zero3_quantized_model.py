@@ -133,8 +133,7 @@ class Zero3QuantizedModel(Hazard):
                 run,
                 Text(
                     en="The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating "
-                    "point "
-                    "can't be divided and gathered together.",
+                    "point can't be divided and gathered together.",
                     zh="ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
                 ).format(bits=bits),
                 Certainty.LIKELY,

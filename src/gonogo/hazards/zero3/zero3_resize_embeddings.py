@@ -41,8 +41,8 @@ _RESIZES = Pattern(
 # Releases that read the size of a divided weight, and the first one after them that does not.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _GATHER_CURE = Text(
-    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
-    "and sizes from len(tokenizer)",
+    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), and "
+    "sizes from len(tokenizer)",
     "读写嵌入时放在 with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0) 中，大小取自 "
     "len(tokenizer)",
 )
@@ -180,8 +180,8 @@ class Zero3ResizeEmbeddings(Hazard):
                         "升级 transformers（由 PR #26024 修复；4.43 由 #32214 修复）",
                     ),
                     Text(
-                        "In code of your own use deepspeed.zero.GatheredParameters(embedding.weight, "
-                        "modifier_rank=0); or resize once without ZeRO-3 and save",
+                        "In code of your own use deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0); "
+                        "or resize once without ZeRO-3 and save",
                         "自己的代码请使用 deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0)；或在不"
                         "启用 ZeRO-3 时调整一次并保存",
                     ),

@@ -119,9 +119,8 @@ class Zero3SavedEmptyWeights(Hazard):
             Text(
                 en="{gather} {is_}: what the Trainer saves under ZeRO-3 has no weights that from_pretrained can load, "
                 "only the ranks' own parts, which zero_to_fp32.py puts together.",
-                zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank "
-                "的分片，"
-                "需用 zero_to_fp32.py 合并。",
+                zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank 的分片"
+                "，需用 zero_to_fp32.py 合并。",
             ).format(
                 gather=_GATHER,
                 is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false"),
@@ -151,9 +150,8 @@ class Zero3SavedEmptyWeights(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has divided: tensors of "
-                    "shape [0] "
-                    "are saved instead of weights.",
+                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has divided: tensors of shape "
+                    "[0] are saved instead of weights.",
                     zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,

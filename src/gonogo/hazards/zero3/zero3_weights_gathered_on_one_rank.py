@@ -78,9 +78,8 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 Text(
-                    en="`{code}` is called by one rank only; it gathers the parts of all ranks, which never join "
-                    "in: the "
-                    "run hangs here.",
+                    en="`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: "
+                    "the run hangs here.",
                     zh="`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,

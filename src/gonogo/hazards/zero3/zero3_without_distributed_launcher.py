@@ -6,10 +6,10 @@ from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = Text(
-    en="ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started "
-    "by a distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
-    zh="ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎"
-    "包装模型，参数无人聚合。",
+    en="ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started by "
+    "a distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
+    zh="ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎包"
+    "装模型，参数无人聚合。",
 )
 _CURE = (
     Text(

@@ -57,8 +57,7 @@ class ZeroGradientReadFromParameter(Hazard):
             yield self.finding(
                 Text(
                     en="`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own "
-                    "buffers "
-                    "during the backward.",
+                    "buffers during the backward.",
                     zh="对每个参数，`{code}` 都是空值：ZeRO-{stage} 在反向时已把梯度移入自己的缓冲区。",
                 ).format(code=text_of(script, node), stage=run.zero_stage),
                 certainty=Certainty.CERTAIN,

@@ -81,10 +81,10 @@ class ZeroNoSyncIncompatible(Hazard):
                 evidence,
                 Text(
                     en="transformers, accelerate or the training loop enters no_sync between accumulated "
-                    "micro-batches; "
-                    "DeepSpeed since 0.16.0 refuses that where ZeRO divides the gradients (stages 2 and 3).",
-                    zh="transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；"
-                    "DeepSpeed 自 0.16.0 起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
+                    "micro-batches; DeepSpeed since 0.16.0 refuses that where ZeRO divides the gradients (stages 2 "
+                    "and 3).",
+                    zh="transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；DeepSpeed 自 0.16.0 "
+                    "起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
                 ),
                 cure=(
                     Text(
@@ -94,8 +94,8 @@ class ZeroNoSyncIncompatible(Hazard):
                     Text(
                         "In a loop of your own drop no_sync / accelerator.accumulate(model), or set "
                         "gradient_accumulation_steps to 1",
-                        "自写循环请去掉 no_sync / accelerator.accumulate(model)，或把 gradient_accumulation_steps 设"
-                        "为 1",
+                        "自写循环请去掉 no_sync / accelerator.accumulate(model)，或把 gradient_accumulation_steps 设为 "
+                        "1",
                     ),
                 ),
                 certainty=certainty,

@@ -71,8 +71,7 @@ class ZeroParamAlreadyReduced(Hazard):
                 evidence,
                 Text(
                     en="A gradient's hook fired twice in one backward: reentrant gradient checkpointing around a "
-                    "module "
-                    "that is called twice in the step, or that shares its weights.",
+                    "module that is called twice in the step, or that shares its weights.",
                     zh="一次反向中同一梯度的钩子触发了两次：可重入的梯度检查点包住了一步中被调用两次或共享权重的模块。",
                 ),
                 cure=(

@@ -10,9 +10,8 @@ import gonogo
 # place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last: it is needed only where gonogo
 # isn't installed in that Python.
 _RUN = (
-    "import runpy, sys; sys.path[0:1] = []; {first}"
-    "sys.path.append({root!r}); "
-    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    "import runpy, sys; sys.path[0:1] = []; {first}sys.path.append({root!r}); runpy.run_module({module!r}, "
+    "run_name='__main__', alter_sys=True)"
 )
 
 

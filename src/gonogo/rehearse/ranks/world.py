@@ -28,10 +28,10 @@ def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> M
     if request.nodes is not None and request.nodes != launch.nodes:
         raise UserError(
             Text(
-                en="the command starts {launched} node(s), --nodes says {asked}: change one of them "
-                "(torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
-                zh="命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者"
-                "（torchrun --nnodes、accelerate --num_machines、deepspeed --hostfile）",
+                en="the command starts {launched} node(s), --nodes says {asked}: change one of them (torchrun "
+                "--nnodes, accelerate --num_machines, deepspeed --hostfile)",
+                zh="命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者（torchrun --nnodes、accelerate "
+                "--num_machines、deepspeed --hostfile）",
             ).format(launched=launch.nodes, asked=request.nodes)
         )
     if stated.count == UNSTATED:
@@ -40,10 +40,10 @@ def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> M
     if per_node > stated.count:
         raise UserError(
             Text(
-                en="the command starts {processes} processes on a node, --gpus gives it {count} accelerators: "
-                "start {count}, or say --gpus {processes}x{name}",
-                zh="命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器："
-                "请启动 {count} 个，或使用 --gpus {processes}x{name}",
+                en="the command starts {processes} processes on a node, --gpus gives it {count} accelerators: start "
+                "{count}, or say --gpus {processes}x{name}",
+                zh="命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器：请启动 {count} 个，或使用 "
+                "--gpus {processes}x{name}",
             ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
         )
     return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)

@@ -183,10 +183,10 @@ def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> Us
     if run.status == -signal.SIGKILL:
         return UserError(
             Text(
-                en="`{command}` had started no training after {seconds:.0f} s (its output so far{said}): "
-                "give the launch command itself, or a longer --timeout",
-                zh="`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）："
-                "请直接给出启动命令，或用 --timeout 给出更长的时间",
+                en="`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the "
+                "launch command itself, or a longer --timeout",
+                zh="`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）：请直接给出启动命令，或用 "
+                "--timeout 给出更长的时间",
             ).format(command=command, seconds=timeout, said=said)
         )
     if run.status != 0:
@@ -200,8 +200,8 @@ def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> Us
     hint = Text(en="; it was not run: {others}", zh="；以下命令未执行：{others}").format(others=others)
     return UserError(
         Text(
-            en="`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or python)"
-            "{said}{hint}",
+            en="`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
+            "python){said}{hint}",
             zh="`{command}` 结束时没有启动任何训练（deepspeed、torchrun、accelerate launch 或 python）{said}{hint}",
         ).format(command=command, said=said, hint=hint if others else "")
     )

@@ -57,8 +57,8 @@ def _check_reached(address: str) -> None:
             Text(
                 en="--ray {address}: ranks are started from a node of the cluster, not by Ray's client: run gonogo "
                 "there, with --ray auto",
-                zh="--ray {address}：各 rank 由集群的节点启动，不能通过 Ray client：请在某个节点上运行 gonogo，"
-                "并使用 --ray auto",
+                zh="--ray {address}：各 rank 由集群的节点启动，不能通过 Ray client：请在某个节点上运行 gonogo，并使用 "
+                "--ray auto",
             ).format(address=address)
         )
     host, colon, port = address.rpartition(":")
@@ -78,8 +78,8 @@ def _check_reached(address: str) -> None:
 def _unreachable(address: str, why: str) -> UserError:
     return UserError(
         Text(
-            en="--ray {address}: no Ray cluster is reached there ({why}): start one with ray start --head, "
-            "or name the address that it printed",
+            en="--ray {address}: no Ray cluster is reached there ({why}): start one with ray start --head, or name the "
+            "address that it printed",
             zh="--ray {address}：无法连接到 Ray 集群（{why}）：请用 ray start --head 启动，或填写它打印的地址",
         ).format(address=address, why=why)
     )

@@ -98,8 +98,8 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
         return Text(
             en="Ray node {node}: {path} is not there: every node needs the program, its data and the same Python "
             "environment under the same paths, as on a shared file system",
-            zh="Ray 节点 {node} 上没有 {path}：每个节点都需要在相同路径下有程序、数据和同样的 Python 环境"
-            "（例如使用共享文件系统）",
+            zh="Ray 节点 {node} 上没有 {path}：每个节点都需要在相同路径下有程序、数据和同样的 Python 环境（例如使用共享"
+            "文件系统）",
         ).format(node=node, path=missing)
     ours = versions() if os.path.realpath(sys.executable) == os.path.realpath(shipment.python) else shipment.versions
     for name, version in shipment.versions.items():

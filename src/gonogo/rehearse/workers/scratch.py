@@ -86,7 +86,7 @@ def _full(path: str, free: int) -> UserError:
         Text(
             en="the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least}): free some space, "
             "or point TMPDIR to another disk",
-            zh="临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）："
-            "请清理空间，或用 TMPDIR 指向另一块磁盘",
+            zh="临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）：请清理空间，或用 TMPDIR 指向另一块磁"
+            "盘",
         ).format(path=path, free=free / (1 << 20), least=_LEAST_FREE >> 20)
     )

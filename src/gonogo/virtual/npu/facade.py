@@ -33,8 +33,7 @@ _OF_CUDA = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams
 _NOT_OF_NPU = words(
     "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
     "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
-    "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail "
-    "list_gpu_processes"
+    "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail list_gpu_processes"
 )
 """What ``torch.cuda`` has and ``torch.npu`` has not."""
 

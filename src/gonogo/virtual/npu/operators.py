@@ -227,15 +227,15 @@ _OPERATORS = (
     _Operator("npu_format_cast(Tensor self, int acl_format) -> Tensor", lambda x, acl_format: torch.empty_like(x)),
     _Operator("_npu_dropout(Tensor self, float p) -> (Tensor, Tensor)", _dropout, keeps_results=(1,)),
     _Operator(
-        "npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) "
-        "-> (Tensor, Tensor)",
+        "npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> "
+        "(Tensor, Tensor)",
         _permute,
         keeps=(1,),
         keeps_results=(1,),
     ),
     _Operator(
-        "npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, "
-        "bool padded_mode=False, int[]? restore_shape=None) -> Tensor",
+        "npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool "
+        "padded_mode=False, int[]? restore_shape=None) -> Tensor",
         _unpermute,
         keeps=(0, 1, 2),
         gradients=(0, 2),

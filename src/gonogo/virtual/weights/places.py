@@ -16,15 +16,15 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POINTER = b"version https://git-lfs"
 
 NOT_CACHED = Text(
-    en="the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; "
-    "get its config, not its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' "
-    "--exclude '*.index.json'",
-    zh="模型 {name} 不在 Hugging Face 缓存中，而预演不使用网络；请只下载它的配置（不含权重）："
-    "hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
+    en="the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; get its config, "
+    "not its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude "
+    "'*.index.json'",
+    zh="模型 {name} 不在 Hugging Face 缓存中，而预演不使用网络；请只下载它的配置（不含权重）：hf download {name} "
+    "--include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
 )
 NO_FOLDER = Text(
-    en="the model folder {name} is not on this machine; put its config.json and tokenizer files there "
-    "(the weights are not needed)",
+    en="the model folder {name} is not on this machine; put its config.json and tokenizer files there (the weights are "
+    "not needed)",
     zh="本机没有模型目录 {name}；请把它的 config.json 和分词器文件放到该路径（不需要权重）",
 )
 NO_CONFIG = Text(
