@@ -12,13 +12,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Dataset
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 MODEL, STEPS, DEVICE, FOLDER = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
 LAYERS, WIDTH, LENGTH = {"small": (2, 256, 64), "mid": (8, 512, 128), "large": (16, 2048, 1024)}[MODEL]

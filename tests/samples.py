@@ -20,18 +20,7 @@ from gonogo.evidence.rehearsal.record import (
     TensorPlace,
     Unsupported,
 )
-from gonogo.finding import (
-    Applicability,
-    Certainty,
-    Finding,
-    Fix,
-    Report,
-    Severity,
-    Skipped,
-    Span,
-    Text,
-    Verdict,
-)
+from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.rehearse.summary import rehearsal_object
 
 GIB = 1024**3

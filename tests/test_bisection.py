@@ -47,10 +47,7 @@ def test_the_one_change_is_found(way: tuple[list[Version], Version, Version], da
     on_the_way = between if good < bad else between[::-1]
     change = data.draw(st.integers(1, len(on_the_way) - 1))
     search, tried = searched(
-        releases,
-        good,
-        bad,
-        lambda release: Judgement.BAD if on_the_way.index(release) >= change else Judgement.GOOD,
+        releases, good, bad, lambda release: Judgement.BAD if on_the_way.index(release) >= change else Judgement.GOOD
     )
     assert search.suspects == [on_the_way[change]]
     assert (search.good, search.bad) == (on_the_way[change - 1], on_the_way[change])

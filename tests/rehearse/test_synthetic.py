@@ -160,9 +160,7 @@ def test_a_model_is_rehearsed_from_its_config_alone(tmp_path: Path, config: dict
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "config",
-    [QWEN2, LLAVA, QWEN2_VL, WHISPER, VIT, WAV2VEC2_BERT, DIA],
-    ids=lambda config: str(config["model_type"]),
+    "config", [QWEN2, LLAVA, QWEN2_VL, WHISPER, VIT, WAV2VEC2_BERT, DIA], ids=lambda config: str(config["model_type"])
 )
 def test_a_real_model_takes_the_batch_and_gives_a_loss(tmp_path: Path, config: dict[str, Any]) -> None:
     from gonogo.virtual.synthetic.batch import build_batch

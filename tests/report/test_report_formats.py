@@ -19,19 +19,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import (
-    Applicability,
-    Certainty,
-    Edit,
-    Finding,
-    Fix,
-    Report,
-    Severity,
-    Skipped,
-    Span,
-    Text,
-    Verdict,
-)
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import answer
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render

@@ -93,8 +93,7 @@ def rehearse(
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
     ] = 600.0,
     environment: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Versions the run will have: requirements, pip freeze, or JSON."),
+        Path | None, typer.Option(metavar="FILE", help="Versions the run will have: requirements, pip freeze, or JSON.")
     ] = None,
     with_: Annotated[
         list[str] | None,
@@ -179,8 +178,7 @@ def diagnose(
     ] = None,
     script: Annotated[Path | None, typer.Option(metavar="FILE", help="The training script.")] = None,
     environment: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Versions the run had: requirements, pip freeze, or JSON."),
+        Path | None, typer.Option(metavar="FILE", help="Versions the run had: requirements, pip freeze, or JSON.")
     ] = None,
     format_: Format = "text",
     output: Output = None,

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import (
-    Command,
-    Format,
-    Gpus,
-    HostMemory,
-    Lang,
-    Nodes,
-    Output,
-    Ranks,
-    Steps,
-)
+from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Output, Ranks, Steps
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language

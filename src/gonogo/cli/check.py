@@ -28,8 +28,7 @@ def check(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATHS]... [-- COMMAND...]",
-            help="Files and folders; after --, the command that you would launch.",
+            metavar="[PATHS]... [-- COMMAND...]", help="Files and folders; after --, the command that you would launch."
         ),
     ] = None,
     environment: Annotated[
@@ -125,11 +124,7 @@ def check(
 
 
 def _settings(
-    paths: list[str],
-    environment: Path | None,
-    select: list[str] | None,
-    ignore: list[str] | None,
-    fail_on: str | None,
+    paths: list[str], environment: Path | None, select: list[str] | None, ignore: list[str] | None, fail_on: str | None
 ) -> Settings:
     """The project's settings, over which the options win."""
     from msgspec.structs import replace

@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 
 Format = Annotated[
-    str,
-    typer.Option("--format", metavar="text|json|markdown|sarif|github|junit", help="How the report is written."),
+    str, typer.Option("--format", metavar="text|json|markdown|sarif|github|junit", help="How the report is written.")
 ]
 PageFormat = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How it is written.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stdout.")]
 Lang = Annotated[
-    str | None,
-    typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言"),
+    str | None, typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言")
 ]
 
 Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")]
@@ -35,8 +33,7 @@ Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(
-        metavar="MODEL",
-        help="Instead of COMMAND: train the model of a folder or config.json on a batch made for it.",
+        metavar="MODEL", help="Instead of COMMAND: train the model of a folder or config.json on a batch made for it."
     ),
 ]
 SyntheticDeepSpeed = Annotated[

@@ -39,8 +39,7 @@ def plan(
     ] = None,
     seq_len: Annotated[int | None, typer.Option(min=8, metavar="N", help="Tokens of a sample. Default: 4096.")] = None,
     tune: Annotated[
-        str | None,
-        typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained. Default: full."),
+        str | None, typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained. Default: full.")
     ] = None,
     lora_rank: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Rank of the adapters. Default: 16.")

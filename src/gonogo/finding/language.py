@@ -29,8 +29,7 @@ def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
     if option not in LANGUAGES:
         raise UserError(
             Text(
-                en="--lang {option}: gonogo speaks {known}",
-                zh="--lang {option}：gonogo 只有 {known} 两种语言",
+                en="--lang {option}: gonogo speaks {known}", zh="--lang {option}：gonogo 只有 {known} 两种语言"
             ).format(option=option, known=" / ".join(LANGUAGES))
         )
     return option

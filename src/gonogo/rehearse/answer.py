@@ -91,8 +91,7 @@ def _went_through(rank: RankRecord) -> bool:
 
 def _stopped_by(other: int, how: str) -> Text:
     return Text(
-        en="it waited for rank {other}, which {how} before it",
-        zh="它在此之前等待 rank {other}，而后者{how}",
+        en="it waited for rank {other}, which {how} before it", zh="它在此之前等待 rank {other}，而后者{how}"
     ).format(other=other, how=_HOW.get(how, Text("had ended", "已经结束")))
 
 

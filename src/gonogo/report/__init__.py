@@ -18,10 +18,9 @@ def known_format(name: str) -> str:
     """The name, if there is a renderer for it. Raises UserError that names those there are."""
     if name not in FORMATS:
         raise UserError(
-            Text(
-                en="--format {name}: this version writes {known}",
-                zh="--format {name}：本版本支持 {known}",
-            ).format(name=repr(name), known=", ".join(FORMATS))
+            Text(en="--format {name}: this version writes {known}", zh="--format {name}：本版本支持 {known}").format(
+                name=repr(name), known=", ".join(FORMATS)
+            )
         )
     return name
 

@@ -16,17 +16,7 @@ from unicodedata import category, east_asian_width
 if TYPE_CHECKING:
     from gonogo.report.rehearsal import Table
 
-_SGR = {
-    "bold": 1,
-    "dim": 2,
-    "reverse": 7,
-    "red": 31,
-    "green": 32,
-    "yellow": 33,
-    "blue": 34,
-    "magenta": 35,
-    "cyan": 36,
-}
+_SGR = {"bold": 1, "dim": 2, "reverse": 7, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 """Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""
 _WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff"
 _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"

@@ -148,10 +148,7 @@ def _no_links(text: str) -> str:
 
 def _location(span: Span, language: str) -> dict[str, Any]:
     label = clean_line(span.label.in_language(language)) if span.label else ""
-    return {
-        "physicalLocation": _physical(span),
-        **({"message": {"text": _no_links(label)}} if label else {}),
-    }
+    return {"physicalLocation": _physical(span), **({"message": {"text": _no_links(label)}} if label else {})}
 
 
 def _physical(span: Span | None) -> dict[str, Any]:

@@ -19,13 +19,7 @@ from gonogo.evidence.document.tree import Node, tree_of
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit, Text
 
-__all__ = [
-    "ConfigProblem",
-    "DeepSpeedConfig",
-    "deepspeed_config_of",
-    "is_deepspeed_config",
-    "read_deepspeed_config",
-]
+__all__ = ["ConfigProblem", "DeepSpeedConfig", "deepspeed_config_of", "is_deepspeed_config", "read_deepspeed_config"]
 
 _UNREADABLE = Text("{name} can't be read", "无法读取 {name}")
 _OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})

@@ -88,10 +88,7 @@ class Arguments:
 
 
 def read_arguments(
-    launch: Launch | None,
-    script: Mapping[str, Field] | None = None,
-    *,
-    script_complete: bool = True,
+    launch: Launch | None, script: Mapping[str, Field] | None = None, *, script_complete: bool = True
 ) -> Arguments:
     """The training arguments of a launch. ``script``: keywords of ``TrainingArguments(…)`` in its script."""
     given = dict(script or {})

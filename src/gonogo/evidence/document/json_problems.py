@@ -25,28 +25,21 @@ class ConfigProblem(msgspec.Struct, frozen=True):
     repair: Edit | None = None
 
 
-TEMPLATE_REASON = Text(
-    "{text} is filled in by another program before the run",
-    "{text} 会在运行前由其他程序填充",
-)
+TEMPLATE_REASON = Text("{text} is filled in by another program before the run", "{text} 会在运行前由其他程序填充")
 UNREADABLE_REASON = Text("its value can't be read: {text}", "无法读取其值：{text}")
 
 _READ_BY_HJSON = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _READ_BY_JSON = frozenset({"duplicate-key", "not-a-number"})
 
 _MESSAGES = {
-    "encoding": Text(
-        "the file is not UTF-8 text; save it as UTF-8",
-        "文件不是 UTF-8 文本；请另存为 UTF-8",
-    ),
+    "encoding": Text("the file is not UTF-8 text; save it as UTF-8", "文件不是 UTF-8 文本；请另存为 UTF-8"),
     "byte-order-mark": Text(
         "the file begins with a byte-order mark, which Python's json refuses",
         "文件以字节顺序标记（BOM）开头，Python 的 json 会拒绝读取",
     ),
     "empty": Text("the file holds nothing", "文件没有内容"),
     "not-an-object": Text(
-        "a DeepSpeed config is one JSON object: {{ … }}",
-        "DeepSpeed 配置必须是一个 JSON 对象：{{ … }}",
+        "a DeepSpeed config is one JSON object: {{ … }}", "DeepSpeed 配置必须是一个 JSON 对象：{{ … }}"
     ),
     "comment": Text("JSON has no comments", "JSON 不支持注释"),
     "trailing-comma": Text("JSON allows no comma after the last entry", "JSON 不允许在最后一项之后写逗号"),
@@ -58,21 +51,16 @@ _MESSAGES = {
     "unquoted-key": Text("JSON writes keys in double quotes: {text}", "JSON 的键必须用双引号：{text}"),
     "unquoted": Text("JSON writes strings in double quotes: {text}", "JSON 的字符串必须用双引号：{text}"),
     "python-literal": Text(
-        "{text} is Python; JSON writes true, false and null",
-        "{text} 是 Python 的写法；JSON 用 true、false、null",
+        "{text} is Python; JSON writes true, false and null", "{text} 是 Python 的写法；JSON 用 true、false、null"
     ),
     "not-a-number": Text(
         "{text} is no JSON, though Python's json reads it", "{text} 不是合法 JSON，但 Python 的 json 能读"
     ),
     "number": Text("no number that JSON knows: {text}", "不是 JSON 认识的数字：{text}"),
-    "template": Text(
-        "{text} is a placeholder that another program must fill in",
-        "{text} 是占位符，须由其他程序填充",
-    ),
+    "template": Text("{text} is a placeholder that another program must fill in", "{text} 是占位符，须由其他程序填充"),
     "escape": Text("a backslash sequence that JSON does not know: {text}", "JSON 不认识的反斜杠转义：{text}"),
     "control-character": Text(
-        "a tab or control character within a string; JSON writes \\t",
-        "字符串中含有制表符或控制字符；JSON 应写作 \\t",
+        "a tab or control character within a string; JSON writes \\t", "字符串中含有制表符或控制字符；JSON 应写作 \\t"
     ),
     "unclosed-string": Text("this string has no closing quote", "此字符串缺少右引号"),
     "missing-comma": Text("a comma is missing before {text}", "{text} 之前缺少逗号"),

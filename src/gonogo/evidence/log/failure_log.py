@@ -227,10 +227,7 @@ def span_of(line: LogLine) -> Span:
 
 
 def read_logs(
-    sources: Sequence[Source],
-    words: Iterable[str],
-    given: Setup,
-    on_bytes: Callable[[int], None] = lambda count: None,
+    sources: Sequence[Source], words: Iterable[str], given: Setup, on_bytes: Callable[[int], None] = lambda count: None
 ) -> FailureLog:
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
     from gonogo.evidence.log.error_file import lines_of_error_file

@@ -169,10 +169,7 @@ _STATE = Text(
     "  ZeRO-3: {name} is {status}, whole shape {shape}, {elements} elements of it on {device} here",
     "  ZeRO-3：{name} 为 {status}，完整形状 {shape}，本 rank 在 {device} 上持有 {elements} 个元素",
 )
-_KINDS = {
-    "parameter": Text("parameter {name}", "参数 {name}"),
-    "buffer": Text("buffer {name}", "缓冲区 {name}"),
-}
+_KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text("buffer {name}", "缓冲区 {name}")}
 
 
 def tell(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:

@@ -35,10 +35,7 @@ class AllParametersFrozen(Hazard):
     """
 
     name = "all-parameters-frozen"
-    title = Text(
-        en="Every parameter is frozen: there is nothing to train",
-        zh="所有参数都被冻结：没有可训练的内容",
-    )
+    title = Text(en="Every parameter is frozen: there is nothing to train", zh="所有参数都被冻结：没有可训练的内容")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""

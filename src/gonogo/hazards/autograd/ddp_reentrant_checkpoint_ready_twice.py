@@ -53,8 +53,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
 
     name = "ddp-reentrant-checkpoint-ready-twice"
     title = Text(
-        en="Reentrant checkpointing marks a parameter ready twice under DDP",
-        zh="DDP 下可重入检查点使参数两次就绪",
+        en="Reentrant checkpointing marks a parameter ready twice under DDP", zh="DDP 下可重入检查点使参数两次就绪"
     )
     log_words = ("ready only once", "ready twice", "variable ready")
 

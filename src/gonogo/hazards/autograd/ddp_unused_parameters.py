@@ -50,8 +50,7 @@ class DdpUnusedParameters(Hazard):
 
     name = "ddp-unused-parameters"
     title = Text(
-        en="DDP waits for gradients of parameters that the loss does not use",
-        zh="DDP 在等待损失未用到的参数的梯度",
+        en="DDP waits for gradients of parameters that the loss does not use", zh="DDP 在等待损失未用到的参数的梯度"
     )
     log_words = (
         "Expected to have finished reduction",
@@ -88,10 +87,7 @@ class DdpUnusedParameters(Hazard):
                             "若只是有时使用：find_unused_parameters=True",
                         ),
                     ),
-                    spans=(
-                        owner.script.place(statement).span(),
-                        call.place.span(Text("wrapped here", "在此处包装")),
-                    ),
+                    spans=(owner.script.place(statement).span(), call.place.span(Text("wrapped here", "在此处包装"))),
                     parameter=f"{layer}.weight",
                 )
 

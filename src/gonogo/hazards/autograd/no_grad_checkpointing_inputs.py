@@ -83,8 +83,7 @@ class NoGradCheckpointingInputs(Hazard):
 
     name = "no-grad-checkpointing-inputs"
     title = Text(
-        en="Gradient checkpointing found no input that needs a gradient",
-        zh="梯度检查点没有找到需要梯度的输入",
+        en="Gradient checkpointing found no input that needs a gradient", zh="梯度检查点没有找到需要梯度的输入"
     )
     log_words = (
         "does not require grad",
@@ -126,10 +125,7 @@ class NoGradCheckpointingInputs(Hazard):
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=_CURES,
-            spans=(
-                wrap.place.span(),
-                given.span(Text("checkpointing is turned on here", "在此处开启梯度检查点")),
-            ),
+            spans=(wrap.place.span(), given.span(Text("checkpointing is turned on here", "在此处开启梯度检查点"))),
             fixes=(self.fix(Text("Let the inputs need a gradient", "让输入需要梯度"), edit),)
             if edit is not None
             else (),

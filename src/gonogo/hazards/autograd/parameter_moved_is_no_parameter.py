@@ -28,8 +28,7 @@ class ParameterMovedIsNoParameter(Hazard):
 
     name = "parameter-moved-is-no-parameter"
     title = Text(
-        en="A moved nn.Parameter is no parameter: it is not trained",
-        zh="被移动的 nn.Parameter 不再是参数：不会被训练",
+        en="A moved nn.Parameter is no parameter: it is not trained", zh="被移动的 nn.Parameter 不再是参数：不会被训练"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

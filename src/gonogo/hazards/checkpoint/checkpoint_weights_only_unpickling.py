@@ -57,17 +57,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
 
     name = "checkpoint-weights-only-unpickling"
     title = Text(
-        en="torch.load refuses a checkpoint that holds more than weights",
-        zh="torch.load 拒绝读取不只含权重的检查点",
+        en="torch.load refuses a checkpoint that holds more than weights", zh="torch.load 拒绝读取不只含权重的检查点"
     )
-    log_words = (
-        _FAILED,
-        "WeightsUnpickler",
-        "safe_globals",
-        "weights_only",
-        "weights-only",
-        "_get_wo_message",
-    )
+    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "weights-only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A torch.load without weights_only, of what the same script saved and which is more than weights."""
@@ -164,12 +156,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     "对自己写出的检查点：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
                 ),
             ),
-            confirm=(
-                Text(
-                    "The lines after it name a type that is not allowed",
-                    "其后的行会指出不被允许的类型",
-                ),
-            ),
+            confirm=(Text("The lines after it name a type that is not allowed", "其后的行会指出不被允许的类型"),),
         )
 
 

@@ -62,8 +62,7 @@ class CheckpointWorldSizeMismatch(Hazard):
 
     name = "checkpoint-world-size-mismatch"
     title = Text(
-        en="The ZeRO checkpoint was written by another number of ranks",
-        zh="ZeRO 检查点由不同数目的 rank 保存",
+        en="The ZeRO checkpoint was written by another number of ranks", zh="ZeRO 检查点由不同数目的 rank 保存"
     )
     log_words = (
         "DP world size",

@@ -99,10 +99,7 @@ class CheckpointWriteDiskFull(Hazard):
                     "或 save_only_model: true，不保存优化器（这样的训练无法恢复）",
                 ),
             ),
-            spans=(
-                arguments.get("output_dir").span() or run.launch.place.span(),
-                environment.disk_free.span(),
-            ),
+            spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
             confirm=(Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),),
         )
 

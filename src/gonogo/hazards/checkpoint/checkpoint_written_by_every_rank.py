@@ -38,10 +38,7 @@ class CheckpointWrittenByEveryRank(Hazard):
     """
 
     name = "checkpoint-written-by-every-rank"
-    title = Text(
-        en="Every rank writes the same checkpoint file",
-        zh="所有 rank 都写同一个检查点文件",
-    )
+    title = Text(en="Every rank writes the same checkpoint file", zh="所有 rank 都写同一个检查点文件")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """torch.save without a test for the rank, in a script that makes a process group and wraps a model in DDP."""

@@ -67,8 +67,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
             cure=(
                 Text(
-                    "Name a folder: {program} {checkpoint} {folder}",
-                    "给出目录：{program} {checkpoint} {folder}",
+                    "Name a folder: {program} {checkpoint} {folder}", "给出目录：{program} {checkpoint} {folder}"
                 ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
             ),
             spans=(place.span(), run.environment.field("deepspeed").span()),

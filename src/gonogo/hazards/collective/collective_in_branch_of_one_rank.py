@@ -100,8 +100,5 @@ class CollectiveInBranchOfOneRank(Hazard):
                         "把 {call}() 移到分支之后，让每个 rank 都执行",
                     ).format(call=call.method),
                 ),
-                spans=(
-                    call.place.span(),
-                    script.place(guard).span(Text("lets one rank through", "只放行一个 rank")),
-                ),
+                spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
             )

@@ -96,8 +96,7 @@ class FailureElsewhere(Hazard):
             ranks=(first.rank,) if first and first.rank is not None else _waiting(stall),
             confirm=(
                 Text(
-                    en="The log of the rank that ended first has the error",
-                    zh="最先退出的 rank 的日志中有真正的报错",
+                    en="The log of the rank that ended first has the error", zh="最先退出的 rank 的日志中有真正的报错"
                 ),
             ),
         )

@@ -13,10 +13,7 @@ _CURES = (
         zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 'cuda:0'、.cuda(0)、"
         "device='cuda' 换成该设备",
     ),
-    Text(
-        en="Do not set CUDA_VISIBLE_DEVICES inside the script",
-        zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES",
-    ),
+    Text(en="Do not set CUDA_VISIBLE_DEVICES inside the script", zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES"),
 )
 
 

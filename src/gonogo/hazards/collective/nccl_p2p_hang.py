@@ -42,8 +42,7 @@ class NcclP2pHang(Hazard):
 
     name = "nccl-p2p-hang"
     title = Text(
-        en="NCCL's peer-to-peer copies between these GPUs never arrive",
-        zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成",
+        en="NCCL's peer-to-peer copies between these GPUs never arrive", zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成"
     )
     log_words = (*STALL_WORDS,)
     consequence = True
@@ -105,10 +104,7 @@ class NcclP2pHang(Hazard):
             certainty=cause.certainty,
             also=cause.also,
             confirm=(
-                Text(
-                    en="The same command runs with NCCL_P2P_DISABLE=1",
-                    zh="同一命令加上 NCCL_P2P_DISABLE=1 后能运行",
-                ),
+                Text(en="The same command runs with NCCL_P2P_DISABLE=1", zh="同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
             ),
         )
 

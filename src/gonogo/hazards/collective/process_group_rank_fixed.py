@@ -24,10 +24,7 @@ class ProcessGroupRankFixed(Hazard):
     """
 
     name = "process-group-rank-fixed"
-    title = Text(
-        en="Every process joins the process group as the same rank",
-        zh="所有进程都以同一个 rank 加入进程组",
-    )
+    title = Text(en="Every process joins the process group as the same rank", zh="所有进程都以同一个 rank 加入进程组")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A constant rank, or a world of one, where the launch starts several processes."""

@@ -44,16 +44,10 @@ class RankNeverJoined(Hazard):
         known = [rank for rank in ranks if run.rank(rank) is not None]
         at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
         yield self.finding(
-            Text(
-                en="{ranks} of {world}: {state}. {place}",
-                zh="{world} 个 rank 中的 {ranks}：{state}。{place}",
-            ).format(
+            Text(en="{ranks} of {world}: {state}. {place}", zh="{world} 个 rank 中的 {ranks}：{state}。{place}").format(
                 ranks=Text(ranks_text(ranks).en.capitalize(), ranks_text(ranks).zh),
                 world=run.world_size,
-                state=Text(
-                    "no process of that rank has written anything",
-                    "没有任何属于该 rank 的进程写下记录",
-                )
+                state=Text("no process of that rank has written anything", "没有任何属于该 rank 的进程写下记录")
                 if never
                 else Text(
                     "started, but did not come to the first step within {seconds:.0f} s",
@@ -63,10 +57,7 @@ class RankNeverJoined(Hazard):
                     place=f"{at.path}:{at.line}", function=at.function
                 )
                 if at is not None
-                else Text(
-                    "The others can't begin without it.",
-                    "没有它，其他 rank 无法开始。",
-                ),
+                else Text("The others can't begin without it.", "没有它，其他 rank 无法开始。"),
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,

@@ -9,10 +9,7 @@ _CURE = (
         "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
     ),
 )
-_REHEARSED = Text(
-    en="The Trainer gathers the results of all ranks.",
-    zh="Trainer 要汇总所有 rank 的结果。",
-)
+_REHEARSED = Text(en="The Trainer gathers the results of all ranks.", zh="Trainer 要汇总所有 rank 的结果。")
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
@@ -38,10 +35,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
     """
 
     name = "trainer-evaluates-on-one-rank"
-    title = Text(
-        en="The Trainer evaluates or predicts on one rank only",
-        zh="Trainer 只在一个 rank 上评估或预测",
-    )
+    title = Text(en="The Trainer evaluates or predicts on one rank only", zh="Trainer 只在一个 rank 上评估或预测")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that parted where one evaluated."""
@@ -75,8 +69,5 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=_CURE,
-                spans=(
-                    call.place.span(),
-                    script.place(guard).span(Text("lets one rank through", "只放行一个 rank")),
-                ),
+                spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
             )

@@ -116,10 +116,7 @@ def found_in_config(hazard: Hazard, broken: BrokenSizes, config: DeepSpeedConfig
         spans=tuple(spans),
         fixes=_fixes(config, run),
         confirm=(
-            Text(
-                "The script leaves the config's train_batch_size as it is",
-                "脚本没有改写配置中的 train_batch_size",
-            ),
+            Text("The script leaves the config's train_batch_size as it is", "脚本没有改写配置中的 train_batch_size"),
         )
         if changed
         else (),

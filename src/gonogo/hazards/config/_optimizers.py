@@ -63,10 +63,7 @@ def _prepared(hazard: Hazard, script: Script, config: DeepSpeedConfig) -> Iterat
                     "accelerate 只接受其中一个。",
                 ).format(kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name),
                 cure=_DEFINE_ONCE,
-                spans=(
-                    given[name].span(),
-                    script.place(argument).span(Text("the code's own", "代码自己的")),
-                ),
+                spans=(given[name].span(), script.place(argument).span(Text("the code's own", "代码自己的"))),
                 fixes=fix_of(
                     Text('Remove "{name}" from the config', '从配置中删除 "{name}"').format(name=name),
                     lambda name=name: config.removing(name),  # type: ignore[misc]

@@ -99,10 +99,7 @@ def _only_evaluates(hazard: Hazard, script: Script, run: Run, stage: int) -> Ite
                     "评估时不带 --deepspeed，或使用 ZeRO-3 配置",
                 ),
             ),
-            spans=(
-                call.place.span(),
-                run.config.raw("zero_optimization", "stage").span(_STAGE.format(stage=stage)),
-            ),
+            spans=(call.place.span(), run.config.raw("zero_optimization", "stage").span(_STAGE.format(stage=stage))),
             confirm=(Text("No other file calls trainer.train()", "没有其他文件调用 trainer.train()"),),
         )
         return

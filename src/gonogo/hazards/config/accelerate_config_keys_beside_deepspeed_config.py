@@ -79,8 +79,7 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(
                 Text(
-                    "Remove {names} from the YAML, and set them in {file}",
-                    "从 YAML 中删除 {names}，改在 {file} 中设置",
+                    "Remove {names} from the YAML, and set them in {file}", "从 YAML 中删除 {names}，改在 {file} 中设置"
                 ).format(names=names, file=json_file.value),
                 Text("Or give no DeepSpeed JSON, and keep the YAML", "或不给 DeepSpeed JSON，只保留 YAML"),
             ),

@@ -33,8 +33,7 @@ class AccumulationAppliedTwice(Hazard):
 
     name = "accumulation-applied-twice"
     title = Text(
-        en="Gradients are accumulated by the loop and by DeepSpeed's engine",
-        zh="循环与 DeepSpeed 引擎都在做梯度累积",
+        en="Gradients are accumulated by the loop and by DeepSpeed's engine", zh="循环与 DeepSpeed 引擎都在做梯度累积"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

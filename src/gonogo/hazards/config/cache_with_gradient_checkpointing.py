@@ -29,10 +29,7 @@ class CacheWithGradientCheckpointing(Hazard):
     """
 
     name = "cache-with-gradient-checkpointing"
-    title = Text(
-        en="use_cache is on while gradients are checkpointed",
-        zh="使用梯度检查点时打开了 use_cache",
-    )
+    title = Text(en="use_cache is on while gradients are checkpointed", zh="使用梯度检查点时打开了 use_cache")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``use_cache = True`` before training, given to the model or to its config."""

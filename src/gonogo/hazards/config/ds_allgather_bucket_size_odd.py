@@ -40,7 +40,6 @@ class DsAllgatherBucketSizeOdd(Hazard):
             cure=(Text("Write {even}", "写 {even}").format(even=even),),
             spans=(spot(config, ZERO, "allgather_bucket_size"),),
             fixes=fix_of(
-                Text("make it even", "改为偶数"),
-                lambda: config.replacing(ZERO, "allgather_bucket_size", value=even),
+                Text("make it even", "改为偶数"), lambda: config.replacing(ZERO, "allgather_bucket_size", value=even)
             ),
         )

@@ -29,10 +29,7 @@ class DsAutoValuesInOwnLoop(Hazard):
     """
 
     name = "ds-auto-values-in-own-loop"
-    title = Text(
-        en='"auto" in a DeepSpeed config that nothing fills in',
-        zh='DeepSpeed 配置中的 "auto" 无人填写',
-    )
+    title = Text(en='"auto" in a DeepSpeed config that nothing fills in', zh='DeepSpeed 配置中的 "auto" 无人填写')
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Every "auto" of a config that a plain DeepSpeed program uses."""

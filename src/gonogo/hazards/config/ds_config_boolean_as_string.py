@@ -58,8 +58,7 @@ class DsConfigBooleanAsString(Hazard):
             value = word == "true"
             yield self.finding(
                 Text(
-                    en='"{key}" is the string {text}: {consequence}.',
-                    zh="“{key}” 是字符串 {text}：{consequence}。",
+                    en='"{key}" is the string {text}: {consequence}.', zh="“{key}” 是字符串 {text}：{consequence}。"
                 ).format(
                     key=dotted(keys),
                     text=shown(field.value),

@@ -78,10 +78,7 @@ class DsConfigDeprecatedKey(Hazard):
                     "不到它。",
                 )
             else:
-                cause = Text(
-                    en='"{old}" is the old name of "{new}".',
-                    zh="“{old}” 是 “{new}” 的旧名称。",
-                )
+                cause = Text(en='"{old}" is the old name of "{new}".', zh="“{old}” 是 “{new}” 的旧名称。")
             yield self.finding(
                 cause.format(old=old, new=new),
                 severity=Severity.ERROR if both else Severity.WARNING if lost else Severity.NOTE,

@@ -38,20 +38,14 @@ class DsConfigDuplicateKey(Hazard):
             if problem.kind != "duplicate-key":
                 continue
             yield self.finding(
-                Text(
-                    en="{what}. {consequence}",
-                    zh="{what}。{consequence}",
-                ).format(
+                Text(en="{what}. {consequence}", zh="{what}。{consequence}").format(
                     what=problem.message,
                     consequence=Text(
                         "transformers and accelerate read this file: the earlier value has no effect.",
                         "此文件由 transformers 与 accelerate 读取：先写的值不起作用。",
                     )
                     if by_json
-                    else Text(
-                        "With DeepSpeed's own reader the run stops.",
-                        "由 DeepSpeed 自己读取时，运行会停止。",
-                    ),
+                    else Text("With DeepSpeed's own reader the run stops.", "由 DeepSpeed 自己读取时，运行会停止。"),
                 ),
                 certainty=Certainty.LIKELY if by_json is None else Certainty.CERTAIN,
                 severity=Severity.WARNING if by_json else Severity.ERROR,

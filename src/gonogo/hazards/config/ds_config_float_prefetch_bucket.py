@@ -49,10 +49,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
     """
 
     name = "ds-config-float-prefetch-bucket"
-    title = Text(
-        en="stage3_prefetch_bucket_size is no whole number",
-        zh="stage3_prefetch_bucket_size 不是整数",
-    )
+    title = Text(en="stage3_prefetch_bucket_size is no whole number", zh="stage3_prefetch_bucket_size 不是整数")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size with a fraction in the config, or one that an older transformers computes for "auto"."""

@@ -50,8 +50,7 @@ class DsConfigHfArgsMismatch(Hazard):
 
     name = "ds-config-hf-args-mismatch"
     title = Text(
-        en="The DeepSpeed JSON and TrainingArguments disagree",
-        zh="DeepSpeed JSON 与 TrainingArguments 不一致",
+        en="The DeepSpeed JSON and TrainingArguments disagree", zh="DeepSpeed JSON 与 TrainingArguments 不一致"
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -71,12 +71,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
             Text(
                 en='"{key}" stands {at} and belongs {belongs}: {consequence}.',
                 zh="“{key}” 写在{at}，应写在{belongs}：{consequence}。",
-            ).format(
-                key=keys[-1],
-                at=at,
-                belongs=belongs,
-                consequence=_IGNORED if closed is False else _REFUSED,
-            ),
+            ).format(key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
             cure=(

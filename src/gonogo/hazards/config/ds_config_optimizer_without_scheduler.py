@@ -35,8 +35,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
 
     name = "ds-config-optimizer-without-scheduler"
     title = Text(
-        en="The DeepSpeed JSON names an optimizer and no scheduler",
-        zh="DeepSpeed JSON 中有 optimizer 而没有 scheduler",
+        en="The DeepSpeed JSON names an optimizer and no scheduler", zh="DeepSpeed JSON 中有 optimizer 而没有 scheduler"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -88,12 +87,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
 
 _SCHEDULER = {
     "type": "WarmupDecayLR",
-    "params": {
-        "total_num_steps": "auto",
-        "warmup_min_lr": "auto",
-        "warmup_max_lr": "auto",
-        "warmup_num_steps": "auto",
-    },
+    "params": {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"},
 }
 _CURE = (
     Text(

@@ -84,10 +84,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             whole = short(field.value)
             fixes = (
-                fix_of(
-                    Text("write the object", "写成对象"),
-                    partial(config.replacing, *keys, value=whole),
-                )
+                fix_of(Text("write the object", "写成对象"), partial(config.replacing, *keys, value=whole))
                 if whole is not None
                 else ()
             )

@@ -42,10 +42,7 @@ class DsConfigValueStringType(Hazard):
     """
 
     name = "ds-config-value-string-type"
-    title = Text(
-        en="A number in the DeepSpeed JSON is a string",
-        zh="DeepSpeed JSON 中的数字写成了字符串",
-    )
+    title = Text(en="A number in the DeepSpeed JSON is a string", zh="DeepSpeed JSON 中的数字写成了字符串")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list whose two values read the same."""
@@ -110,8 +107,7 @@ def _cause(alike: list[Mismatch]) -> Text:
 def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
     return tuple(
         Text(
-            en='Write "{key}": {value} without quotes, or "auto"',
-            zh='写成不带引号的 "{key}": {value}，或 "auto"',
+            en='Write "{key}": {value} without quotes, or "auto"', zh='写成不带引号的 "{key}": {value}，或 "auto"'
         ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
         for line in alike
     )

@@ -68,10 +68,7 @@ class DsOffloadOptionOfStage3(Hazard):
         return self.finding(
             cause,
             severity=severity,
-            cure=(
-                Text('Set "stage": 3', "设置 “stage”: 3"),
-                Text("Or remove {key}", "或去掉 {key}").format(key=key),
-            ),
+            cure=(Text('Set "stage": 3', "设置 “stage”: 3"), Text("Or remove {key}", "或去掉 {key}").format(key=key)),
             spans=(spot(config, *keys), spot(config, ZERO, "stage")),
             fixes=fix_of(
                 Text("remove {key}", "去掉 {key}").format(key=key),

@@ -52,8 +52,5 @@ class DsOptionOfAnotherStage(Hazard):
                 severity=Severity.NOTE,
                 cure=(Text("Remove {key}", "去掉 {key}").format(key=key),),
                 spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
-                fixes=fix_of(
-                    Text("remove {key}", "去掉 {key}").format(key=key),
-                    partial(config.removing, ZERO, key),
-                ),
+                fixes=fix_of(Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, ZERO, key)),
             )

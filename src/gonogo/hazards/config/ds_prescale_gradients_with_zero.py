@@ -56,8 +56,6 @@ class DsPrescaleGradientsWithZero(Hazard):
                 ),
                 spans=(spot(config, key), spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage")),
                 fixes=fix_of(
-                    Text("remove {key}", "去掉 {key}").format(key=key),
-                    partial(config.removing, key),
-                    safe=False,
+                    Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, key), safe=False
                 ),
             )

@@ -37,10 +37,9 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            Text(
-                en="{on} measure at every step, and cost time.",
-                zh="{on} 在每一步都做测量，会拖慢训练。",
-            ).format(on=", ".join(one[0] for one in keys)),
+            Text(en="{on} measure at every step, and cost time.", zh="{on} 在每一步都做测量，会拖慢训练。").format(
+                on=", ".join(one[0] for one in keys)
+            ),
             severity=Severity.NOTE,
             cure=(Text("Switch it off for the real run", "正式运行时关闭"),),
             spans=tuple(spot(config, *one) for one in keys),

@@ -99,9 +99,7 @@ class DsSchedulerParameters(Hazard):
                     ),
                     spans=(spot(config, "scheduler", "params", key),),
                     fixes=fix_of(
-                        Text("remove it", "去掉它"),
-                        partial(config.removing, "scheduler", "params", key),
-                        safe=False,
+                        Text("remove it", "去掉它"), partial(config.removing, "scheduler", "params", key), safe=False
                     ),
                 )
         warmup = config.raw("scheduler", "params", "warmup_num_steps")

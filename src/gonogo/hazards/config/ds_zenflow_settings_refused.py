@@ -39,10 +39,7 @@ class DsZenflowSettingsRefused(Hazard):
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
             yield self._found(
                 Text("ZenFlow is on and the optimizer is not offloaded.", "开启了 ZenFlow，却没有卸载优化器。"),
-                Text(
-                    'Write "offload_optimizer": {"device": "cpu"}',
-                    "写 “offload_optimizer”: {“device”: “cpu”}",
-                ),
+                Text('Write "offload_optimizer": {"device": "cpu"}', "写 “offload_optimizer”: {“device”: “cpu”}"),
                 key_spot(config, ZERO, "zenflow"),
                 spot(config, ZERO, "offload_optimizer"),
             )

@@ -53,8 +53,5 @@ class DsZeroppBelowStage3(Hazard):
                     Text("Or remove {key}", "或去掉 {key}").format(key=key),
                 ),
                 spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
-                fixes=fix_of(
-                    Text("remove {key}", "去掉 {key}").format(key=key),
-                    partial(config.removing, ZERO, key),
-                ),
+                fixes=fix_of(Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, ZERO, key)),
             )

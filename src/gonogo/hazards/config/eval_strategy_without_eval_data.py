@@ -29,8 +29,7 @@ class EvalStrategyWithoutEvalData(Hazard):
 
     name = "eval-strategy-without-eval-data"
     title = Text(
-        en="Evaluation is asked for, and the Trainer has no eval_dataset",
-        zh="要求评估，而 Trainer 没有 eval_dataset",
+        en="Evaluation is asked for, and the Trainer has no eval_dataset", zh="要求评估，而 Trainer 没有 eval_dataset"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

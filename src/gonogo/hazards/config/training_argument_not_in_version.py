@@ -51,8 +51,7 @@ class TrainingArgumentNotInVersion(Hazard):
 
     name = "training-argument-not-in-version"
     title = Text(
-        en="This release of transformers does not have the argument",
-        zh="当前版本的 transformers 没有这个参数",
+        en="This release of transformers does not have the argument", zh="当前版本的 transformers 没有这个参数"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -30,8 +30,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
 
     name = "zero3-weights-not-gathered-on-save"
     title = Text(
-        en="Under ZeRO-3 the saved model will hold no weights of its own",
-        zh="ZeRO-3 下保存的模型中不会有完整权重",
+        en="Under ZeRO-3 the saved model will hold no weights of its own", zh="ZeRO-3 下保存的模型中不会有完整权重"
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

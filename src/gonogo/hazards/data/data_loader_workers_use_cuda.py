@@ -28,10 +28,7 @@ class DataLoaderWorkersUseCuda(Hazard):
     """
 
     name = "data-loader-workers-use-cuda"
-    title = Text(
-        en="A DataLoader's workers put tensors on the GPU",
-        zh="DataLoader 的 worker 进程把张量放到 GPU",
-    )
+    title = Text(en="A DataLoader's workers put tensors on the GPU", zh="DataLoader 的 worker 进程把张量放到 GPU")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""

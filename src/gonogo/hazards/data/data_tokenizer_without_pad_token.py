@@ -40,8 +40,7 @@ class DataTokenizerWithoutPadToken(Hazard):
 
     name = "data-tokenizer-without-pad-token"
     title = Text(
-        en="Batches are padded by a tokenizer that has no pad token",
-        zh="用没有 pad token 的 tokenizer 补齐 batch",
+        en="Batches are padded by a tokenizer that has no pad token", zh="用没有 pad token 的 tokenizer 补齐 batch"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -158,7 +158,7 @@ class VocabIndexOutOfRange(Hazard):
             ).format(
                 added=Text(", and the log speaks of added tokens", "，而且日志提到了新增的 token")
                 if log.find(_ADDED) is not None
-                else Text(" (or a position, where the sequence is too long)", "（序列过长时则是位置）"),
+                else Text(" (or a position, where the sequence is too long)", "（序列过长时则是位置）")
             ),
             certainty=certainty,
             cure=(

@@ -14,10 +14,7 @@ _CURES = (
         "does not fit one GPU",
         zh="去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
     ),
-    Text(
-        en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0",
-        zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0",
-    ),
+    Text(en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0", zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0"),
 )
 
 
@@ -52,10 +49,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         zh='单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
     )
     log_words = ("Expected all tensors to be on the same device",)
-    yields_to = (
-        "npu-torch-npu-version-regression",
-        "quantized-model-wrong-device-map",
-    )
+    yields_to = ("npu-torch-npu-version-regression", "quantized-model-wrong-device-map")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""

@@ -45,10 +45,7 @@ class DeviceMismatch(Hazard):
 
     name = "device-mismatch"
     fallback = True
-    title = Text(
-        en="An operator is given tensors on different devices",
-        zh="算子收到位于不同设备的张量",
-    )
+    title = Text(en="An operator is given tensors on different devices", zh="算子收到位于不同设备的张量")
     log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -61,10 +58,7 @@ class DeviceMismatch(Hazard):
             odd = _odd_operand(failure, mismatch)
             caller = last_outside_torch(failure)
             yield self.finding(
-                Text(
-                    en="In {module}: {what}.{culprit}",
-                    zh="在 {module} 中：{what}。{culprit}",
-                ).format(
+                Text(en="In {module}: {what}.{culprit}", zh="在 {module} 中：{what}。{culprit}").format(
                     module=failure.module or (caller.function if caller else "?"),
                     what=Text("{operator} got {operands}", "{operator} 收到 {operands}").format(
                         operator=failure.operator or Text("an operator", "某个算子"),
@@ -86,17 +80,15 @@ class DeviceMismatch(Hazard):
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(
                 mismatch.evidence,
-                Text(
-                    en="{told}. Out of place is likely {owner}.",
-                    zh="{told}。放错位置的可能是{owner}。",
-                ).format(told=mismatch.told, owner=mismatch.owner.value),
+                Text(en="{told}. Out of place is likely {owner}.", zh="{told}。放错位置的可能是{owner}。").format(
+                    told=mismatch.told, owner=mismatch.owner.value
+                ),
                 cure=OWNER_CURES[mismatch.owner],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
                 confirm=(
                     Text(
-                        en="Print the device of every tensor on the line that fails",
-                        zh="打印出错行上每个张量的 device",
+                        en="Print the device of every tensor on the line that fails", zh="打印出错行上每个张量的 device"
                     ),
                 ),
             )

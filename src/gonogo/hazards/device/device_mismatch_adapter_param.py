@@ -50,10 +50,7 @@ class DeviceMismatchAdapterParam(Hazard):
     """
 
     name = "device-mismatch-adapter-param"
-    title = Text(
-        en="A parameter of the adapter stayed on the CPU",
-        zh="适配器的参数留在了 CPU",
-    )
+    title = Text(en="A parameter of the adapter stayed on the CPU", zh="适配器的参数留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "ranknum", "lora_A", "lora_B")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 

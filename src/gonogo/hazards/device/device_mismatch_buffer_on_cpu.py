@@ -53,10 +53,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
     """
 
     name = "device-mismatch-buffer-on-cpu"
-    title = Text(
-        en="A buffer of the model stayed on the CPU",
-        zh="模型的 buffer 留在了 CPU",
-    )
+    title = Text(en="A buffer of the model stayed on the CPU", zh="模型的 buffer 留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
@@ -127,10 +124,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
             module=module,
             parameter=name,
             confirm=(
-                Text(
-                    en="Print the device of every tensor on the line that fails",
-                    zh="打印出错行上每个张量的 device",
-                ),
+                Text(en="Print the device of every tensor on the line that fails", zh="打印出错行上每个张量的 device"),
             ),
         )
 

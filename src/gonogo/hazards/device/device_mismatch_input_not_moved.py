@@ -43,8 +43,7 @@ class DeviceMismatchInputNotMoved(Hazard):
 
     name = "device-mismatch-input-not-moved"
     title = Text(
-        en="An input, a label or a mask was not moved to the model's device",
-        zh="输入、标签或掩码没有移到模型所在设备",
+        en="An input, a label or a mask was not moved to the model's device", zh="输入、标签或掩码没有移到模型所在设备"
     )
     log_words = ("Expected all tensors to be on the same device", "but expected it to be on GPU")
     yields_to = ("dataparallel-plain-python-multi-gpu",)

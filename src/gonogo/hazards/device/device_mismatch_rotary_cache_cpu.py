@@ -52,10 +52,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
     """
 
     name = "device-mismatch-rotary-cache-cpu"
-    title = Text(
-        en="The rotary embedding's cos/sin cache is on the CPU",
-        zh="旋转位置编码的 cos/sin 缓存位于 CPU",
-    )
+    title = Text(en="The rotary embedding's cos/sin cache is on the CPU", zh="旋转位置编码的 cos/sin 缓存位于 CPU")
     log_words = (
         "Expected all tensors to be on the same device",
         "indices should be either on cpu",

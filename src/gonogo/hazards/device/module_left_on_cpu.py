@@ -32,10 +32,7 @@ class ModuleLeftOnCpu(Hazard):
     """
 
     name = "module-left-on-cpu"
-    title = Text(
-        en="Part of the trained model is still on the CPU",
-        zh="所训练模型的一部分仍在 CPU 上",
-    )
+    title = Text(en="Part of the trained model is still on the CPU", zh="所训练模型的一部分仍在 CPU 上")
     log_words = ("Expected all tensors to be on the same device",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -58,10 +55,7 @@ class ModuleLeftOnCpu(Hazard):
                     en="Move the part to the device with the model, before training begins: model.{module}.to(device)",
                     zh="训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
                 ).format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
-                Text(
-                    en="Leave the part out if no batch uses it",
-                    zh="若没有 batch 会用到它，请不要构建该部分",
-                ),
+                Text(en="Leave the part out if no batch uses it", zh="若没有 batch 会用到它，请不要构建该部分"),
             ),
             ranks=tuple(rank.rank for rank in left),
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,

@@ -62,12 +62,7 @@ class VisibleDevicesSetInScript(Hazard):
                     else Text("no GPU", "零张 GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Remove it, and choose the GPUs where the run is launched",
-                        "删除它，并在启动处选择 GPU",
-                    ),
-                ),
+                cure=(Text("Remove it, and choose the GPUs where the run is launched", "删除它，并在启动处选择 GPU"),),
                 spans=(
                     script.place(statement).span(),
                     run.launch.place.span(

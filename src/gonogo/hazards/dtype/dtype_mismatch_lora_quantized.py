@@ -30,8 +30,7 @@ class DtypeMismatchLoraQuantized(Hazard):
 
     name = "dtype-mismatch-lora-quantized"
     title = Text(
-        en="A quantized linear and its LoRA adapter differ in dtype",
-        zh="量化线性层与其 LoRA 适配器的 dtype 不一致",
+        en="A quantized linear and its LoRA adapter differ in dtype", zh="量化线性层与其 LoRA 适配器的 dtype 不一致"
     )
     log_words = (*LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
 

@@ -98,17 +98,14 @@ def pair_finding(
             Text('pip install "{name}{specifier}"', '执行 pip install "{name}{specifier}"').format(
                 name=name, specifier=specifier
             ),
-            Text(
-                "Or take the release of {asking} that goes with {has}",
-                "或改用与 {has} 相配的 {asking} 版本",
-            ).format(asking=asking, has=told(environment, name)),
+            Text("Or take the release of {asking} that goes with {has}", "或改用与 {has} 相配的 {asking} 版本").format(
+                asking=asking, has=told(environment, name)
+            ),
         ),
         spans=(
             span_of(environment, name),
             span_of(
-                environment,
-                asking,
-                _REQUIRES.format(told=told(environment, asking), name=name, specifier=specifier),
+                environment, asking, _REQUIRES.format(told=told(environment, asking), name=name, specifier=specifier)
             ),
         ),
         fixes=version_fix(environment, name, specifier),

@@ -106,7 +106,4 @@ _MASQUERADE = Text(
     "bf16 or TF32 is refused since CUDA did not start or no GPU is visible, not since the GPU is too old.",
     "bf16 或 TF32 被拒绝是因为 CUDA 没有启动或看不到 GPU，而不是 GPU 太旧。",
 )
-_FAILED = Text(
-    "CUDA did not start, or no GPU is visible to this process.",
-    "CUDA 没有启动，或该进程看不到 GPU。",
-)
+_FAILED = Text("CUDA did not start, or no GPU is visible to this process.", "CUDA 没有启动，或该进程看不到 GPU。")

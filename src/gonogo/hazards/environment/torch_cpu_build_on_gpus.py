@@ -41,8 +41,7 @@ class TorchCpuBuildOnGpus(Hazard):
             return
         yield self.finding(
             Text(
-                "{torch} was built without CUDA, and the run is to use GPUs.",
-                "{torch} 不含 CUDA，而该训练要使用 GPU。",
+                "{torch} was built without CUDA, and the run is to use GPUs.", "{torch} 不含 CUDA，而该训练要使用 GPU。"
             ).format(torch=told(environment, "torch")),
             cure=(
                 Text(

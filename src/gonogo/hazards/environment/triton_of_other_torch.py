@@ -29,9 +29,6 @@ class TritonOfOtherTorch(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A release for another torch than the one beside it."""
-        effect = Text(
-            "torch.compile and Triton kernels fail",
-            "torch.compile 与 Triton kernel 会失败",
-        )
+        effect = Text("torch.compile and Triton kernels fail", "torch.compile 与 Triton kernel 会失败")
         for package in ("triton",):
             yield from of_other_torch(self, environment, run, package, effect)

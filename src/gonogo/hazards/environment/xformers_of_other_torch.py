@@ -30,8 +30,7 @@ class XformersOfOtherTorch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A release for another torch than the one beside it."""
         effect = Text(
-            "its kernels are not loaded, and attention through it fails",
-            "其 kernel 无法加载，使用它的注意力会失败",
+            "its kernels are not loaded, and attention through it fails", "其 kernel 无法加载，使用它的注意力会失败"
         )
         for package in ("xformers",):
             yield from of_other_torch(self, environment, run, package, effect)

@@ -101,10 +101,7 @@ _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
         {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT},
     ),
     (compiled_when_used(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
-    (
-        compiled_when_used(r"conv|norm"),
-        {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT},
-    ),
+    (compiled_when_used(r"conv|norm"), {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT}),
 )
 # Where the named argument is on the accelerator, the one on the CPU is what is checked before it.
 _PARTNER = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}

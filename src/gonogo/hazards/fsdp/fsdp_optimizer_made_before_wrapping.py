@@ -26,10 +26,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
     """
 
     name = "fsdp-optimizer-made-before-wrapping"
-    title = Text(
-        en="The optimizer was made before FSDP replaced the parameters",
-        zh="优化器在 FSDP 替换参数之前创建",
-    )
+    title = Text(en="The optimizer was made before FSDP replaced the parameters", zh="优化器在 FSDP 替换参数之前创建")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""

@@ -70,10 +70,7 @@ class FsdpWrapClassNotFound(Hazard):
     """
 
     name = "fsdp-wrap-class-not-found"
-    title = Text(
-        en="The layer class that FSDP is to wrap is not in the model",
-        zh="FSDP 要包装的层类不在模型中",
-    )
+    title = Text(en="The layer class that FSDP is to wrap is not in the model", zh="FSDP 要包装的层类不在模型中")
     log_words = ("Could not find the transformer layer",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

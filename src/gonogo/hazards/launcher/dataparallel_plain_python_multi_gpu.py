@@ -96,8 +96,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     shown=",".join(shown),
                     trainer=call.name.rpartition(".")[2],
                     which=Text(
-                        "whose copies adapters and quantized weights don't survive",
-                        "而适配器与量化权重经不起它的复制",
+                        "whose copies adapters and quantized weights don't survive", "而适配器与量化权重经不起它的复制"
                     )
                     if quantized
                     else Text("which copies it to every GPU in each step", "每一步都要把模型复制到各张 GPU"),

@@ -30,10 +30,7 @@ _LAUNCH_CURE = (
         zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py ...，或 "
         "accelerate launch --use_deepspeed",
     ),
-    Text(
-        en="Or leave DeepSpeed out for a single process",
-        zh="或在单进程时不使用 DeepSpeed",
-    ),
+    Text(en="Or leave DeepSpeed out for a single process", zh="或在单进程时不使用 DeepSpeed"),
 )
 
 
@@ -62,8 +59,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     name = "deepspeed-without-launcher-mpi4py"
     title = Text(
-        en="DeepSpeed was started without a launcher, and looks for MPI",
-        zh="DeepSpeed 没有经启动器启动，转而寻找 MPI",
+        en="DeepSpeed was started without a launcher, and looks for MPI", zh="DeepSpeed 没有经启动器启动，转而寻找 MPI"
     )
     log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
 

@@ -100,8 +100,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                         Text("Write {right}", "改为 {right}").format(right=right)
                         if right
                         else Text(
-                            "Take the option out, or use a torch that knows it",
-                            "去掉该选项，或换用认识它的 torch",
+                            "Take the option out, or use a torch that knows it", "去掉该选项，或换用认识它的 torch"
                         ),
                     ),
                     spans=(field.span(), run.environment.field("torch").span() if since else None),

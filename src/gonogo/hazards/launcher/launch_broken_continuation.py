@@ -162,7 +162,4 @@ def _merged(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     if not insertions:
         return tuple(others)
     one = insertions[0]
-    return (
-        Edit(one.path, one.start, one.end, b"", b"".join(edit.after for edit in insertions)),
-        *others,
-    )
+    return (Edit(one.path, one.start, one.end, b"", b"".join(edit.after for edit in insertions)), *others)

@@ -55,9 +55,7 @@ class LaunchCountNotANumber(Hazard):
                     en="--{name} is given {value}: {launcher} takes a number there, and stops.",
                     zh="--{name} 得到 {value}：{launcher} 在此处只接受数字，会直接退出。",
                 ).format(
-                    name=name,
-                    value=f"`{value}`" if value else Text("no value", "空值"),
-                    launcher=launch.launcher,
+                    name=name, value=f"`{value}`" if value else Text("no value", "空值"), launcher=launch.launcher
                 ),
                 cure=(
                     Text(

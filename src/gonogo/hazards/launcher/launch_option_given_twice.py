@@ -60,10 +60,7 @@ class LaunchOptionGivenTwice(Hazard):
                 ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
                 severity=Severity.WARNING,
                 cure=(Text("Take out all but the value that is meant", "只保留真正想要的值"),),
-                spans=(
-                    fields[0].span(Text("has no effect", "不起作用")),
-                    fields[-1].span(Text("counts", "以此为准")),
-                ),
+                spans=(fields[0].span(Text("has no effect", "不起作用")), fields[-1].span(Text("counts", "以此为准"))),
             )
 
 

@@ -43,10 +43,7 @@ class LaunchProgramNotFound(Hazard):
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
         yield self.finding(
-            Text(
-                en="{path} is not in {folder}{near}.",
-                zh="{folder} 中没有 {path}{near}。",
-            ).format(
+            Text(en="{path} is not in {folder}{near}.", zh="{folder} 中没有 {path}{near}。").format(
                 path=path,
                 folder=launch.cwd.name or "/",
                 near=Text(f"; {near} is", f"，但有 {near}") if near else Text("", ""),

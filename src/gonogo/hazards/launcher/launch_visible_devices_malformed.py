@@ -85,10 +85,9 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 "int(): '{wrong}'”。",
             ).format(value=value, wrong=wrong[0]),
             cure=(
-                Text(
-                    "Write the GPUs' numbers, each once{right}",
-                    "写 GPU 的编号，互不重复{right}",
-                ).format(right=Text(f": {right}", f"：{right}") if right else Text("", "")),
+                Text("Write the GPUs' numbers, each once{right}", "写 GPU 的编号，互不重复{right}").format(
+                    right=Text(f": {right}", f"：{right}") if right else Text("", "")
+                ),
             ),
             spans=(launch.visible_devices.span(), launch.place.span()),
             fixes=self._writing(launch, right) if right else (),

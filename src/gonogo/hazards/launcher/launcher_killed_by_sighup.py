@@ -43,10 +43,7 @@ class LauncherKilledBySighup(Hazard):
     """
 
     name = "launcher-killed-by-sighup"
-    title = Text(
-        en="The run was ended by the closing of its terminal (SIGHUP)",
-        zh="终端关闭（SIGHUP）结束了训练",
-    )
+    title = Text(en="The run was ended by the closing of its terminal (SIGHUP)", zh="终端关闭（SIGHUP）结束了训练")
     log_words = ("got sig", "death signal", "SIGHUP", "SignalException", "nohup", "closed")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

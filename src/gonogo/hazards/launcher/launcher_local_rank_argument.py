@@ -34,8 +34,7 @@ class LauncherLocalRankArgument(Hazard):
 
     name = "launcher-local-rank-argument"
     title = Text(
-        en="The script refuses the --local-rank that the launcher passes",
-        zh="脚本不接受启动器传入的 --local-rank",
+        en="The script refuses the --local-rank that the launcher passes", zh="脚本不接受启动器传入的 --local-rank"
     )
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
 

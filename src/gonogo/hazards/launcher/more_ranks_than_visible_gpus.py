@@ -72,10 +72,7 @@ class MoreRanksThanVisibleGpus(Hazard):
     """
 
     name = "more-ranks-than-visible-gpus"
-    title = Text(
-        en="More processes than visible GPUs",
-        zh="进程数多于可见的 GPU",
-    )
+    title = Text(en="More processes than visible GPUs", zh="进程数多于可见的 GPU")
 
     log_words = (
         "invalid device ordinal",

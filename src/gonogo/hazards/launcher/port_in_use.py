@@ -91,10 +91,7 @@ class PortInUse(Hazard):
                         "swift），或 torchrun --standalone",
                     ),
                 ),
-                spans=(
-                    second.span() or other.place.span(),
-                    (first.span() or launch.place.span()),
-                ),
+                spans=(second.span() or other.place.span(), (first.span() or launch.place.span())),
             )
             return
 

@@ -36,10 +36,7 @@ class RendezvousPortZeroHang(Hazard):
     """
 
     name = "rendezvous-port-zero-hang"
-    title = Text(
-        en="The ranks cannot meet: the rendezvous port is 0",
-        zh="各 rank 无法汇合：端口设为 0",
-    )
+    title = Text(en="The ranks cannot meet: the rendezvous port is 0", zh="各 rank 无法汇合：端口设为 0")
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
     consequence = True
 

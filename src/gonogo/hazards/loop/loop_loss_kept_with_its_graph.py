@@ -25,8 +25,7 @@ class LoopLossKeptWithItsGraph(Hazard):
 
     name = "loop-loss-kept-with-its-graph"
     title = Text(
-        en="A running sum of losses keeps the autograd graph of every step",
-        zh="损失的累加值保留了每一步的计算图",
+        en="A running sum of losses keeps the autograd graph of every step", zh="损失的累加值保留了每一步的计算图"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -58,10 +57,9 @@ class LoopLossKeptWithItsGraph(Hazard):
                 ).format(total=total, loss=value.id),
                 severity=Severity.WARNING,
                 cure=(
-                    Text(
-                        "Add {loss}.detach(), or {loss}.item()",
-                        "改为累加 {loss}.detach() 或 {loss}.item()",
-                    ).format(loss=value.id),
+                    Text("Add {loss}.detach(), or {loss}.item()", "改为累加 {loss}.detach() 或 {loss}.item()").format(
+                        loss=value.id
+                    ),
                 ),
                 spans=(
                     script.place(statement).span(),

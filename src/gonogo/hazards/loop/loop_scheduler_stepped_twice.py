@@ -27,8 +27,7 @@ class LoopSchedulerSteppedTwice(Hazard):
 
     name = "loop-scheduler-stepped-twice"
     title = Text(
-        en="DeepSpeed's engine and the loop both step the scheduler",
-        zh="DeepSpeed 引擎与训练循环都在推进学习率调度器",
+        en="DeepSpeed's engine and the loop both step the scheduler", zh="DeepSpeed 引擎与训练循环都在推进学习率调度器"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -228,8 +228,7 @@ class CpuRamOomKilled(Hazard):
 
 
 _SHORT = Text(
-    en="The host's memory (RAM, or the container's share of it) ran out.",
-    zh="主机内存（RAM，或容器分到的部分）耗尽。",
+    en="The host's memory (RAM, or the container's share of it) ran out.", zh="主机内存（RAM，或容器分到的部分）耗尽。"
 )
 _SIGNAL_9 = Text(
     en="A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory "

@@ -108,10 +108,7 @@ class DevShmBusError(Hazard):
                 zh="/dev/shm 只有 {size:.0f} MiB，而每个 rank 的 {count} 个数据加载 worker 都经由它传递 batch。",
             ).format(size=size / 2**20, count=count),
             certainty=Certainty.LIKELY,
-            cure=(
-                *SHARED_MEMORY_CURE,
-                Text("Or dataloader_num_workers 0", "或将 dataloader_num_workers 设为 0"),
-            ),
+            cure=(*SHARED_MEMORY_CURE, Text("Or dataloader_num_workers 0", "或将 dataloader_num_workers 设为 0")),
             spans=(workers.span(), environment.dev_shm.span()),
             confirm=(Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),),
         )

@@ -10,12 +10,10 @@ _CODES = Pattern(
 )
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
 _CONNECTING = Text(
-    en="The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)",
-    zh="各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）",
+    en="The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)", zh="各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）"
 )
 _COMPLETING = Text(
-    en="A collective was not completed in time (HCCL_EXEC_TIMEOUT)",
-    zh="集合通信未能按时完成（HCCL_EXEC_TIMEOUT）",
+    en="A collective was not completed in time (HCCL_EXEC_TIMEOUT)", zh="集合通信未能按时完成（HCCL_EXEC_TIMEOUT）"
 )
 
 

@@ -59,8 +59,7 @@ class QuantizedLoadStateDictCpu(Hazard):
 
     name = "quantized-load-state-dict-cpu"
     title = Text(
-        en="The state dict of an 8-bit model is loaded again from the CPU",
-        zh="从 CPU 重新加载 8-bit 模型的 state dict",
+        en="The state dict of an 8-bit model is loaded again from the CPU", zh="从 CPU 重新加载 8-bit 模型的 state dict"
     )
     log_words = ("Expected a cuda device",)
 
@@ -129,10 +128,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                     zh="断点续训：用 PeftModel.from_pretrained(model, checkpoint, is_trainable=True) 代替 "
                     "resume_from_checkpoint，或以 4-bit 加载",
                 ),
-                Text(
-                    en="Upgrade bitsandbytes, transformers and peft",
-                    zh="升级 bitsandbytes、transformers 与 peft",
-                ),
+                Text(en="Upgrade bitsandbytes, transformers and peft", zh="升级 bitsandbytes、transformers 与 peft"),
             ),
             certainty=certainty,
             confirm=(

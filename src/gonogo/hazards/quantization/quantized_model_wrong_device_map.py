@@ -60,10 +60,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
     """
 
     name = "quantized-model-wrong-device-map"
-    title = Text(
-        en="The quantised model is not on the GPU of its process",
-        zh="量化模型不在该进程的 GPU 上",
-    )
+    title = Text(en="The quantised model is not on the GPU of its process", zh="量化模型不在该进程的 GPU 上")
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device", "bit model")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -161,10 +158,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             cure=tuple(cures),
             certainty=certainty,
             confirm=(
-                Text(
-                    en="print(model.hf_device_map), and LOCAL_RANK",
-                    zh="print(model.hf_device_map) 以及 LOCAL_RANK",
-                ),
+                Text(en="print(model.hf_device_map), and LOCAL_RANK", zh="print(model.hf_device_map) 以及 LOCAL_RANK"),
             ),
         )
 

@@ -29,10 +29,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
     """
 
     name = "trainer-override-without-num-items"
-    title = Text(
-        en="A Trainer's override lacks num_items_in_batch",
-        zh="Trainer 的重写方法缺少 num_items_in_batch",
-    )
+    title = Text(en="A Trainer's override lacks num_items_in_batch", zh="Trainer 的重写方法缺少 num_items_in_batch")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Overrides without the argument, under a transformers that gives it."""

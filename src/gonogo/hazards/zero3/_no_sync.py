@@ -48,11 +48,7 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
             zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}（自"
             " 0.16 起）在切分梯度时拒绝它。",
         ).format(
-            stage=config.zero_stage,
-            steps=steps,
-            name=name,
-            version=enters.get("?"),
-            deepspeed=deepspeed.get(">=0.16"),
+            stage=config.zero_stage, steps=steps, name=name, version=enters.get("?"), deepspeed=deepspeed.get(">=0.16")
         ),
         certainty=Certainty.CERTAIN if name == "transformers" else Certainty.LIKELY,
         cure=(_UPGRADE, Text("Or set gradient_accumulation_steps to 1", "或把 gradient_accumulation_steps 设为 1")),

@@ -27,10 +27,7 @@ class DsBackwardPastEngine(Hazard):
     """
 
     name = "ds-backward-past-engine"
-    title = Text(
-        en="loss.backward() is called past the engine",
-        zh="绕过引擎直接调用了 loss.backward()",
-    )
+    title = Text(en="loss.backward() is called past the engine", zh="绕过引擎直接调用了 loss.backward()")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A plain backward in the loop in which an engine steps."""

@@ -28,8 +28,7 @@ class Zero3AdapterMergedWhileDivided(Hazard):
 
     name = "zero3-adapter-merged-while-divided"
     title = Text(
-        en="Adapters are merged into weights that ZeRO-3 has divided",
-        zh="把适配器合并进已被 ZeRO-3 切分的权重",
+        en="Adapters are merged into weights that ZeRO-3 has divided", zh="把适配器合并进已被 ZeRO-3 切分的权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

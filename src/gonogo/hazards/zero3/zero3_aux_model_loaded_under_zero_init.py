@@ -13,10 +13,7 @@ _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundErro
 _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
 
 _FILE_CURE = (
-    Text(
-        "Score the saved predictions in a separate process",
-        "在单独的进程中对保存的预测打分",
-    ),
+    Text("Score the saved predictions in a separate process", "在单独的进程中对保存的预测打分"),
     Text(
         "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
         "it again",

@@ -28,10 +28,7 @@ class Zero3CreateReferenceModel(Hazard):
     """
 
     name = "zero3-create-reference-model"
-    title = Text(
-        en="trl's create_reference_model refuses ZeRO-3",
-        zh="trl 的 create_reference_model 不支持 ZeRO-3",
-    )
+    title = Text(en="trl's create_reference_model refuses ZeRO-3", zh="trl 的 create_reference_model 不支持 ZeRO-3")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Calls of it, once transformers knows of ZeRO-3."""

@@ -61,8 +61,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
 
     name = "zero3-direct-param-use-outside-forward"
     title = Text(
-        en="Code reads a weight itself, where ZeRO-3 leaves it empty",
-        zh="代码直接读取权重，而 ZeRO-3 下它在该处是空的",
+        en="Code reads a weight itself, where ZeRO-3 leaves it empty", zh="代码直接读取权重，而 ZeRO-3 下它在该处是空的"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -67,11 +67,7 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=(Text("Pass modifier_rank=0", "传入 modifier_rank=0"),),
-                spans=(
-                    call.place.span(),
-                    script.place(change).span(Text("changed here", "此处修改")),
-                    stage_span(run),
-                ),
+                spans=(call.place.span(), script.place(change).span(Text("changed here", "此处修改")), stage_span(run)),
                 fixes=(self.fix(Text("Pass modifier_rank=0", "传入 modifier_rank=0"), edit, safe=False),)
                 if edit
                 else (),

@@ -93,10 +93,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
                     'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
                     '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
                 ),
-                Text(
-                    "Or run the model once, on the concatenated batch",
-                    "或把批次拼接后只运行一次模型",
-                ),
+                Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
             ),
             certainty=certainty,
             confirm=(

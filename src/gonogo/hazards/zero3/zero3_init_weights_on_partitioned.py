@@ -58,8 +58,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     name = "zero3-init-weights-on-partitioned"
     title = Text(
-        en="Weights are initialised while ZeRO-3 has them partitioned and empty",
-        zh="初始化了 ZeRO-3 已分区的空权重",
+        en="Weights are initialised while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已分区的空权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -88,8 +87,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     )
                     if raises
                     else Text(
-                        "nothing is written, and the weight keeps its former values",
-                        "什么也没有写入，权重保持原来的值",
+                        "nothing is written, and the weight keeps its former values", "什么也没有写入，权重保持原来的值"
                     ),
                 ),
                 severity=Severity.ERROR if raises else Severity.WARNING,

@@ -48,12 +48,7 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 ).format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=(
-                    Text(
-                        "Call it before the engine is built",
-                        "在建立引擎之前调用",
-                    ),
-                ),
+                cure=(Text("Call it before the engine is built", "在建立引擎之前调用"),),
                 spans=(
                     call.place.span(),
                     here[-1].place.span(Text("the engine is built here", "在此建立引擎")),

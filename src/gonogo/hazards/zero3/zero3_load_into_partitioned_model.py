@@ -143,8 +143,7 @@ def _partitioned(script: Script, node: ast.expr) -> Certainty | None:
     kinds = script.kinds_of(node)
     if any(".from_pretrained" in kind and kind.startswith("transformers.") for kind in kinds):
         made = next(
-            (call for call in script.calls("*.from_pretrained") if call.line < node.lineno and call.name in kinds),
-            None,
+            (call for call in script.calls("*.from_pretrained") if call.line < node.lineno and call.name in kinds), None
         )
         if made is not None and knows_zero3(script, made.node):
             return Certainty.CERTAIN

@@ -21,8 +21,7 @@ _CURE = (
     ),
 )
 _REHEARSED = Text(
-    en="Each layer gathers its weights from all ranks when it is run.",
-    zh="每一层运行时都要从所有 rank 聚合权重。",
+    en="Each layer gathers its weights from all ranks when it is run.", zh="每一层运行时都要从所有 rank 聚合权重。"
 )
 
 

@@ -136,10 +136,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
             of_zero3 = error.passes(_LOADING)
             if _UNPACKED.search(error.message) and (of_zero3 or on):
                 yield self.log_finding(
-                    error,
-                    _CAUSE,
-                    cure=_CURE,
-                    certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY,
+                    error, _CAUSE, cure=_CURE, certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY
                 )
                 return
         reported = report_of_drawn(log)

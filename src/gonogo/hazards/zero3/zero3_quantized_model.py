@@ -80,10 +80,7 @@ class Zero3QuantizedModel(Hazard):
     """
 
     name = "zero3-quantized-model"
-    title = Text(
-        en="ZeRO-3 is to divide a quantised model, which it can't",
-        zh="ZeRO-3 无法切分量化模型",
-    )
+    title = Text(en="ZeRO-3 is to divide a quantised model, which it can't", zh="ZeRO-3 无法切分量化模型")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""

@@ -122,8 +122,7 @@ class Zero3SavedEmptyWeights(Hazard):
                 zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank 的分片"
                 "，需用 zero_to_fp32.py 合并。",
             ).format(
-                gather=_GATHER,
-                is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false"),
+                gather=_GATHER, is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false")
             ),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

@@ -84,10 +84,7 @@ class ZeroClipGradNormOfTorch(Hazard):
                         '在 DeepSpeed 配置中设置 "gradient_clipping"，并去掉该调用',
                     ),
                 ),
-                spans=(
-                    call.place.span(),
-                    clipping.span(Text("what clips", "真正的裁剪")) or stage_span(run),
-                ),
+                spans=(call.place.span(), clipping.span(Text("what clips", "真正的裁剪")) or stage_span(run)),
                 fixes=self._fixes(script, run, call, clipping),
             )
 

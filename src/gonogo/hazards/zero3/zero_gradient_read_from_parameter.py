@@ -28,10 +28,7 @@ class ZeroGradientReadFromParameter(Hazard):
     """
 
     name = "zero-gradient-read-from-parameter"
-    title = Text(
-        en="Gradients are read from p.grad, which ZeRO empties",
-        zh="从 p.grad 读取梯度，而 ZeRO 会清空它",
-    )
+    title = Text(en="Gradients are read from p.grad, which ZeRO empties", zh="从 p.grad 读取梯度，而 ZeRO 会清空它")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``p.grad`` in a loop over the parameters of an engine, after its backward."""

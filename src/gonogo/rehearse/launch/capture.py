@@ -81,8 +81,7 @@ def captured(
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
             Text(
-                en="`{command}` could not be read with {python}: {last}",
-                zh="用 {python} 无法解析 `{command}`：{last}",
+                en="`{command}` could not be read with {python}: {last}", zh="用 {python} 无法解析 `{command}`：{last}"
             ).format(command=command, python=python, last=last[0])
         )
     answer = msgspec.json.decode(written, type=Answer)

@@ -225,8 +225,7 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
         )
         raise UserError(
             Text(
-                en="the script {script} {what} (looked for in {cwd})",
-                zh="脚本 {script} {what}（在 {cwd} 中查找）",
+                en="the script {script} {what} (looked for in {cwd})", zh="脚本 {script} {what}（在 {cwd} 中查找）"
             ).format(script=program, what=what, cwd=situation.cwd)
         )
 

@@ -175,12 +175,7 @@ class ForkServer:
         path = start.folder / "start.json"
         path.write_bytes(
             msgspec.json.encode(
-                {
-                    "plan": start.plan,
-                    "environment": dict(start.environment),
-                    "cwd": start.cwd,
-                    "command": start.command,
-                }
+                {"plan": start.plan, "environment": dict(start.environment), "cwd": start.cwd, "command": start.command}
             )
         )
         try:

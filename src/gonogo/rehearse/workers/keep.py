@@ -21,8 +21,7 @@ def check_keep(folder: Path | None) -> None:
     if not folder.is_dir() or any(folder.iterdir()):
         raise UserError(
             Text(
-                en="--keep {folder}: name a folder that is new or empty",
-                zh="--keep {folder}：请指定一个新的或空的目录",
+                en="--keep {folder}: name a folder that is new or empty", zh="--keep {folder}：请指定一个新的或空的目录"
             ).format(folder=folder)
         )
 

@@ -31,10 +31,7 @@ NO_CONFIG = Text(
     en="the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
     zh="模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
 )
-BAD_CONFIG = Text(
-    en="{path} is not readable as JSON: {why}",
-    zh="{path} 不是可读的 JSON：{why}",
-)
+BAD_CONFIG = Text(en="{path} is not readable as JSON: {why}", zh="{path} 不是可读的 JSON：{why}")
 
 
 class ModelNotHere(UserError, OSError):

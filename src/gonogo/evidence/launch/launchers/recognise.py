@@ -228,11 +228,7 @@ def _shell_script(name: str, words: list[ShellWord]) -> Called | None:
         slurm, left = parse_known(rest, SRUN)
         if not left:
             return None
-        return _script(
-            script=left[0],
-            script_arguments=left[1:],
-            slurm=slurm,
-        )
+        return _script(script=left[0], script_arguments=left[1:], slurm=slurm)
     while rest and rest[0].value is not None and rest[0].value.startswith("-"):
         option = rest.pop(0).value or ""
         if "c" in option and not option.startswith("--"):

@@ -189,11 +189,7 @@ def _command_of_a_node(
 
 def _node_command(parsed: Any, world_info: str) -> list[str]:
     """The launcher's arguments as PDSHRunner.get_cmd writes them."""
-    words = [
-        f"--world_info={world_info}",
-        f"--master_addr={parsed.master_addr}",
-        f"--master_port={parsed.master_port}",
-    ]
+    words = [f"--world_info={world_info}", f"--master_addr={parsed.master_addr}", f"--master_port={parsed.master_port}"]
     words += [f"--{flag}" for flag in ("no_python", "module", "no_local_rank") if getattr(parsed, flag)]
     return [*words, parsed.user_script, *parsed.user_args]
 

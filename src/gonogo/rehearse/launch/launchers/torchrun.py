@@ -49,10 +49,7 @@ class TorchDistributedLaunch(Launcher):
 
 
 def processes_of(
-    run_arguments: Any,
-    base: Mapping[str, str],
-    surroundings: Surroundings,
-    notes: tuple[tuple[str, str], ...] = (),
+    run_arguments: Any, base: Mapping[str, str], surroundings: Surroundings, notes: tuple[tuple[str, str], ...] = ()
 ) -> Started:
     """What torchrun starts with parsed arguments; ``os.environ`` is what its processes inherit."""
     run = importlib.import_module("torch.distributed.run")
@@ -82,11 +79,7 @@ def processes_of(
     spawns = []
     for rank in range(nodes * per_node):
         node, local_rank = divmod(rank, per_node)
-        own = {
-            **_place(config, rank, node, local_rank, nodes, per_node),
-            "MASTER_ADDR": address,
-            "MASTER_PORT": port,
-        }
+        own = {**_place(config, rank, node, local_rank, nodes, per_node), "MASTER_ADDR": address, "MASTER_PORT": port}
         if virtual_local_rank:
             own["LOCAL_RANK"] = "0"
             own[surroundings.visible_devices_variable] = devices[local_rank] if local_rank < len(devices) else ""
