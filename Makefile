@@ -14,7 +14,7 @@ setup: .venv/.installed
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gonogo needs Python 3.10 or newer: make PYTHON=python3.11 setup")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev]'
-	$(BIN)/python -m compileall -q src/gonogo && $(BIN)/python -m gonogo.hazards.code  # the first start is as quick as any, also where Python may not write
+	$(BIN)/python -m compileall -q src/gonogo  # the first start is as quick as any, also where Python may not write
 	touch $@
 
 demo: setup

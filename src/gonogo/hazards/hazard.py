@@ -1,17 +1,17 @@
-"""The Hazard base class, and how hazards are found: by walking ``gonogo.hazards``, with no register."""
+"""The Hazard base class, and how hazards are found: by walking the themes' folders, with no register."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
-from gonogo.hazards.code import modules_of
 from gonogo.hazards.page import sources_in
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
@@ -180,12 +180,10 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
 
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
-    """Every hazard of the package ``gonogo.hazards``, by name. Raises ValueError where two share a name."""
-    package = importlib.import_module("gonogo.hazards")
+    """Every hazard, by name: the class of each file of a theme's folder. Raises ValueError where two share a name."""
     found: dict[str, Hazard] = {}
-    for module in modules_of(package):
-        if "._" in module.__name__ or module.__name__.count(".") < 3:  # what several hazards share, and this module
-            continue
+    for path in sorted(Path(__file__).parent.glob("*/[!_]*.py")):
+        module = importlib.import_module(f"gonogo.hazards.{path.parent.name}.{path.stem}")
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
                 if value.name in found:
