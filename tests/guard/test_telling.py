@@ -9,7 +9,7 @@ import pytest
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.rank import exceptions
-from gonogo.guard.rank.exceptions import Context, tell, told
+from gonogo.guard.rank.exceptions import Context, described, tell
 
 CONTEXT = Context(
     module="layers.0",
@@ -31,8 +31,8 @@ ENGLISH = [
 
 
 def test_what_is_told() -> None:
-    assert told(CONTEXT, ("rank 1", "step 2"), "en") == ENGLISH
-    chinese = "\n".join(told(CONTEXT, ("rank 1",), "zh"))
+    assert described(CONTEXT, ("rank 1", "step 2"), "en") == ENGLISH
+    chinese = "\n".join(described(CONTEXT, ("rank 1",), "zh"))
     assert "模块 layers.0（Linear）" in chinese
     assert "参数 layers.0.weight" in chinese
 

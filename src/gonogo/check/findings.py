@@ -12,7 +12,7 @@ import msgspec
 
 from gonogo.check.allowed import is_allowed
 from gonogo.check.fixes import with_diffs
-from gonogo.check.parallel import answers
+from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import Gathered, gather
 from gonogo.check.settings import Settings
 from gonogo.evidence.run import Run
@@ -59,7 +59,7 @@ def check(
     failed: dict[str, Skipped] = {}
     hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]
     handlers = _Handlers(hazards)
-    for found, faults in answers(
+    for found, faults in parallel_map(
         lambda number: handlers.findings_in(gathered.runs[number]),
         len(gathered.runs),
         lambda done: on_progress(done, len(gathered.runs)),

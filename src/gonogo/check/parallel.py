@@ -26,7 +26,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def answers(ask: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
+def parallel_map(ask: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
     """``[ask(0), …, ask(count - 1)]``; ``on_progress`` hears how many are done.
 
     What ``ask`` changes in memory may be lost: it must return all that matters, as something that can be pickled.

@@ -1,7 +1,8 @@
 """A hazard's page: in English its class's docstring, in Chinese the file ``<module>.zh.md`` beside it.
 
-Each source stands once, in the English page: ``- ADDRESS: what it shows``. The Chinese page says in the same order what
-each shows, and the addresses are put before that here.
+What no language changes stands once, in the English page, and is put into the Chinese one here: the example, which is
+code with what is wrong and what is right; and the sources, ``- ADDRESS: what it shows``, of which the Chinese page says
+in the same order what each shows.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from gonogo.finding import Text
 HEADINGS = (
     Text("What happens", "现象"),
     Text("Why", "原因"),
+    Text("Example", "示例"),
     Text("Cure", "解决办法"),
     Text("When it is safe", "何时安全"),
     Text("Sources", "来源"),
 )
 """The headings of a page, in order; each stands on a line of its own as ``## heading``."""
 
+_SHOWN, _CURE = HEADINGS[2], HEADINGS[3]
+_EXAMPLE = re.compile(rf"^## {_SHOWN.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
 _SOURCE = re.compile(r"^\s*- (https://\S+?):(?=\s)", re.MULTILINE)
 
 
@@ -43,5 +47,8 @@ def page_in(language: str, hazard: type) -> str:
     module = sys.modules[hazard.__module__]
     chinese = Path(str(module.__file__)).with_suffix(".zh.md").read_text(encoding="utf-8")
     body, heading, shown = chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
+    example = _EXAMPLE.search(english)
+    if example is not None:
+        body = body.replace(f"## {_CURE.zh}\n", f"## {_SHOWN.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
     addresses = iter(sources_in(english))
     return body + heading + re.sub(r"^- ", lambda _: f"- {next(addresses)}：", shown, flags=re.MULTILINE).rstrip()

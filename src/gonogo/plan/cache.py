@@ -73,7 +73,7 @@ def cache_folder() -> Path:
     return Path(base) / "gonogo" / "plan"
 
 
-def kept(key: str, kind: type[Answer]) -> Answer | None:
+def cached(key: str, kind: type[Answer]) -> Answer | None:
     """The answer that was kept, or None where there is none that can be read."""
     try:
         return msgspec.json.decode((cache_folder() / f"{key}.json").read_bytes(), type=kind)

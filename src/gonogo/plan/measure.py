@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gonogo.plan.cache import keep, kept, key_of
+from gonogo.plan.cache import cached, keep, key_of
 from gonogo.plan.choice import BANDS, capacity_of
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy, deepspeed_config
@@ -87,7 +87,7 @@ class Meter:
         keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:
-            found = kept(keys[job.name], kind)
+            found = cached(keys[job.name], kind)
             if found is not None:
                 answers[job.name] = found
                 self.reused += 1

@@ -42,7 +42,7 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def told(finding: Finding, language: str) -> str:
+def annotation_text(finding: Finding, language: str) -> str:
     """The cause, the cure and what would make sure, in plain lines."""
     facts = [word(finding.certainty.value, language)]
     if finding.ranks:

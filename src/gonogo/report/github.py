@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report, Severity
-from gonogo.report.annotation import from_root, is_stream, level_of, told
+from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, word
 
@@ -42,7 +42,7 @@ def _annotation(finding: Finding, language: str) -> str:
                     properties["endColumn"] = str(span.end_column)
     title = clean_line(finding.title.in_language(language))
     properties["title"] = f"{title} [{clean_line(finding.hazard)}]"
-    return _command(_COMMAND[level_of(finding)], properties, told(finding, language))
+    return _command(_COMMAND[level_of(finding)], properties, annotation_text(finding, language))
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:

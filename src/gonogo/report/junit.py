@@ -7,7 +7,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from gonogo.finding import Finding, Report, Severity, Verdict
-from gonogo.report.annotation import from_root, is_stream, level_of, told
+from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import word
 
@@ -79,7 +79,7 @@ def _add_finding(
     level = level_of(finding)
     title = _line(finding.title.in_language(language))
     where = [f"{_line(path)}:{span.line}:{span.column}", _text(span.text).rstrip()] if span else []
-    lines = [title, *where, _text(told(finding, language)), *map(_line, finding.sources)]
+    lines = [title, *where, _text(annotation_text(finding, language)), *map(_line, finding.sources)]
     body = "\n".join(line for line in lines if line)
     if level is Severity.ERROR:
         failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _line(finding.hazard)})

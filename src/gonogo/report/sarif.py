@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from gonogo import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
-from gonogo.report.annotation import from_root, level_of, told
+from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
@@ -126,7 +126,7 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
         "ruleId": _name(finding),
         "ruleIndex": rule,
         "level": _LEVEL[level_of(finding)],
-        "message": {"text": _no_links(f"{title}\n{told(finding, language)}")},
+        "message": {"text": _no_links(f"{title}\n{annotation_text(finding, language)}")},
         "locations": [primary],
         **({"relatedLocations": related} if related else {}),
         **({"fixes": fixes} if fixes else {}),

@@ -143,7 +143,7 @@ def _in_cluster(letters: str, rest: list[str]) -> PythonCommand | None:
     return None
 
 
-def shown(words: Sequence[str], limit: int = 300) -> str:
+def shortened(words: Sequence[str], limit: int = 300) -> str:
     """A command as a person would type it, cut where it is long."""
     text = shlex.join(words)
     return text if len(text) <= limit else text[: limit - 1] + "…"

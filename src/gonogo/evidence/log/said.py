@@ -11,7 +11,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def said(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
+def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
     """The first exception whose message has any of the words, or else the first line that has them.
 
     A line counts where it advises too: PyTorch puts the error and what to do about it into one line.
@@ -26,7 +26,7 @@ def said(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
     return None
 
 
-def told(log: FailureLog, evidence: LoggedError | LogLine) -> str:
+def matched_text(log: FailureLog, evidence: LoggedError | LogLine) -> str:
     """What the evidence says, in one line; of a line, with the two after it, into which it may have been wrapped."""
     if isinstance(evidence, LoggedError):
         return one_line(evidence.message)

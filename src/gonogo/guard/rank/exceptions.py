@@ -174,7 +174,7 @@ _KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text
 
 def tell(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:
     """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
-    lines = told(context, where, language)
+    lines = described(context, where, language)
     try:
         setattr(error, _MARK, context)
         if not (context.module or context.operands or context.zero):
@@ -188,7 +188,7 @@ def tell(error: BaseException, context: Context, where: tuple[str, ...], languag
         return
 
 
-def told(context: Context, where: tuple[str, ...], language: str) -> list[str]:
+def described(context: Context, where: tuple[str, ...], language: str) -> list[str]:
     """What is known, in lines."""
     lines = [_WHERE.format(where=", ".join(where)).in_language(language)]
     if context.module is not None:

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, LoggedError, Pattern, Run, Text
@@ -108,12 +108,12 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         if evidence is None and (found := log.find(_PROSE)):
             evidence = found.line
         if evidence is None:
             return
-        named = _NAMED.search(told(log, evidence))
+        named = _NAMED.search(matched_text(log, evidence))
         checkpointed = (isinstance(evidence, LoggedError) and evidence.passes("utils/checkpoint.py")) or (
             log.has("gradient checkpointing")
             or log.has("gradient_checkpointing")

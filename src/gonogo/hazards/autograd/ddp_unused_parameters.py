@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import one_line, said, told
+from gonogo.evidence.log.said import first_match, matched_text, one_line
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
@@ -93,7 +93,7 @@ class DdpUnusedParameters(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the two calls in which DDP looks whether the step before has ended
             evidence = cut_in(
@@ -104,8 +104,8 @@ class DdpUnusedParameters(Hazard):
             )
         if evidence is None:
             return
-        listed = said(log, "did not receive grad for rank")
-        found = _INDICES.search(told(log, listed)) if listed else None
+        listed = first_match(log, "did not receive grad for rank")
+        found = _INDICES.search(matched_text(log, listed)) if listed else None
         which = one_line(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
         yield self.log_finding(
             evidence,

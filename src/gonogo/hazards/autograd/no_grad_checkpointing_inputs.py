@@ -3,7 +3,7 @@ import re
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
@@ -133,7 +133,7 @@ class NoGradCheckpointingInputs(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         warned = log.has(_WARNED)
         without_error = evidence is None and not log.errors
         if without_error:

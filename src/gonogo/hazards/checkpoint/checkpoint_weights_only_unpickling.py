@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import one_line, said, told
+from gonogo.evidence.log.said import first_match, matched_text, one_line
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -111,8 +111,8 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The unpickler's refusal, with the type that it names."""
-        evidence = said(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
-        evidence = evidence or said(log, "types accepted by default with weights_only")
+        evidence = first_match(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
+        evidence = evidence or first_match(log, "types accepted by default with weights_only")
         if outside_training(log):
             return
         told_only = False
@@ -123,7 +123,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 evidence, told_only = prose.line, True
         if evidence is None:
             return
-        message = told(log, evidence)
+        message = matched_text(log, evidence)
         everything = one_line(
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import (
     Certainty,
@@ -113,7 +113,9 @@ class CheckpointWorldSizeMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with both numbers."""
-        evidence = said(log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning")
+        evidence = first_match(
+            log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning"
+        )
         if evidence is None:
             evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
             if evidence is not None:
@@ -121,7 +123,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             elif not log.errors and (prose := _said_by_the_reporter(log)):
                 yield self._found(prose, None, Certainty.LIKELY)
             return
-        message = told(log, evidence)
+        message = matched_text(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
         yield self._found(evidence, _SIZES.search(message), Certainty.CERTAIN)

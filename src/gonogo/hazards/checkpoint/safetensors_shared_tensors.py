@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
@@ -178,9 +178,9 @@ class SafetensorsSharedTensors(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, with the names that share memory."""
-        quoted = said(log, *_WORDS)
+        quoted = first_match(log, *_WORDS)
         evidence: LoggedError | LogLine | Found | None = quoted
-        names = _NAMES.findall(told(log, quoted).partition("[")[2]) if quoted is not None else []
+        names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors:
             evidence = cut_in(log, *_REFUSES, within=1) or log.find(_TOLD)

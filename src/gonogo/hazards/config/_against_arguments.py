@@ -10,7 +10,7 @@ from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Span, Text
-from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, shown, with_plain_arguments, with_trainer
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, from_accelerate_yaml, with_plain_arguments, with_trainer
 from gonogo.hazards.hazard import Hazard
 
 
@@ -26,7 +26,7 @@ def mismatches_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> I
         return
     by_yaml = from_accelerate_yaml(run)
     said = "; ".join(
-        f"{'.'.join(pair.keys)}={shown(field.value)} / {pair.argument}={shown(pair.expected.value)}"
+        f"{'.'.join(pair.keys)}={as_json(field.value)} / {pair.argument}={as_json(pair.expected.value)}"
         for pair, field in told
     )
     yield hazard.finding(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import one_line, told
+from gonogo.evidence.log.said import matched_text, one_line
 
 REFUSED = "Please correct the following DeepSpeed config values that mismatch"
 """Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
@@ -68,7 +68,7 @@ def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mism
         rest = "\n".join([line.text, *(after.text for after in log.lines_after(line, 12))])
         return line, mismatches(rest)
     if log.has("- ds ") and (log.has(" vs hf ") or log.has(" vs arg ")):
-        lines = [line for line in log.lines if "- ds " in line.text and _listed(told(log, line))]
+        lines = [line for line in log.lines if "- ds " in line.text and _listed(matched_text(log, line))]
         if lines:
             return lines[0], [one for line in lines for one in _listed(line.text)]
     return None

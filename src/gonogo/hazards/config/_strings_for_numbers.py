@@ -8,7 +8,7 @@ from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_accelerate, with_trainer
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate, with_trainer
 from gonogo.hazards.hazard import Hazard
 
 # DeepSpeed reckons with these as they are (runtime/config.py, _batch_assertion).
@@ -39,7 +39,7 @@ def strings_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Iter
         wrong += [(keys, field, flag) for keys in _FLAGS if (flag := _flag(field := config.raw(*keys))) is not None]
     if wrong:
         certain = trainer or any(keys in _RECKONED for keys, _, _ in wrong)
-        said = ", ".join(f"{'.'.join(keys)} = {shown(field.value)}" for keys, field, _ in wrong)
+        said = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
         yield hazard.finding(
             Text(
                 en="{count} value(s) are strings where only a number or a boolean will do: {said}.",
@@ -48,7 +48,7 @@ def strings_in_config(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Iter
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
             cure=tuple(
                 Text('Write "{key}": {value} without quotes', '写成不带引号的 "{key}": {value}').format(
-                    key=keys[-1], value=shown(value)
+                    key=keys[-1], value=as_json(value)
                 )
                 for keys, _, value in wrong
             ),

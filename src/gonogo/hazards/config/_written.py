@@ -13,7 +13,7 @@ from gonogo.hazards.facts.how_it_trains import in_own_loop, with_accelerate
 ZERO = "zero_optimization"
 
 
-def spot(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
+def span_in(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
     """A key with its value; None where it stands in no file."""
     key, value = config.key_place(*keys), config.raw(*keys).place
     if key is not None and value is not None and key.source is value.source:
@@ -25,7 +25,7 @@ def spot(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span
 def key_spot(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
     """The key alone, as for an object of many lines; None where it stands in no file."""
     place = config.key_place(*keys)
-    return place.span(label) if place is not None else spot(config, *keys, label=label)
+    return place.span(label) if place is not None else span_in(config, *keys, label=label)
 
 
 def dotted(keys: tuple[str, ...]) -> str:

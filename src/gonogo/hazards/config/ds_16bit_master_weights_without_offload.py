@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -53,6 +53,6 @@ class Ds16bitMasterWeightsWithoutOffload(Hazard):
                 ).format(),
                 Text("Or remove fp16_master_weights_and_grads", "或去掉 fp16_master_weights_and_grads"),
             ),
-            spans=(spot(config, *keys), spot(config, ZERO, "stage")),
+            spans=(span_in(config, *keys), span_in(config, ZERO, "stage")),
             fixes=fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys), safe=False),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -38,7 +38,7 @@ class DsAllgatherBucketSizeOdd(Hazard):
                 zh="allgather_bucket_size 为 {size:,}，而 ZeRO-{stage} 只接受偶数。",
             ).format(size=int(size), stage=config.zero_stage),
             cure=(Text("Write {even}", "写 {even}").format(even=even),),
-            spans=(spot(config, ZERO, "allgather_bucket_size"),),
+            spans=(span_in(config, ZERO, "allgather_bucket_size"),),
             fixes=fix_of(
                 Text("make it even", "改为偶数"), lambda: config.replacing(ZERO, "allgather_bucket_size", value=even)
             ),

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import is_on, spot
+from gonogo.hazards.config._written import is_on, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -49,7 +49,7 @@ class DsAutotuningLeftOn(Hazard):
                     "若要调优，用 deepspeed --autotuning tune 启动",
                 ),
             ),
-            spans=(spot(config, "autotuning", "enabled"),),
+            spans=(span_in(config, "autotuning", "enabled"),),
             fixes=fix_of(
                 Text("switch autotuning off", "关闭 autotuning"),
                 lambda: config.replacing("autotuning", "enabled", value=False),

@@ -1,7 +1,7 @@
 import re
 
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config
@@ -97,14 +97,14 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
-        evidence = said(log, *_LOGGED)
+        evidence = first_match(log, *_LOGGED)
         if evidence is None and (found := log.find(_TOLD)):
             evidence = found.line
         if evidence is None:
             evidence = cut_in(log, ("deepspeed/runtime/config", "_batch_assertion"))
         if evidence is None:
             return
-        message = told(log, evidence)
+        message = matched_text(log, evidence)
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
             cause = Text(

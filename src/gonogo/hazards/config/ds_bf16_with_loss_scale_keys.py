@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import newer_than, spot, version_words
+from gonogo.hazards.config._written import newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -60,7 +60,7 @@ class DsBf16WithLossScaleKeys(Hazard):
             ),
             certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
             cure=(Text('Leave only "enabled" in bf16', "bf16 段只保留 “enabled”"),),
-            spans=tuple(spot(config, "bf16", key) for key in extra),
+            spans=tuple(span_in(config, "bf16", key) for key in extra),
             confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
             fixes=fix_of(
                 Text("remove what bf16 has no use for", "去掉 bf16 用不到的键"),

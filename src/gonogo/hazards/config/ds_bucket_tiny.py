@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _TOO_SMALL = 100_000
@@ -12,6 +12,12 @@ class DsBucketTiny(Hazard):
 
     ## Why
     The sizes are numbers of elements, not megabytes: `"reduce_bucket_size": 500` are 500 numbers.
+
+    ## Example
+    ```json
+    "reduce_bucket_size": 500    // wrong: 500 elements
+    "reduce_bucket_size": 5e8    // right
+    ```
 
     ## Cure
     Write 5e7 to 5e8 elements, or "auto" under transformers.
@@ -53,5 +59,5 @@ class DsBucketTiny(Hazard):
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=(Text("Write 5e7 to 5e8", "写 5e7 至 5e8"),),
-                spans=(spot(config, ZERO, key),),
+                spans=(span_in(config, ZERO, key),),
             )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import optimizer_type, spot
+from gonogo.hazards.config._written import optimizer_type, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -49,5 +49,5 @@ class DsClientCpuOptimizerAllowed(Hazard):
                     "加入 “optimizer” 段（“AdamW”，取值 “auto”），并去掉该键",
                 ),
             ),
-            spans=(spot(config, "zero_force_ds_cpu_optimizer"), device.span()),
+            spans=(span_in(config, "zero_force_ds_cpu_optimizer"), device.span()),
         )

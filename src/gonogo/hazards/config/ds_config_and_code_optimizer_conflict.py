@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.hazards.config._optimizers import optimizers_against_config
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 
@@ -54,9 +54,9 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
-        if evidence := said(log, *_BOTH):
+        if evidence := first_match(log, *_BOTH):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
-        elif evidence := said(log, *_PASSED):
+        elif evidence := first_match(log, *_PASSED):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None
             yield self.log_finding(
                 evidence,

@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, newer_than, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_trainer
+from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _TOP_LEVEL = (
@@ -61,13 +61,13 @@ class DsConfigBooleanAsString(Hazard):
                     en='"{key}" is the string {text}: {consequence}.', zh="“{key}” 是字符串 {text}：{consequence}。"
                 ).format(
                     key=dotted(keys),
-                    text=shown(field.value),
+                    text=as_json(field.value),
                     consequence=_REFUSED if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
                 ),
                 certainty=certainty,
                 severity=severity,
                 cure=(Text("Write {word} without quotes", "写成不带引号的 {word}").format(word=word),),
-                spans=(spot(config, *keys),),
+                spans=(span_in(config, *keys),),
                 fixes=fix_of(
                     Text("take the quotes off", "去掉引号"),
                     partial(config.replacing, *keys, value=value),

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -86,9 +86,9 @@ class DsConfigDeprecatedKey(Hazard):
                     Text("Remove the old one", "去掉旧键")
                     if both
                     else Text('Write "{new}": {value}', "改写为 “{new}”: {value}").format(
-                        new=new, value=shown(value_of(field.value)) if field.truth else shown(field.value)
+                        new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
                     ),
                 ),
-                spans=(spot(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
+                spans=(span_in(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
                 fixes=fix_of(Text("use {new}", "使用 {new}").format(new=new), *makers),
             )

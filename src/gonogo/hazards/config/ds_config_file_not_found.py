@@ -1,5 +1,5 @@
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.config._missing_file import missing_config
 from gonogo.hazards.rule import (
     Certainty,
@@ -64,8 +64,8 @@ class DsConfigFileNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, the failed decoding under a frame that reads the config, or a missing file of such a name."""
-        if evidence := said(log, *_REFUSED):
-            received = _RECEIVED.search(told(log, evidence))
+        if evidence := first_match(log, *_REFUSED):
+            received = _RECEIVED.search(matched_text(log, evidence))
             path = received.group(1) if received and "{" not in received.group(1) else None
             yield self._found(evidence, path, Certainty.CERTAIN)
             return
@@ -81,7 +81,7 @@ class DsConfigFileNotFound(Hazard):
             if missing and error.type == "FileNotFoundError":
                 yield self._found(error, missing.group(0), Certainty.LIKELY)
                 return
-        if cut := said(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
+        if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
             yield self._found(cut, None, Certainty.LIKELY)
         elif found := log.find(_BASE64):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.has("deepspeed") or log.has("DeepSpeed")

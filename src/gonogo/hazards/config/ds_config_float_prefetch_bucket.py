@@ -1,7 +1,7 @@
 import math
 
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
 from gonogo.hazards.rule import (
     Certainty,
@@ -63,9 +63,9 @@ class DsConfigFloatPrefetchBucket(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """pydantic's refusal of the value; where only a part of it is shown, the value itself tells."""
-        evidence = said(log, "int_from_float", _NOT_INTEGER)
+        evidence = first_match(log, "int_from_float", _NOT_INTEGER)
         if evidence is not None:
-            message = told(log, evidence)
+            message = matched_text(log, evidence)
             value = _VALUE.search(message)
             named = log.has(_KEY)
             if named or (value and _nine_tenths_of_a_square(float(value.group(1)))):
@@ -78,8 +78,8 @@ class DsConfigFloatPrefetchBucket(Hazard):
         prose = next((line for line in log.lines if _PROSE.search(line.text)), None) if log.has(_KEY) else None
         if prose is not None:
             yield self._found(prose, None, Certainty.LIKELY)
-        elif bare := said(log, "validation error for DeepSpeedZeroConfig"):
-            yield self._found(bare, None, Certainty.LIKELY if _KEY in told(log, bare) else Certainty.POSSIBLE)
+        elif bare := first_match(log, "validation error for DeepSpeedZeroConfig"):
+            yield self._found(bare, None, Certainty.LIKELY if _KEY in matched_text(log, bare) else Certainty.POSSIBLE)
 
     def _found(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(

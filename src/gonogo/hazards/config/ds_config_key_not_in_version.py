@@ -1,6 +1,6 @@
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.config._written import dotted, newer_than, spot, version_words
+from gonogo.hazards.config._written import dotted, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
@@ -87,7 +87,7 @@ class DsConfigKeyNotInVersion(Hazard):
                 else Text('Install "{want}"', "安装 “{want}”").format(want=want),
                 Text("Or remove the key", "或去掉该键"),
             ),
-            spans=(spot(config, *keys), run.environment.field("deepspeed").span()),
+            spans=(span_in(config, *keys), run.environment.field("deepspeed").span()),
             fixes=()
             if instead
             else fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys), safe=not closed),

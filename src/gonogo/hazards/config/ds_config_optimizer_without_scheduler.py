@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
 
@@ -68,7 +68,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal."""
-        evidence = said(log, *_REFUSED)
+        evidence = first_match(log, *_REFUSED)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the other refusal of that function came later, and is of Adafactor
             evidence = cut_in(log, ("transformers/", "deepspeed_optim_sched"), within=1)

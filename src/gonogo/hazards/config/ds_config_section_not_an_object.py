@@ -2,8 +2,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.hazards.config._written import ZERO, dotted, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, dotted, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEVICES = ("cpu", "nvme", "none")
@@ -92,12 +92,12 @@ class DsConfigSectionNotAnObject(Hazard):
                 Text(
                     en='"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
                     zh="“{key}” 的值是 {value}，而 DeepSpeed 在此读取的是对象：运行一开始就会停止。",
-                ).format(key=dotted(keys), value=shown(field.value)),
+                ).format(key=dotted(keys), value=as_json(field.value)),
                 cure=(
                     Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
-                        key=keys[-1], whole=shown(whole) if whole is not None else "{ … }"
+                        key=keys[-1], whole=as_json(whole) if whole is not None else "{ … }"
                     ),
                 ),
-                spans=(spot(config, *keys),),
+                spans=(span_in(config, *keys),),
                 fixes=fixes,
             )

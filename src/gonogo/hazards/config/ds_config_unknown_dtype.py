@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import dotted, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SHORT = ("fp16", "bf16", "fp32")
@@ -55,13 +55,13 @@ class DsConfigUnknownDtype(Hazard):
                 Text(
                     en='"{key}" is {value}; DeepSpeed knows {known} there, and stops.',
                     zh="“{key}” 的值是 {value}；DeepSpeed 在此只认识 {known}，运行会停止。",
-                ).format(key=dotted(keys), value=shown(field.value), known=", ".join(_SHORT)),
+                ).format(key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)),
                 cure=(
                     Text('Write "{short}"', "写 “{short}”").format(short=short)
                     if short
                     else Text("Write one of {known}", "写 {known} 之一").format(known=", ".join(_SHORT)),
                 ),
-                spans=(spot(config, *keys),),
+                spans=(span_in(config, *keys),),
                 fixes=fix_of(
                     Text("write {short}", "写成 {short}").format(short=short),
                     partial(config.replacing, *keys, value=short),

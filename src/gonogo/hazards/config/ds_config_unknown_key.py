@@ -1,6 +1,6 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._written import dotted, newer_than, spot
+from gonogo.hazards.config._written import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
@@ -79,7 +79,7 @@ class DsConfigUnknownKey(Hazard):
                 if near
                 else Text("Remove it", "去掉该键"),
             ),
-            spans=(spot(config, *keys),),
+            spans=(span_in(config, *keys),),
             confirm=(Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),) if closed is None else (),
             fixes=fixes,
         )

@@ -2,8 +2,8 @@ from msgspec.structs import replace
 
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
 from gonogo.hazards.config._values import is_positive, wanted_instead
-from gonogo.hazards.config._written import dotted, newer_than, spot
-from gonogo.hazards.facts.how_it_trains import shown
+from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.how_it_trains import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -66,9 +66,9 @@ class DsConfigValueRefused(Hazard):
                 Text(
                     en='"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.',
                     zh="“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
-                ).format(key=dotted(keys), value=shown(field.value), wanted=wanted),
+                ).format(key=dotted(keys), value=as_json(field.value), wanted=wanted),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
                 cure=(Text("Write {wanted}", "改写为{wanted}").format(wanted=wanted),),
-                spans=(spot(config, *keys),),
+                spans=(span_in(config, *keys),),
                 confirm=() if sure else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
             )

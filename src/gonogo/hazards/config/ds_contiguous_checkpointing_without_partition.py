@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import spot
+from gonogo.hazards.config._written import span_in
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -55,5 +55,5 @@ class DsContiguousCheckpointingWithoutPartition(Hazard):
                     "把 partition_activations 设为 true，把 number_checkpoints 设为层数",
                 ),
             ),
-            spans=(spot(config, section, "contiguous_memory_optimization"),),
+            spans=(span_in(config, section, "contiguous_memory_optimization"),),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import is_on, newer_than, spot
+from gonogo.hazards.config._written import is_on, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -52,7 +52,7 @@ class DsElasticityWithBatchSizes(Hazard):
                     "或在其中设置 “ignore_non_elastic_batch_info”: true",
                 ),
             ),
-            spans=(spot(config, "elasticity", "enabled"), *(spot(config, key) for key in given)),
+            spans=(span_in(config, "elasticity", "enabled"), *(span_in(config, key) for key in given)),
             fixes=fix_of(
                 Text("let elasticity decide", "由 elasticity 决定"),
                 lambda: config.inserting("elasticity", "ignore_non_elastic_batch_info", value=True),

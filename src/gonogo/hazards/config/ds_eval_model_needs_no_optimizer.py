@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.config._without_optimizer import prepared_without_optimizer
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -47,8 +47,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
-        evidence = said(log, *_WORDS)
-        stage = _STAGE.search(told(log, evidence)) if evidence else None
+        evidence = first_match(log, *_WORDS)
+        stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
             cut = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
             evidence = cut or evidence
@@ -65,7 +65,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
             )
-        elif evidence := said(log, _INFERENCE):
+        elif evidence := first_match(log, _INFERENCE):
             yield self.log_finding(
                 evidence,
                 Text(

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from gonogo.hazards.config._written import spot
+from gonogo.hazards.config._written import span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -51,7 +51,7 @@ class DsFp16LossScaleUnusable(Hazard):
                 certainty=certainty,
                 severity=severity,
                 cure=(Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),),
-                spans=(spot(config, "fp16", key),),
+                spans=(span_in(config, "fp16", key),),
                 fixes=fix_of(
                     Text("write {good}", "改为 {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import is_on, newer_than, spot, version_words
+from gonogo.hazards.config._written import is_on, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -48,7 +48,7 @@ class DsGradAccumDtypeWithoutZero(Hazard):
                 Text('Set ZeRO\'s "stage" to 1', "把 ZeRO 的 “stage” 设为 1"),
                 Text("Or remove grad_accum_dtype", "或去掉 grad_accum_dtype"),
             ),
-            spans=(spot(config, "data_types", "grad_accum_dtype"), spot(config, "bf16", "enabled")),
+            spans=(span_in(config, "data_types", "grad_accum_dtype"), span_in(config, "bf16", "enabled")),
             fixes=fix_of(
                 Text("remove grad_accum_dtype", "去掉 grad_accum_dtype"),
                 lambda: config.removing("data_types", "grad_accum_dtype"),

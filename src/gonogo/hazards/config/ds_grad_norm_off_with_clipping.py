@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, dotted, key_spot, spot
+from gonogo.hazards.config._written import ZERO, dotted, key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -48,6 +48,6 @@ class DsGradNormOffWithClipping(Hazard):
                 zh="compute_grad_norm 为 false，DeepSpeed 不允许它与 {beside} 同时使用。",
             ).format(beside=dotted(beside)),
             cure=(Text("Remove compute_grad_norm", "去掉 compute_grad_norm"),),
-            spans=(spot(config, ZERO, "compute_grad_norm"), key_spot(config, *beside)),
+            spans=(span_in(config, ZERO, "compute_grad_norm"), key_spot(config, *beside)),
             fixes=fix_of(Text("compute the norm", "计算该范数"), lambda: config.removing(ZERO, "compute_grad_norm")),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -47,5 +47,8 @@ class DsHpzPartitionNotDividingWorld(Hazard):
                     ranks=ranks, divisors=", ".join(str(one) for one in range(2, ranks + 1) if ranks % one == 0)
                 ),
             ),
-            spans=(spot(config, ZERO, "zero_hpz_partition_size"), run.launch.world_size.span() if run.launch else None),
+            spans=(
+                span_in(config, ZERO, "zero_hpz_partition_size"),
+                run.launch.world_size.span() if run.launch else None,
+            ),
         )

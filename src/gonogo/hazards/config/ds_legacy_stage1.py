@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -36,6 +36,6 @@ class DsLegacyStage1(Hazard):
                 zh="legacy_stage1 为 true：DeepSpeed 自 0.5.9 起会因此停止。",
             ),
             cure=(Text("Remove the key", "去掉该键"),),
-            spans=(spot(config, ZERO, "legacy_stage1"),),
+            spans=(span_in(config, ZERO, "legacy_stage1"),),
             fixes=fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(ZERO, "legacy_stage1")),
         )

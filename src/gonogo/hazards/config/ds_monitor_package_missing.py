@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import is_on, spot
+from gonogo.hazards.config._written import is_on, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -43,5 +43,5 @@ class DsMonitorPackageMissing(Hazard):
                     Text("pip install {package}", "执行 pip install {package}").format(package=package),
                     Text('Or set "enabled": false', "或设置 “enabled”: false"),
                 ),
-                spans=(spot(config, section, "enabled"),),
+                spans=(span_in(config, section, "enabled"),),
             )

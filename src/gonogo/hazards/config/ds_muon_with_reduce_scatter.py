@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot
+from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -41,8 +41,8 @@ class DsMuonWithReduceScatter(Hazard):
             certainty=Certainty.CERTAIN if newer_than(run, ">=0.18.9") else Certainty.LIKELY,
             cure=(Text('Write "reduce_scatter": false', "写 “reduce_scatter”: false"),),
             spans=(
-                spot(config, "optimizer", "type"),
-                spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage"),
+                span_in(config, "optimizer", "type"),
+                span_in(config, ZERO, "reduce_scatter") or span_in(config, ZERO, "stage"),
             ),
             fixes=fix_of(
                 Text("switch reduce_scatter off", "关闭 reduce_scatter"),

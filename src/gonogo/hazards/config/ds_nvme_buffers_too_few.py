@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, optimizer_type, spot
+from gonogo.hazards.config._written import ZERO, optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -49,7 +49,7 @@ class DsNvmeBuffersTooFew(Hazard):
             ).format(count=int(count), states=_STATES),
             certainty=Certainty.CERTAIN if name else Certainty.LIKELY,
             cure=(Text("Write {states} or more", "写 {states} 或更大").format(states=_STATES),),
-            spans=(spot(config, *section, "buffer_count"),),
+            spans=(span_in(config, *section, "buffer_count"),),
             fixes=fix_of(
                 Text("write {states}", "改为 {states}").format(states=_STATES),
                 lambda: config.replacing(*section, "buffer_count", value=_STATES),

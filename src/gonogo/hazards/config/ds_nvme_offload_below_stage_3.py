@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -45,6 +45,6 @@ class DsNvmeOffloadBelowStage3(Hazard):
                 Text('Set "stage": 3 to use the NVMe', "若要使用 NVMe，设置 “stage”: 3"),
                 Text('Or write "device": "cpu", which is what happens', "或写 “device”: “cpu”，与实际行为一致"),
             ),
-            spans=(spot(config, *keys), spot(config, ZERO, "stage")),
+            spans=(span_in(config, *keys), span_in(config, ZERO, "stage")),
             fixes=fix_of(Text('say "cpu"', "改为 “cpu”"), lambda: config.replacing(*keys, value="cpu")),
         )

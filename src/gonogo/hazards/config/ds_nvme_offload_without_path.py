@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -48,5 +48,5 @@ class DsNvmeOffloadWithoutPath(Hazard):
                     ).format(section=section),
                     Text('Or offload to "cpu"', "或卸载到 “cpu”"),
                 ),
-                spans=(spot(config, ZERO, section, "device"),),
+                spans=(span_in(config, ZERO, section, "device"),),
             )

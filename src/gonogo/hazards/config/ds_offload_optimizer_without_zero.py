@@ -1,5 +1,5 @@
-from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -43,7 +43,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
                 "that stay on the GPU, and the first step stops.",
                 zh="{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第一"
                 "步就会报错。",
-            ).format(key=key, device=shown(device.value)),
+            ).format(key=key, device=as_json(device.value)),
             certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
             cure=(
                 Text(
@@ -52,7 +52,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
                 ),
                 Text("Or remove {key}", "或去掉 {key}").format(key=key),
             ),
-            spans=(spot(config, ZERO, "stage") or spot(config, ZERO, key), key_spot(config, ZERO, key)),
+            spans=(span_in(config, ZERO, "stage") or span_in(config, ZERO, key), key_spot(config, ZERO, key)),
             fixes=fix_of(
                 Text("take ZeRO-2", "使用 ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False
             ),

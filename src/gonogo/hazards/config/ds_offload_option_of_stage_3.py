@@ -1,5 +1,5 @@
-from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
 
@@ -46,7 +46,7 @@ class DsOffloadOptionOfStage3(Hazard):
                     "and refuses the config.",
                     zh="offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持部分卸"
                     "载，会拒绝此配置。",
-                ).format(value=shown(ratio.value), stage=stage),
+                ).format(value=as_json(ratio.value), stage=stage),
                 Severity.ERROR,
             )
         elif config.raw(ZERO, "offload_optimizer", "super_offload").truth:
@@ -69,7 +69,7 @@ class DsOffloadOptionOfStage3(Hazard):
             cause,
             severity=severity,
             cure=(Text('Set "stage": 3', "设置 “stage”: 3"), Text("Or remove {key}", "或去掉 {key}").format(key=key)),
-            spans=(spot(config, *keys), spot(config, ZERO, "stage")),
+            spans=(span_in(config, *keys), span_in(config, ZERO, "stage")),
             fixes=fix_of(
                 Text("remove {key}", "去掉 {key}").format(key=key),
                 lambda: config.removing(*keys),

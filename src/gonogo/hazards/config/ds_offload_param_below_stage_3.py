@@ -1,5 +1,5 @@
-from gonogo.hazards.config._written import ZERO, key_spot, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, key_spot, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -46,12 +46,12 @@ class DsOffloadParamBelowStage3(Hazard):
                 "every GPU keeps the whole model.",
                 zh="{key} 在 stage {stage} 要求 {device}，而此时参数并未切分：该设置会被忽略，每块 GPU 仍保留完整模型"
                 "。",
-            ).format(key=key, device=shown(device.value), stage=stage),
+            ).format(key=key, device=as_json(device.value), stage=stage),
             severity=Severity.WARNING,
             cure=(
                 Text('Set "stage": 3 to offload parameters', "若要卸载参数，设置 “stage”: 3"),
                 Text("Or remove {key}", "或去掉 {key}").format(key=key),
             ),
-            spans=(key_spot(config, ZERO, key), spot(config, ZERO, "stage")),
+            spans=(key_spot(config, ZERO, key), span_in(config, ZERO, "stage")),
             fixes=fix_of(Text("remove what is ignored", "去掉被忽略的设置"), lambda: config.removing(ZERO, key)),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, spot, version_words
+from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in, version_words
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -54,5 +54,5 @@ class DsOnebitOptimizerWithZero(Hazard):
                     "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
                 ).format(name=name),
             ),
-            spans=(spot(config, "optimizer", "type"), spot(config, ZERO, "stage")),
+            spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
         )

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import optimizer_type, spot
+from gonogo.hazards.config._written import optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -57,7 +57,7 @@ class DsOptimizerUnknown(Hazard):
                     "或去掉此处的 “optimizer”，在代码中或用 --optim 选择",
                 ),
             ),
-            spans=(spot(config, "optimizer", "type"),),
+            spans=(span_in(config, "optimizer", "type"),),
             fixes=fix_of(
                 Text("write {near}", "写成 {near}").format(near=near),
                 lambda: config.replacing("optimizer", "type", value=near),

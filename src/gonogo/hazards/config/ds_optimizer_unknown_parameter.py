@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import optimizer_type, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, mentions, shown
+from gonogo.hazards.config._written import optimizer_type, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text
 
 _ADAM = frozenset(
@@ -87,7 +87,7 @@ class DsOptimizerUnknownParameter(Hazard):
                         taken=", ".join(sorted(taken))
                     ),
                 ),
-                spans=(spot(config, *keys),),
+                spans=(span_in(config, *keys),),
                 fixes=self._renaming(config, keys, meant) if fits and meant else (),
             )
 
@@ -116,8 +116,8 @@ class DsOptimizerUnknownParameter(Hazard):
                 Text(
                     'Write "gradient_clipping": {value} at the top level instead',
                     "改为在顶层写 “gradient_clipping”: {value}",
-                ).format(value=shown(value)),
+                ).format(value=as_json(value)),
             ),
-            spans=(spot(config, *keys),),
+            spans=(span_in(config, *keys),),
             fixes=fix_of(Text("use gradient_clipping", "使用 gradient_clipping"), *makers, safe=False),
         )

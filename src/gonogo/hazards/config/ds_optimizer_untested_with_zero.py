@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, optimizer_type, spot
+from gonogo.hazards.config._written import ZERO, optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -74,7 +74,7 @@ class DsOptimizerUntestedWithZero(Hazard):
                     else Text("", "")
                 ),
             ),
-            spans=(spot(config, "optimizer", "type"), spot(config, ZERO, "stage")),
+            spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
             fixes=()
             if whole
             else fix_of(

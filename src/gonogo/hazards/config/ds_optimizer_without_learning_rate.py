@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import optimizer_type, read_by_json, spot
+from gonogo.hazards.config._written import optimizer_type, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -65,7 +65,7 @@ class DsOptimizerWithoutLearningRate(Hazard):
                 if trainer is not False
                 else Text('Write "lr" with the number', "写出 “lr” 的数值"),
             ),
-            spans=(spot(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
+            spans=(span_in(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
             fixes=fix_of(
                 Text("leave it to the training arguments", "交由训练参数决定"),
                 lambda: config.inserting("optimizer", "params", "lr", value="auto"),

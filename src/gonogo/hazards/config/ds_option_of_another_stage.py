@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _BELONGS = (("round_robin_gradients", False, (1, 2)), ("ignore_unused_parameters", True, (2,)))
@@ -48,9 +48,9 @@ class DsOptionOfAnotherStage(Hazard):
                 Text(
                     en="{key} is {value} at stage {stage}, where it has no effect: it belongs to stage {stages}.",
                     zh="{key} 为 {value}，而 stage 为 {stage}；它只属于 stage {stages}，此处不起作用。",
-                ).format(key=key, value=shown(value), stage=stage, stages=_said(stages)),
+                ).format(key=key, value=as_json(value), stage=stage, stages=_said(stages)),
                 severity=Severity.NOTE,
                 cure=(Text("Remove {key}", "去掉 {key}").format(key=key),),
-                spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
+                spans=(span_in(config, ZERO, key), span_in(config, ZERO, "stage")),
                 fixes=fix_of(Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, ZERO, key)),
             )

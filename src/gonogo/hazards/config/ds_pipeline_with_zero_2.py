@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -42,7 +42,7 @@ class DsPipelineWithZero2(Hazard):
             ).format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
             cure=(Text('Set "stage" to 1', "把 “stage” 设为 1"),),
-            spans=(spot(config, ZERO, "stage"), call.place.span()),
+            spans=(span_in(config, ZERO, "stage"), call.place.span()),
             fixes=fix_of(
                 Text("take ZeRO-1", "使用 ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
             ),

@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -46,7 +46,7 @@ class DsPrescaleGradientsWithZero(Hazard):
                 Text(
                     en='"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
                     zh="“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
-                ).format(key=key, value=shown(config.raw(key).value), stage=config.zero_stage),
+                ).format(key=key, value=as_json(config.raw(key).value), stage=config.zero_stage),
                 cure=(
                     Text("Remove {key}", "去掉 {key}").format(key=key),
                     Text(
@@ -54,7 +54,7 @@ class DsPrescaleGradientsWithZero(Hazard):
                         "或在 zero_optimization 中设置 “reduce_scatter”: false",
                     ),
                 ),
-                spans=(spot(config, key), spot(config, ZERO, "reduce_scatter") or spot(config, ZERO, "stage")),
+                spans=(span_in(config, key), span_in(config, ZERO, "reduce_scatter") or span_in(config, ZERO, "stage")),
                 fixes=fix_of(
                     Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, key), safe=False
                 ),

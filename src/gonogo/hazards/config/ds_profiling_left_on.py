@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.config._written import is_on, spot
+from gonogo.hazards.config._written import is_on, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -42,7 +42,7 @@ class DsProfilingLeftOn(Hazard):
             ),
             severity=Severity.NOTE,
             cure=(Text("Switch it off for the real run", "正式运行时关闭"),),
-            spans=tuple(spot(config, *one) for one in keys),
+            spans=tuple(span_in(config, *one) for one in keys),
             fixes=fix_of(
                 Text("switch it off", "关闭"),
                 *(partial(config.replacing, *one, value=False) for one in keys),

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, gib, spot
+from gonogo.hazards.config._written import ZERO, gib, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -51,8 +51,8 @@ class DsReduceBucketHuge(Hazard):
             severity=Severity.WARNING,
             cure=(Text("Write 5e8 or less: {small}", "写 5e8 或更小：{small}").format(small=gib(5e8 * 2 * buffers)),),
             spans=(
-                spot(config, ZERO, "reduce_bucket_size"),
-                spot(config, ZERO, "overlap_comm") if buffers == 2 else None,
+                span_in(config, ZERO, "reduce_bucket_size"),
+                span_in(config, ZERO, "overlap_comm") if buffers == 2 else None,
             ),
             fixes=fix_of(
                 Text("take 5e8", "改为 5e8"),

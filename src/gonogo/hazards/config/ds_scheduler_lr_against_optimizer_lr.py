@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import spot
+from gonogo.hazards.config._written import span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -41,5 +41,8 @@ class DsSchedulerLrAgainstOptimizerLr(Hazard):
             ).format(highest=highest, rate=rate),
             severity=Severity.WARNING,
             cure=(Text("Write the learning rate that is meant in both", "两处都写成想要的学习率"),),
-            spans=(spot(config, "optimizer", "params", "lr"), spot(config, "scheduler", "params", "warmup_max_lr")),
+            spans=(
+                span_in(config, "optimizer", "params", "lr"),
+                span_in(config, "scheduler", "params", "warmup_max_lr"),
+            ),
         )

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.config._written import key_spot, newer_than, spot, version_words
+from gonogo.hazards.config._written import key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
@@ -82,7 +82,7 @@ class DsSchedulerParameters(Hazard):
                         if key == "total_num_steps"
                         else Text('Write "{key}"', "写出 “{key}”").format(key=key),
                     ),
-                    spans=(key_spot(config, "scheduler", "params") or spot(config, "scheduler", "type"),),
+                    spans=(key_spot(config, "scheduler", "params") or span_in(config, "scheduler", "type"),),
                     fixes=fixes if key == "total_num_steps" and with_accelerate(run) else (),
                 )
         for key in given:
@@ -97,7 +97,7 @@ class DsSchedulerParameters(Hazard):
                             "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
                         ).format(which=_which(key)),
                     ),
-                    spans=(spot(config, "scheduler", "params", key),),
+                    spans=(span_in(config, "scheduler", "params", key),),
                     fixes=fix_of(
                         Text("remove it", "去掉它"), partial(config.removing, "scheduler", "params", key), safe=False
                     ),
@@ -112,5 +112,5 @@ class DsSchedulerParameters(Hazard):
                     zh="warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
                 ).format(value=steps, version=version_words(run)),
                 cure=(Text("Write 1 for next to no warm-up", "几乎不预热时写 1"),),
-                spans=(spot(config, "scheduler", "params", "warmup_num_steps"),),
+                spans=(span_in(config, "scheduler", "params", "warmup_num_steps"),),
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import newer_than, spot, version_words
+from gonogo.hazards.config._written import newer_than, span_in, version_words
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
@@ -74,5 +74,5 @@ class DsSchedulerUnknown(Hazard):
                     "或去掉 “scheduler”，用 --lr_scheduler_type 选择",
                 ),
             ),
-            spans=(spot(config, "scheduler", "type"),),
+            spans=(span_in(config, "scheduler", "type"),),
         )

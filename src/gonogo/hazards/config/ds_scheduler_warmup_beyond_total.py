@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import spot
+from gonogo.hazards.config._written import span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -44,7 +44,7 @@ class DsSchedulerWarmupBeyondTotal(Hazard):
                 ),
             ),
             spans=(
-                spot(config, "scheduler", "params", "warmup_num_steps"),
-                spot(config, "scheduler", "params", "total_num_steps"),
+                span_in(config, "scheduler", "params", "warmup_num_steps"),
+                span_in(config, "scheduler", "params", "total_num_steps"),
             ),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -42,5 +42,5 @@ class DsStage3ParametersNeverKept(Hazard):
                 ).format(key=key),
                 severity=Severity.NOTE,
                 cure=(Text("Write 1e9, or 1e8 where memory is short", "写 1e9；显存紧张时写 1e8"),),
-                spans=(spot(config, ZERO, key),),
+                spans=(span_in(config, ZERO, key),),
             )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -50,7 +50,7 @@ class DsStage3PersistenceThresholdHuge(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(Text("Write 1e5, the default, or 1e6", "写默认值 1e5，或 1e6"),),
-            spans=(spot(config, ZERO, "stage3_param_persistence_threshold"),),
+            spans=(span_in(config, ZERO, "stage3_param_persistence_threshold"),),
             fixes=fix_of(
                 Text("take the default", "使用默认值"),
                 lambda: config.replacing(ZERO, "stage3_param_persistence_threshold", value=100000),

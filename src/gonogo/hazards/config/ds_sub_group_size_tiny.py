@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -45,7 +45,7 @@ class DsSubGroupSizeTiny(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(Text("Write 1e9, or 1e8 where the step runs out of memory", "写 1e9；若更新时显存不足，写 1e8"),),
-            spans=(spot(config, ZERO, "sub_group_size"),),
+            spans=(span_in(config, ZERO, "sub_group_size"),),
             fixes=fix_of(
                 Text("take the default", "使用默认值"),
                 lambda: config.replacing(ZERO, "sub_group_size", value=1000000000),

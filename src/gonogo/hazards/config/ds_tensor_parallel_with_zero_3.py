@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, newer_than, spot
+from gonogo.hazards.config._written import ZERO, newer_than, span_in
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -44,6 +44,6 @@ class DsTensorParallelWithZero3(Hazard):
                 Text('Set "stage" to 1 or 2', "把 “stage” 设为 1 或 2"),
                 Text('Or install "deepspeed>=0.19.4"', "或安装 “deepspeed>=0.19.4”"),
             ),
-            spans=(spot(config, "tensor_parallel", "autotp_size"), spot(config, ZERO, "stage")),
+            spans=(span_in(config, "tensor_parallel", "autotp_size"), span_in(config, ZERO, "stage")),
             confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, spot
+from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -42,7 +42,7 @@ class DsUnusedParametersRefused(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.POSSIBLE,
             cure=(Text("Remove the key: true is the default", "去掉该键：默认值为 true"),),
-            spans=(spot(config, ZERO, "ignore_unused_parameters"),),
+            spans=(span_in(config, ZERO, "ignore_unused_parameters"),),
             confirm=(Text("Whether every parameter is used at every step", "确认每一步是否都用到所有参数"),),
             fixes=fix_of(
                 Text("take the default", "使用默认值"),

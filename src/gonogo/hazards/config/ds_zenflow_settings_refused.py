@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import ZERO, key_spot, spot
+from gonogo.hazards.config._written import ZERO, key_spot, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text
 
 
@@ -41,7 +41,7 @@ class DsZenflowSettingsRefused(Hazard):
                 Text("ZenFlow is on and the optimizer is not offloaded.", "开启了 ZenFlow，却没有卸载优化器。"),
                 Text('Write "offload_optimizer": {"device": "cpu"}', "写 “offload_optimizer”: {“device”: “cpu”}"),
                 key_spot(config, ZERO, "zenflow"),
-                spot(config, ZERO, "offload_optimizer"),
+                span_in(config, ZERO, "offload_optimizer"),
             )
         strategy = section.value.get("select_strategy", "auto")
         interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
@@ -52,8 +52,8 @@ class DsZenflowSettingsRefused(Hazard):
                     "select_strategy 为 “{strategy}”，而 select_interval 不是数字。",
                 ).format(strategy=strategy),
                 Text("Write select_interval as a number of steps", "把 select_interval 写成步数"),
-                spot(config, ZERO, "zenflow", "select_strategy"),
-                spot(config, ZERO, "zenflow", "select_interval"),
+                span_in(config, ZERO, "zenflow", "select_strategy"),
+                span_in(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "auto" and isinstance(interval, int):
             yield self._found(
@@ -62,7 +62,7 @@ class DsZenflowSettingsRefused(Hazard):
                     "select_strategy 为 “auto”，会自行设定 select_interval，而这里给出了 {interval}。",
                 ).format(interval=interval),
                 Text("Remove select_interval", "去掉 select_interval"),
-                spot(config, ZERO, "zenflow", "select_interval"),
+                span_in(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 < interval < update:
             yield self._found(
@@ -73,8 +73,8 @@ class DsZenflowSettingsRefused(Hazard):
                 Text("Write a select_interval of {update} or more", "select_interval 写 {update} 或更大").format(
                     update=update
                 ),
-                spot(config, ZERO, "zenflow", "select_interval"),
-                spot(config, ZERO, "zenflow", "update_interval"),
+                span_in(config, ZERO, "zenflow", "select_interval"),
+                span_in(config, ZERO, "zenflow", "update_interval"),
             )
 
     def _found(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:

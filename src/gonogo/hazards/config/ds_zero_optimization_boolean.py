@@ -1,5 +1,5 @@
-from gonogo.hazards.config._written import ZERO, read_by_json, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown, with_accelerate
+from gonogo.hazards.config._written import ZERO, read_by_json, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
@@ -43,7 +43,7 @@ class DsZeroOptimizationBoolean(Hazard):
                 en="zero_optimization is {value}: DeepSpeed takes it for stage {stage}{more}.",
                 zh="zero_optimization 的值是 {value}：DeepSpeed 当作 stage {stage}{more}。",
             ).format(
-                value=shown(field.value),
+                value=as_json(field.value),
                 stage=stage,
                 more=Text(
                     ", and transformers and accelerate, which want an object, stop",
@@ -54,6 +54,6 @@ class DsZeroOptimizationBoolean(Hazard):
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
             cure=(Text('Write {{"stage": {stage}}}', "写 {{“stage”: {stage}}}").format(stage=stage),),
-            spans=(spot(config, ZERO),),
+            spans=(span_in(config, ZERO),),
             fixes=fix_of(Text("write the object", "写成对象"), lambda: config.replacing(ZERO, value={"stage": stage})),
         )

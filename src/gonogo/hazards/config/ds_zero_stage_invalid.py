@@ -1,5 +1,5 @@
-from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.facts.how_it_trains import shown
+from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.how_it_trains import as_json
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
@@ -40,12 +40,12 @@ class DsZeroStageInvalid(Hazard):
             Text(
                 en="ZeRO has the stages 0, 1, 2 and 3, and the config asks for {value}: DeepSpeed refuses it.",
                 zh="ZeRO 只有 stage 0、1、2、3，而配置写的是 {value}：DeepSpeed 会拒绝。",
-            ).format(value=shown(field.value)),
+            ).format(value=as_json(field.value)),
             cure=(
                 Text(
                     "Write 1 (optimizer states divided), 2 (gradients as well) or 3 (parameters as well)",
                     "写 1（切分优化器状态）、2（再切分梯度）或 3（再切分参数）",
                 ),
             ),
-            spans=(spot(config, ZERO, "stage"),),
+            spans=(span_in(config, ZERO, "stage"),),
         )

@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.config._written import ZERO, spot
-from gonogo.hazards.facts.how_it_trains import fix_of, shown
+from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 _SWITCHES = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
@@ -46,12 +46,12 @@ class DsZeroppBelowStage3(Hazard):
                 Text(
                     en='"{key}" is {value} at stage {stage}; it has an effect at stage 3 only.',
                     zh="“{key}” 的值是 {value}，而 stage 为 {stage}；它只在 stage 3 起作用。",
-                ).format(key=key, value=shown(config.raw(ZERO, key).value), stage=stage),
+                ).format(key=key, value=as_json(config.raw(ZERO, key).value), stage=stage),
                 severity=Severity.WARNING,
                 cure=(
                     Text('Set "stage": 3', "设置 “stage”: 3"),
                     Text("Or remove {key}", "或去掉 {key}").format(key=key),
                 ),
-                spans=(spot(config, ZERO, key), spot(config, ZERO, "stage")),
+                spans=(span_in(config, ZERO, key), span_in(config, ZERO, "stage")),
                 fixes=fix_of(Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, ZERO, key)),
             )

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -54,12 +54,12 @@ class ZeroOffloadClientOptimizer(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with the optimizer's class where it is shown."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
             evidence = cut_in(log, ("runtime/engine", "raise ZeRORuntimeException(msg)"), within=1)
         if evidence:
-            named = _CLASS.search(told(log, evidence))
+            named = _CLASS.search(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
                 Text(

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 
@@ -103,7 +103,7 @@ class DatasetCollationFormat(Hazard):
         """The tokenizer's refusal, or what the collator says of samples that don't fit together."""
         if outside_training(log):
             return
-        evidence = said(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
+        evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
         cause = next((error for error in log.errors_of(says=_CAUSES) if _collates(error) or evidence), None)
         if evidence is None:
             cause = cause or _cut_in_padding(log)
@@ -115,7 +115,7 @@ class DatasetCollationFormat(Hazard):
             certainty = Certainty.LIKELY if by_user else Certainty.CERTAIN
         shown = evidence or cause
         assert shown is not None
-        column = _COLUMN.search(told(log, shown))
+        column = _COLUMN.search(matched_text(log, shown))
         yield self.log_finding(
             shown,
             Text(

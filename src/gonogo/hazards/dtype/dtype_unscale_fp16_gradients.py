@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -98,7 +98,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The gradient scaler's refusal."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None and (found := log.find(_PROSE)):
             evidence = found.line

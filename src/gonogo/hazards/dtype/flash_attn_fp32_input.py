@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
@@ -115,7 +115,7 @@ class FlashAttnFp32Input(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's refusal, or the bare assertion of its first versions."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = next(

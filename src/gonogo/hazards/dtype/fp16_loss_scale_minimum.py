@@ -1,6 +1,6 @@
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.said import said
+from gonogo.evidence.log.said import first_match
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
@@ -78,7 +78,7 @@ class Fp16LossScaleMinimum(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The scaler's last words; or a scale that has fallen so far that they are near."""
-        evidence = said(log, *_WORDS)
+        evidence = first_match(log, *_WORDS)
         if evidence is None:
             evidence = cut_in(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:

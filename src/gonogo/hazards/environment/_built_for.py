@@ -11,7 +11,7 @@ import msgspec
 from gonogo.evidence.environment.version_range import versions_in
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.facts.installed import from_file, span_of, together, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together, version_fix
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.environment import Environment
@@ -75,9 +75,9 @@ def of_other_torch(hazard: Hazard, environment: Environment, run: Run, package: 
             "{package} goes with torch{row}, and {torch} is beside it: {effect}.",
             "{package} 对应 torch{row}，而一同安装的是 {torch}：{effect}。",
         ).format(
-            package=told(environment, package),
+            package=describe_package(environment, package),
             row=row.torch,
-            torch=told(environment, "torch"),
+            torch=describe_package(environment, "torch"),
             effect=effect if installed else Text("pip finds no way to install both", "pip 无法同时安装两者"),
         ),
         certainty=Certainty.LIKELY,

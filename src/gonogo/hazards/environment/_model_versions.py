@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
-from gonogo.hazards.facts.installed import span_of, sureness, told, version_fix
+from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, version_fix
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.environment import Environment
@@ -45,8 +45,13 @@ def unknown_model_type(hazard: Hazard, environment: Environment, run: Run, cure:
     else:
         return
     yield hazard.finding(
-        text.format(kind=kind, first=known.first, removed=known.removed or "", told=told(environment, "transformers")),
-        certainty=sureness(environment, run, "transformers"),
+        text.format(
+            kind=kind,
+            first=known.first,
+            removed=known.removed or "",
+            told=describe_package(environment, "transformers"),
+        ),
+        certainty=certainty_of_versions(environment, run, "transformers"),
         cure=(
             Text('pip install "transformers{wanted}"', '执行 pip install "transformers{wanted}"').format(wanted=wanted),
             *cure[1:],
@@ -77,7 +82,7 @@ def broken_remote_code(hazard: Hazard, environment: Environment, run: Run, cure:
         Text(
             "The model brings its own code (auto_map), written for transformers {written}; the run has {told}.",
             "模型自带代码（auto_map），针对 transformers {written} 编写；该运行使用 {told}。",
-        ).format(written=written_for, told=told(environment, "transformers")),
+        ).format(written=written_for, told=describe_package(environment, "transformers")),
         certainty=certainty,
         severity=severity,
         cure=cure,

@@ -10,13 +10,13 @@ from gonogo.evidence.environment.compatibility import KnownBad, Requirement, kno
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import (
+    certainty_of_versions,
+    describe_package,
     fault_finding,
     known_faults,
     listing,
     span_of,
-    sureness,
     together,
-    told,
     version_fix,
 )
 
@@ -78,16 +78,16 @@ def pair_finding(
     hazard: Hazard, environment: Environment, run: Run, asking: str, name: str, specifier: str, raises: bool
 ) -> Finding:
     """``asking`` requires ``specifier`` of ``name``, which is beside it in another version."""
-    sure = sureness(environment, run, asking, name)
+    sure = certainty_of_versions(environment, run, asking, name)
     return hazard.finding(
         Text(
             "{asking} requires {name}{specifier}, and {has} is beside it: {then}.",
             "{asking} 要求 {name}{specifier}，而一同安装的是 {has}：{then}。",
         ).format(
-            asking=told(environment, asking),
+            asking=describe_package(environment, asking),
             name=name,
             specifier=specifier,
-            has=told(environment, name),
+            has=describe_package(environment, name),
             then=Text("importing it raises an ImportError", "导入时会抛出 ImportError")
             if raises
             else Text("pip refuses the pair, or one fails in the other", "pip 会拒绝该组合，或一方在调用另一方时失败"),
@@ -99,13 +99,15 @@ def pair_finding(
                 name=name, specifier=specifier
             ),
             Text("Or take the release of {asking} that goes with {has}", "或改用与 {has} 相配的 {asking} 版本").format(
-                asking=asking, has=told(environment, name)
+                asking=asking, has=describe_package(environment, name)
             ),
         ),
         spans=(
             span_of(environment, name),
             span_of(
-                environment, asking, _REQUIRES.format(told=told(environment, asking), name=name, specifier=specifier)
+                environment,
+                asking,
+                _REQUIRES.format(told=describe_package(environment, asking), name=name, specifier=specifier),
             ),
         ),
         fixes=version_fix(environment, name, specifier),
@@ -122,16 +124,16 @@ def refused_by_transformers(
         lowest = next((one for one in row.requires.get(name, "").split(",") if one.startswith(">=")), None)
         if lowest is None or environment.within(name, f"<{lowest[2:]}") is not True:
             continue
-        certainty = sureness(environment, run, "transformers", name)
+        certainty = certainty_of_versions(environment, run, "transformers", name)
         yield hazard.finding(
             Text(
                 "{asking} requires {name}{lowest}, and {has} is beside it: {effect}.",
                 "{asking} 要求 {name}{lowest}，而一同安装的是 {has}：{effect}。",
             ).format(
-                asking=told(environment, "transformers"),
+                asking=describe_package(environment, "transformers"),
                 name=name,
                 lowest=lowest,
-                has=told(environment, name),
+                has=describe_package(environment, name),
                 effect=effect,
             ),
             certainty=certainty if sure else Certainty.LIKELY,
@@ -142,14 +144,14 @@ def refused_by_transformers(
                 Text(
                     "Or take the release of transformers that goes with {has}",
                     "或改用与 {has} 相配的 transformers 版本",
-                ).format(has=told(environment, name)),
+                ).format(has=describe_package(environment, name)),
             ),
             spans=(
                 span_of(environment, name),
                 span_of(
                     environment,
                     "transformers",
-                    _REQUIRES.format(told=told(environment, "transformers"), name=name, specifier=lowest),
+                    _REQUIRES.format(told=describe_package(environment, "transformers"), name=name, specifier=lowest),
                 ),
             ),
             fixes=version_fix(environment, name, lowest),

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import from_file, span_of, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, from_file, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
@@ -42,7 +42,7 @@ class AccelerateDeepspeedLearningRateRegression(Hazard):
                 "{accelerate} steps the learning rate's scheduler wrongly under DeepSpeed with {world} processes: the "
                 "model learns slower, and nothing is raised.",
                 "{accelerate} 在 DeepSpeed 下以 {world} 个进程训练时错误地推进学习率：模型学习变慢，且无报错。",
-            ).format(accelerate=told(environment, "accelerate"), world=run.world_size),
+            ).format(accelerate=describe_package(environment, "accelerate"), world=run.world_size),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(Text('pip install "accelerate>=0.26"', '执行 pip install "accelerate>=0.26"'),),

@@ -1,7 +1,7 @@
 from gonogo.evidence.environment.compatibility import runs_on, torch_build
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
-from gonogo.hazards.facts.installed import span_of, told
+from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
 
 _NO_IMAGE = Pattern(
@@ -79,7 +79,7 @@ class CudaNoKernelImage(Hazard):
                 ).format(
                     gpu=gpu.name,
                     capability=".".join(map(str, capability)),
-                    torch=told(environment, "torch"),
+                    torch=describe_package(environment, "torch"),
                     cuda=cuda,
                     built=", ".join(build.capabilities),
                 ),

@@ -1,5 +1,5 @@
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.hazards.facts.installed import from_file, listed, span_of, sureness, told
+from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, from_file, listed, span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
@@ -46,8 +46,8 @@ class DeepspeedWithoutDistutils(Hazard):
                 "{deepspeed} imports distutils, which Python {python} does not have, and setuptools, which brings it, "
                 "is not installed.",
                 "{deepspeed} 要导入 distutils，Python {python} 中没有它，而带有它的 setuptools 没有安装。",
-            ).format(deepspeed=told(environment, "deepspeed"), python=python),
-            certainty=sureness(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
+            ).format(deepspeed=describe_package(environment, "deepspeed"), python=python),
+            certainty=certainty_of_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
             cure=(
                 Text("pip install setuptools", "执行 pip install setuptools"),
                 Text("Or a newer DeepSpeed, or Python 3.11", "或使用更新的 DeepSpeed，或 Python 3.11"),

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import span_of, sureness, together, told, version_fix
+from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, together, version_fix
 from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
@@ -41,8 +41,8 @@ class Numpy2BesideOlderTorch(Hazard):
                 "{torch} was compiled for numpy 1, and {numpy} is beside it: tensors can't become arrays, nor arrays "
                 "tensors (“Numpy is not available”).",
                 "{torch} 针对 numpy 1 编译，而一同安装的是 {numpy}：张量与数组无法互转（“Numpy is not available”）。",
-            ).format(torch=told(environment, "torch"), numpy=told(environment, "numpy")),
-            certainty=sureness(environment, run, "numpy", "torch"),
+            ).format(torch=describe_package(environment, "torch"), numpy=describe_package(environment, "numpy")),
+            certainty=certainty_of_versions(environment, run, "numpy", "torch"),
             cure=(
                 Text('pip install "numpy<2"', '执行 pip install "numpy<2"'),
                 Text("Or PyTorch 2.3 or newer", "或使用 PyTorch 2.3 及以上"),

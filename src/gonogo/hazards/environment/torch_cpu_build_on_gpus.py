@@ -1,5 +1,5 @@
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.facts.installed import from_file, span_of, told
+from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
 
@@ -42,7 +42,7 @@ class TorchCpuBuildOnGpus(Hazard):
         yield self.finding(
             Text(
                 "{torch} was built without CUDA, and the run is to use GPUs.", "{torch} 不含 CUDA，而该训练要使用 GPU。"
-            ).format(torch=told(environment, "torch")),
+            ).format(torch=describe_package(environment, "torch")),
             cure=(
                 Text(
                     "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu… (of the driver's "

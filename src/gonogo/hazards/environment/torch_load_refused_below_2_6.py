@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.installed import span_of, together, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, span_of, together, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
 
@@ -42,7 +42,9 @@ class TorchLoadRefusedBelow26(Hazard):
             Text(
                 "{transformers} refuses to load a checkpoint's optimizer and scheduler with {torch}: it asks for 2.6.",
                 "{transformers} 在 {torch} 下拒绝加载检查点的优化器与调度器：要求 2.6。",
-            ).format(transformers=told(environment, "transformers"), torch=told(environment, "torch")),
+            ).format(
+                transformers=describe_package(environment, "transformers"), torch=describe_package(environment, "torch")
+            ),
             certainty=Certainty.LIKELY,
             cure=(
                 Text("Install torch 2.6 or newer", "安装 torch 2.6 及以上"),

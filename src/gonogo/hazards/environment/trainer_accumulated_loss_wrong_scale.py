@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.installed import from_file, span_of, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, from_file, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
@@ -47,7 +47,7 @@ class TrainerAccumulatedLossWrongScale(Hazard):
                 "{transformers} scales the loss of {steps} accumulated micro-batches wrongly: what it reports, or the "
                 "gradients, are off by a factor of up to {steps}.",
                 "{transformers} 对 {steps} 个累积 micro-batch 的 loss 缩放有误：报告值或梯度最多相差 {steps} 倍。",
-            ).format(transformers=told(environment, "transformers"), steps=int(steps)),
+            ).format(transformers=describe_package(environment, "transformers"), steps=int(steps)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.installed import span_of, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
 
@@ -53,7 +53,7 @@ class Zero2AccumulatedGradientsOverwritten(Hazard):
                 "Nothing is raised.",
                 "{deepspeed} 在 ZeRO-2 下只保留最后一个累积的 micro-batch 的梯度：{lost}。没有任何报错。",
             ).format(
-                deepspeed=told(environment, "deepspeed"),
+                deepspeed=describe_package(environment, "deepspeed"),
                 lost=Text("{rest} of {steps} are lost in each step", "每步的 {steps} 个中丢失 {rest} 个").format(
                     rest=int(steps) - 1, steps=int(steps)
                 )

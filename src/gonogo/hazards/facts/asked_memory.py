@@ -74,7 +74,7 @@ def _trains_adapters(launch: Launch, run: Run) -> bool:
     return any(b"peft" in script.source.data or b"requires_grad" in script.source.data for script in run.scripts)
 
 
-def told_memory(hazard: Hazard, environment: Environment, run: Run, cure: tuple[Text, ...]) -> Iterator[Finding]:
+def memory_findings(hazard: Hazard, environment: Environment, run: Run, cure: tuple[Text, ...]) -> Iterator[Finding]:
     """A finding where a machine has less memory than the offloaded optimizer states of a full fine-tune alone."""
     limit, states = environment.host_memory.number, _offloaded_states(run)
     if limit is None or states is None or states[1] <= limit:

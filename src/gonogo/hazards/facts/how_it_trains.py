@@ -118,7 +118,7 @@ def whole_number(field: Field) -> int | None:
     return int(number)
 
 
-def shown(value: object) -> str:
+def as_json(value: object) -> str:
     """A value as JSON writes it."""
     import json
 

@@ -15,7 +15,7 @@ from gonogo.hazards.hazard import Hazard
 _PIN = Text("Install {name}{specifier}", "安装 {name}{specifier}")
 
 
-def told(environment: Environment, name: str) -> str:
+def describe_package(environment: Environment, name: str) -> str:
     """A package as it is told: ``deepspeed 0.14.2``, ``deepspeed>=0.14``, or its name alone."""
     package = environment.packages.get(canonical(name))
     if package is None:
@@ -62,7 +62,7 @@ def alone(run: Run) -> bool:
     return run.launch is None and run.config is None and not run.scripts
 
 
-def sureness(environment: Environment, run: Run, *names: str) -> Certainty:
+def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Certainty:
     """How surely a run will have what is told of those packages: certain where a file tells it.
 
     This Python's packages are certain where it is itself what is asked about (``gonogo env``): elsewhere the run may
@@ -97,7 +97,9 @@ def fault_finding(hazard: Hazard, row: KnownBad, environment: Environment, run: 
     spans = (span_of(environment, row.package), *(span_of(environment, name) for name in row.beside))
     return hazard.finding(
         cause,
-        certainty=sureness(environment, run, *names) if row.when == "import" or with_trainer(run) else Certainty.LIKELY,
+        certainty=certainty_of_versions(environment, run, *names)
+        if row.when == "import" or with_trainer(run)
+        else Certainty.LIKELY,
         cure=(
             Text('pip install "{name}{versions}"', '执行 pip install "{name}{versions}"').format(
                 name=cure_name, versions=cure_versions
@@ -110,5 +112,5 @@ def fault_finding(hazard: Hazard, row: KnownBad, environment: Environment, run: 
 
 def listing(environment: Environment, names: tuple[str, ...]) -> Text:
     """Several packages as they are told, in a row."""
-    words = [told(environment, name) for name in names]
+    words = [describe_package(environment, name) for name in names]
     return Text(" and ".join(words), "、".join(words))

@@ -35,7 +35,7 @@ def has_peft(run: Run) -> bool:
     return any(word in script.source.data for script in run.scripts for word in words)
 
 
-def told_apart(script: Script, node: ast.AST) -> bool:
+def tests_the_stage(script: Script, node: ast.AST) -> bool:
     """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
     return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _TOLD_BY_STAGE)
 

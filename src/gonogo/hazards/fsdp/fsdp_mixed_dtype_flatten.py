@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Run, Script, Text
 
 _DTYPE = (
@@ -92,8 +92,8 @@ class FsdpMixedDtypeFlatten(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""
         cut = None if log.errors else cut_in(log, ("flat_param.py", "_validate_tensors_to_flatten"), within=1)
-        if evidence := said(log, *_DTYPE) or log.find(_TOLD) or cut:
-            two = None if isinstance(evidence, Found) else _TWO.search(told(log, evidence))
+        if evidence := first_match(log, *_DTYPE) or log.find(_TOLD) or cut:
+            two = None if isinstance(evidence, Found) else _TWO.search(matched_text(log, evidence))
             dtypes = " / ".join(part for part in two.groups() if part) if two else ""
             yield self.log_finding(
                 evidence,
@@ -104,7 +104,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                 cure=_CURE_DTYPE,
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )
-        elif evidence := said(log, *_REQUIRES_GRAD):
+        elif evidence := first_match(log, *_REQUIRES_GRAD):
             yield self.log_finding(
                 evidence,
                 Text(
@@ -120,7 +120,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                     ),
                 ),
             )
-        elif evidence := said(log, _INTEGER):
+        elif evidence := first_match(log, _INTEGER):
             yield self.log_finding(
                 evidence,
                 Text(

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import said, told
+from gonogo.evidence.log.said import first_match, matched_text
 from gonogo.hazards.facts.fsdp import asked_for_fsdp
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
@@ -106,12 +106,12 @@ class FsdpWrapClassNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
-        evidence = said(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
+        evidence = first_match(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
         if evidence is None:
             return
-        named = _CLASS.search(told(log, evidence)) or _GIVEN.search(f"{log.setup.launch}\n{log.setup.script}")
+        named = _CLASS.search(matched_text(log, evidence)) or _GIVEN.search(f"{log.setup.launch}\n{log.setup.script}")
         # Of a cut traceback the last line is missing; in these functions nothing else is refused.
-        asked = asked_for_fsdp(log) if said(log, *_WORDS) else None
+        asked = asked_for_fsdp(log) if first_match(log, *_WORDS) else None
         yield self.log_finding(
             evidence,
             Text(

@@ -5,7 +5,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.failures import PHASES, offload_device, size, sizes
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory, host_memory_by_node
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.asked_memory import asked_memory, told_memory
+from gonogo.hazards.facts.asked_memory import asked_memory, memory_findings
 from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.facts.stall import stall_of
 from gonogo.hazards.rule import (
@@ -193,7 +193,7 @@ class CpuRamOomKilled(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's memory against the optimizer states that are offloaded to it."""
-        yield from told_memory(self, environment, run, _LOG_CURES[:1])
+        yield from memory_findings(self, environment, run, _LOG_CURES[:1])
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """slurm's memory for the job against the optimizer states that are offloaded to the host."""

@@ -8,7 +8,7 @@ from enum import Enum
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
-from gonogo.hazards.zero3._partitioned import cut_at, told_by
+from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
 INFLIGHT_WORDS = ("inflight params", "Invalidate trace cache", "param_coordinator", "INFLIGHT")
 
@@ -37,7 +37,7 @@ class Cause(Enum):
 
 def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certainty]] | None:
     """The error of parameters in flight and how sure each cause of it is, or None."""
-    evidence = told_by(log, _INFLIGHT, "RuntimeError") or cut_at(
+    evidence = first_match(log, _INFLIGHT, "RuntimeError") or cut_at(
         log, "partitioned_param_coordinator.py", "reset_step", code=_MAY_RAISE
     )
     if evidence is None:

@@ -9,7 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.parameters import ParameterUse
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.hazard import Hazard
 
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
@@ -27,7 +27,7 @@ def loss_terms(hazard: Hazard, script: Script, run: Run, cure: tuple[Text, ...])
         if use.kind == "weight-reduced" and in_module(script, use.node):
             continue
         where = _becomes_loss(script, use)
-        if where is None or told_apart(script, use.node):
+        if where is None or tests_the_stage(script, use.node):
             continue
         yield _finding(hazard, script, run, use, where, cure)
 

@@ -61,7 +61,7 @@ def started_singly(log: FailureLog) -> bool | None:
     return True if log.find(_ONE_PROCESS) else None
 
 
-def told_by(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Found | None:
+def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Found | None:
     """The first exception (of any of the types) that says it, or else the first line that does."""
     return next(log.errors_of(*types, says=says), None) or log.find(says)
 

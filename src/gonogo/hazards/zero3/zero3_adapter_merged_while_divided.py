@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.zero_files import gathered, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3
 
@@ -36,7 +36,7 @@ class Zero3AdapterMergedWhileDivided(Hazard):
         if run.zero_stage != 3 or b".merge_" not in script.source.data:
             return
         for call in script.calls("*.merge_and_unload", "*.merge_adapter"):
-            if gathered(script, call.node) or told_apart(script, call.node):
+            if gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
             known = knows_zero3(script, call.node)
             if known is False or (known is None and not script.imports("deepspeed")):

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
 from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
@@ -65,7 +65,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
         if run.zero_stage != 3 or not tells_of_zero3(script):
             return
         for call, what in _loads(script):
-            if told_apart(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
+            if tests_the_stage(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
                 continue
             yield self.finding(
                 Text(

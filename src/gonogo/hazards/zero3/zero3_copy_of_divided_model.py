@@ -7,8 +7,8 @@ from gonogo.hazards.facts.zero_files import (
     is_trained,
     name_of,
     stage_span,
+    tests_the_stage,
     text_of,
-    told_apart,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
@@ -49,7 +49,7 @@ class Zero3CopyOfDividedModel(Hazard):
             return
         for call in script.calls("copy.deepcopy"):
             model = call.node.args[0] if call.node.args else None
-            if model is None or gathered(script, call.node) or told_apart(script, call.node):
+            if model is None or gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
             if not _is_divided(script, call.node, model):
                 continue

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.zero_files import stage_span, told_apart
+from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3
 
@@ -36,7 +36,7 @@ class Zero3CreateReferenceModel(Hazard):
             return
         for call in script.calls("trl.create_reference_model"):
             known = knows_zero3(script, call.node)
-            if known is False or told_apart(script, call.node):
+            if known is False or tests_the_stage(script, call.node):
                 continue
             yield self.finding(
                 Text(

@@ -14,7 +14,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._loss_terms import loss_terms
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 
 _INVALID = Pattern(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
@@ -116,8 +116,8 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A gradient of shape [0] for a whole parameter, or the other way round."""
-        evidence = told_by(log, _LOGGED, "RuntimeError")
-        if evidence is None and zero3(log) and (title := told_by(log, _TITLE, "RuntimeError")):
+        evidence = first_match(log, _LOGGED, "RuntimeError")
+        if evidence is None and zero3(log) and (title := first_match(log, _TITLE, "RuntimeError")):
             yield self._log_finding(title, "Autograd", Certainty.LIKELY)
         if evidence is None:
             return

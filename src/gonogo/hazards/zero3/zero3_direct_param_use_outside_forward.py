@@ -9,8 +9,8 @@ from gonogo.hazards.facts.zero_files import (
     name_of,
     root_of,
     stage_span,
+    tests_the_stage,
     text_of,
-    told_apart,
 )
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
@@ -72,7 +72,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             if use.kind != "passed" or use.gathered or use.registered or use.own or in_module(script, use.node):
                 continue
             operator = _operator(script, use.node)
-            if operator is None or told_apart(script, use.node) or before_initialize(script, use.node):
+            if operator is None or tests_the_stage(script, use.node) or before_initialize(script, use.node):
                 continue
             root = root_of(use.module)
             function = script.enclosing_function(use.node)

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import gathered, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3
 
@@ -40,7 +40,7 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
             return
         for node in script.nodes(ast.Subscript):
-            if not _is_size(script, node) or gathered(script, node) or told_apart(script, node):
+            if not _is_size(script, node) or gathered(script, node) or tests_the_stage(script, node):
                 continue
             if knows_zero3(script, node) is False:
                 continue

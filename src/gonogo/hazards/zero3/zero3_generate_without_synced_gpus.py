@@ -3,7 +3,7 @@ import ast
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.stall import STALL_WORDS
 from gonogo.hazards.facts.stall_causes import cause_of_stall
-from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -91,7 +91,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         old = run.environment.within("transformers", "<4.28")
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")
-            if gathered(script, call.node) or told_apart(script, call.node) or synced.unknown or synced.truth:
+            if gathered(script, call.node) or tests_the_stage(script, call.node) or synced.unknown or synced.truth:
                 continue
             if synced.known and synced.truth is False:
                 yield self._file_finding(call, run, off=True)

@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
 _NO_OPTIMIZER = Pattern(
     r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
@@ -116,7 +116,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 "调用栈中有 trl/models/utils.py 的 remove_hooks 或 add_hooks",
             ),
         )
-        if evidence := told_by(log, _NO_OPTIMIZER, "AttributeError"):
+        if evidence := first_match(log, _NO_OPTIMIZER, "AttributeError"):
             framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION)
             if framed:
                 certainty = Certainty.CERTAIN
@@ -129,7 +129,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
         elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
             yield self.log_finding(cut, cause, cure=cure, certainty=Certainty.LIKELY, confirm=confirm)
-        elif evidence := told_by(log, _RENAMED, "AttributeError"):
+        elif evidence := first_match(log, _RENAMED, "AttributeError"):
             yield self.log_finding(
                 evidence,
                 Text(

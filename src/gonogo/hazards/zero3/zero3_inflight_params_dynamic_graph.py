@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
@@ -46,7 +46,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             if function is None or function.name != "forward" or not in_module(script, node):
                 continue
             tests = script.guarded_by(node)
-            if not tests or not _runs_a_module(script, node) or told_apart(script, node):
+            if not tests or not _runs_a_module(script, node) or tests_the_stage(script, node):
                 continue
             chance = next((one for one in tests if _by_chance(script, one)), None)
             if chance is None:

@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _EACH_RANK = Pattern(
@@ -153,7 +153,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal, or a kill while loading under ZeRO-3 where something shows that zero.Init was off."""
-        if evidence := told_by(log, _REFUSED, "ValueError"):
+        if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self._found(evidence, Certainty.LIKELY)
             return
         if log.find(_ACTIVE):

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
 _NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _REFUSED = Pattern(
@@ -67,7 +67,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             return
         for call in script.calls("torch.nn.init.*"):
             weight = call.node.args[0] if call.node.args else None
-            if weight is None or gathered(script, call.node) or told_apart(script, call.node):
+            if weight is None or gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
             where = _divided_at(script, run, weight)
             if where is None:
@@ -126,7 +126,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
             yield self._found(cut, Certainty.LIKELY)
-        bare = told_by(log, _NO_ROW, "IndexError")
+        bare = first_match(log, _NO_ROW, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and bare.frames):
             return
         if on or log.find(_SAID):

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -76,7 +76,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             return
         for call in script.calls("*.load_state_dict"):
             receiver = call.receiver
-            if receiver is None or gathered(script, call.node) or told_apart(script, call.node):
+            if receiver is None or gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
             if call.keyword("assign").truth:
                 continue

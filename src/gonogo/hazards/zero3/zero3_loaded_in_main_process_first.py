@@ -1,7 +1,7 @@
 import ast
 from typing import TypeGuard
 
-from gonogo.hazards.facts.zero_files import stage_span, told_apart
+from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import model_loads
 from gonogo.hazards.zero3._rank_zero import on_one_rank
@@ -42,7 +42,7 @@ class Zero3LoadedInMainProcessFirst(Hazard):
         for call in model_loads(script, "from_pretrained", "from_config"):
             block = next((each for each in script.ancestors(call.node) if _lets_one_in(each, call.node)), None)
             test = on_one_rank(script, call.node) if block is None else None
-            if (block is None and test is None) or told_apart(script, call.node):
+            if (block is None and test is None) or tests_the_stage(script, call.node):
                 continue
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(

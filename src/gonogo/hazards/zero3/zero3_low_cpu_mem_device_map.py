@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.facts.zero_files import is_optional, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import is_optional, stage_span, tests_the_stage
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -15,7 +15,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
-from gonogo.hazards.zero3._partitioned import told_by, written
+from gonogo.hazards.zero3._partitioned import first_match, written
 
 _REFUSED = Pattern(
     r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
@@ -77,7 +77,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             return
         for call in model_loads(script):
             known = knows_zero3(script, call.node)
-            if known is False or told_apart(script, call.node):
+            if known is False or tests_the_stage(script, call.node):
                 continue
             yield from self._in_call(call, run, known is True and not is_optional(script, call.node))
 
@@ -144,7 +144,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal, which only this brings about, or a reporter's words for it."""
-        refused = told_by(log, _REFUSED, "ValueError")
+        refused = first_match(log, _REFUSED, "ValueError")
         if evidence := refused or (None if log.errors else written(log, _SAID)):
             yield self.log_finding(
                 evidence,

@@ -3,7 +3,7 @@ import ast
 from gonogo.hazards.facts.parted import parted
 from gonogo.hazards.facts.stall import STALL_WORDS
 from gonogo.hazards.facts.stall_causes import cause_of_stall
-from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 _CURE = (
@@ -87,7 +87,7 @@ class Zero3MixedModalityHang(Hazard):
             function = script.enclosing_function(node)
             if function is None or function.name != "forward" or not in_module(script, node):
                 continue
-            if not any(word in tower.attr.lower() for word in _TOWERS) or told_apart(script, node):
+            if not any(word in tower.attr.lower() for word in _TOWERS) or tests_the_stage(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _asks_the_batch(one)), None)
             if test is None or _called_otherwise(script, node, function):

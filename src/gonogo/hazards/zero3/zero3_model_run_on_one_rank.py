@@ -8,8 +8,8 @@ from gonogo.hazards.facts.zero_files import (
     is_trained,
     name_of,
     stage_span,
+    tests_the_stage,
     text_of,
-    told_apart,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
 from gonogo.hazards.zero3._rank_zero import on_one_rank
@@ -73,7 +73,7 @@ class Zero3ModelRunOnOneRank(Hazard):
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for node in script.nodes(ast.Call):
-            if not _runs_the_model(script, node) or gathered(script, node) or told_apart(script, node):
+            if not _runs_the_model(script, node) or gathered(script, node) or tests_the_stage(script, node):
                 continue
             test = on_one_rank(script, node)
             if test is None:

@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
 from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, shown
-from gonogo.hazards.facts.installed import span_of, told, version_fix
+from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import (
     Certainty,
@@ -81,7 +81,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 en="{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.",
                 zh="在 ZeRO-3 下加载混合专家模型 {model} 时，{transformers} {then}。",
             ).format(
-                transformers=told(environment, "transformers"),
+                transformers=describe_package(environment, "transformers"),
                 model=model.name,
                 then=Text("fails to join the weights of the experts", "合并专家权重时会失败")
                 if raises

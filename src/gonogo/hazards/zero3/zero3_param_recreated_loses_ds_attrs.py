@@ -14,7 +14,7 @@ from gonogo.hazards.rule import (
     Script,
     Text,
 )
-from gonogo.hazards.zero3._partitioned import cut_at, told_by
+from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
 _LOST = Pattern(
     r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
@@ -123,9 +123,9 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or a module) without the attributes that DeepSpeed gave it."""
         on_module = False
-        evidence = told_by(log, _LOST, "AttributeError")
+        evidence = first_match(log, _LOST, "AttributeError")
         if evidence is None:
-            evidence, on_module = told_by(log, _MODULE_LOST, "AttributeError"), True
+            evidence, on_module = first_match(log, _MODULE_LOST, "AttributeError"), True
         if evidence is None:
             evidence, on_module = cut_at(log, "deepspeed/", code=_READS), False
         if evidence is None:

@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
 _EMPTY = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
@@ -79,7 +79,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The empty deque; sure where the frames are those of the coordinator."""
-        evidence = told_by(log, _EMPTY, "IndexError") or cut_at(log, "partitioned_param_coordinator.py", code=_POPS)
+        evidence = first_match(log, _EMPTY, "IndexError") or cut_at(log, "partitioned_param_coordinator.py", code=_POPS)
         if evidence is None:
             return
         framed = isinstance(evidence, LoggedError) and evidence.passes(*_RECORDING)

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
@@ -78,7 +78,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             of_trainer = script.enclosing_class(call.node)
             known = knows_zero3(script, call.node) or (of_trainer is not None and of_trainer.is_subclass("*Trainer"))
-            if not known or told_apart(script, call.node) or handed_to(script, name, *_WRAP):
+            if not known or tests_the_stage(script, call.node) or handed_to(script, name, *_WRAP):
                 continue
             use = _called(script, name, call.line)
             if use is None:

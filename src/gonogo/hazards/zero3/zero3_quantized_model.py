@@ -14,7 +14,7 @@ from gonogo.hazards.rule import (
     Span,
     Text,
 )
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, told_by, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, written, zero3
 
 _REFUSED = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
@@ -170,10 +170,10 @@ class Zero3QuantizedModel(Hazard):
         """A framework's refusal, or a collective and a load that only quantised weights break."""
         on = zero3(log)
         quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
-        if evidence := told_by(log, _REFUSED):
+        if evidence := first_match(log, _REFUSED):
             yield self._found(evidence, Certainty.CERTAIN)
             return
-        if evidence := told_by(log, _NOT_ONE, "RuntimeError"):
+        if evidence := first_match(log, _NOT_ONE, "RuntimeError"):
             yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if cut := cut_at(log, "deepspeed/runtime/", "get_only_unique_item"):
@@ -185,7 +185,7 @@ class Zero3QuantizedModel(Hazard):
             yield self._found(said, Certainty.POSSIBLE)
             return
         for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
-            evidence = told_by(log, says, "RuntimeError", "ValueError", "TypeError")
+            evidence = first_match(log, says, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import gathered, stage_span, told_apart
+from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -16,7 +16,7 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
 
 _EMPTY = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
@@ -90,7 +90,11 @@ class Zero3ResizeEmbeddings(Hazard):
                 yield from self._under_faulty(script, run, fixed)
         for statement in script.nodes(ast.Assign):
             target = statement.targets[0]
-            if not isinstance(target, ast.Subscript) or gathered(script, statement) or told_apart(script, statement):
+            if (
+                not isinstance(target, ast.Subscript)
+                or gathered(script, statement)
+                or tests_the_stage(script, statement)
+            ):
                 continue
             source = _embedding_behind(script, target.value)
             if source is None:
@@ -162,7 +166,7 @@ class Zero3ResizeEmbeddings(Hazard):
                     found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
                 elif on:
                     found.append((error, Certainty.LIKELY))
-        if evidence := told_by(log, _NO_VOCABULARY, "RuntimeError"):
+        if evidence := first_match(log, _NO_VOCABULARY, "RuntimeError"):
             found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
         elif line := self._in_words(log, on is True):
             found.append((line, Certainty.LIKELY))

@@ -10,8 +10,8 @@ from gonogo.hazards.facts.zero_files import (
     is_trained,
     name_of,
     stage_span,
+    tests_the_stage,
     text_of,
-    told_apart,
 )
 from gonogo.hazards.rule import (
     Certainty,
@@ -27,7 +27,7 @@ from gonogo.hazards.rule import (
     Severity,
     Text,
 )
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
 _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
@@ -143,7 +143,11 @@ class Zero3SavedEmptyWeights(Hazard):
             model = call.receiver
             if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
                 continue
-            if not _is_divided(script, model) or told_apart(script, call.node) or before_initialize(script, call.node):
+            if (
+                not _is_divided(script, model)
+                or tests_the_stage(script, call.node)
+                or before_initialize(script, call.node)
+            ):
                 continue
             if call.method == "state_dict" and not _is_saved(script, call.node):
                 continue
@@ -205,7 +209,7 @@ class Zero3SavedEmptyWeights(Hazard):
         ones = [m for m in mismatches if m.saved == "1" and _elements(m.current) > 1]
         if len(ones) > 1 or (ones and zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
-        if evidence := told_by(log, _REFUSED, "ValueError"):
+        if evidence := first_match(log, _REFUSED, "ValueError"):
             return evidence, Certainty.LIKELY
         if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE

@@ -2,7 +2,7 @@ from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import gpus_shown, whole
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, started_singly, told_by
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, started_singly
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = Text(
@@ -99,5 +99,5 @@ class Zero3WithoutDistributedLauncher(Hazard):
             certainty = use.causes.get(Use.NO_LAUNCHER)
             if certainty is not None:
                 yield self.log_finding(use.evidence, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
-        if (evidence := told_by(log, _NOT_CONVERTED, "AttributeError")) and started_singly(log) is not False:
+        if (evidence := first_match(log, _NOT_CONVERTED, "AttributeError")) and started_singly(log) is not False:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)

@@ -8,8 +8,8 @@ from gonogo.hazards.facts.zero_files import (
     name_of,
     root_of,
     stage_span,
+    tests_the_stage,
     text_of,
-    told_apart,
 )
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text
 
@@ -54,7 +54,7 @@ class ZeroClipGradNormOfTorch(Hazard):
         for call in script.calls("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"):
             parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
             root = root_of(parameters) if parameters is not None else None
-            if root is None or told_apart(script, call.node):
+            if root is None or tests_the_stage(script, call.node):
                 continue
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
                 continue

@@ -1,6 +1,14 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import is_engine, is_trained, name_of, root_of, stage_span, text_of, told_apart
+from gonogo.hazards.facts.zero_files import (
+    is_engine,
+    is_trained,
+    name_of,
+    root_of,
+    stage_span,
+    tests_the_stage,
+    text_of,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 
@@ -41,7 +49,7 @@ class ZeroGradientReadFromParameter(Hazard):
             if node.attr != "grad" or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
                 continue
             loop = _loop_of(script, node)
-            if loop is None or loop.lineno in seen or told_apart(script, node):
+            if loop is None or loop.lineno in seen or tests_the_stage(script, node):
                 continue
             root = root_of(loop)
             if not is_engine(script, root) and not is_trained(script, name_of(root)):

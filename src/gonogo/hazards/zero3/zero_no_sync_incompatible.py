@@ -12,7 +12,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._no_sync import no_sync_in_script, no_sync_of_trainer
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, told_by, written
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written
 
 _REFUSED = Pattern(
     r"(?i)no[_ ]sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_"
@@ -72,7 +72,7 @@ class ZeroNoSyncIncompatible(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
-        evidence: LoggedError | Found | None = told_by(log, _REFUSED, "AssertionError")
+        evidence: LoggedError | Found | None = first_match(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence, certainty = _cut(log) or written(log, _SAID), Certainty.LIKELY

@@ -1,6 +1,6 @@
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
-from gonogo.hazards.zero3._partitioned import cut_at, told_by
+from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
 _TWICE = Pattern(
     r"[Tt]he parameter \S{0,200} ?has already been reduced|Gradient computed twice for this partition"
@@ -61,7 +61,7 @@ class ZeroParamAlreadyReduced(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        evidence: LoggedError | Found | None = told_by(log, _TWICE, "AssertionError")
+        evidence: LoggedError | Found | None = first_match(log, _TWICE, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = cut_at(log, "zero/stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads")

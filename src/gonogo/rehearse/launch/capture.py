@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.launch.words import shown
+from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
@@ -58,7 +58,7 @@ def captured(
     if arguments is None:
         raise ValueError(f"{words} is no call of {launcher.name}")
     question = Question(launcher.name, arguments, surroundings, str(answer_path))
-    command = shown(words)
+    command = shortened(words)
     try:
         process = subprocess.run(
             python_module(python, "gonogo.rehearse.launch.capture"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.launch.words import is_python, python_command, shown, without_prefix
+from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.capture import captured
@@ -90,7 +90,7 @@ def _not_accepted(command: Sequence[str]) -> UserError:
         Text(
             en="can't rehearse `{command}`: give one of these forms: {forms}",
             zh="无法排练 `{command}`：请使用以下形式之一：{forms}",
-        ).format(command=shown(command), forms=forms)
+        ).format(command=shortened(command), forms=forms)
     )
 
 
@@ -163,7 +163,7 @@ def _python(words: list[str], situation: Situation) -> Launch:
         Text(
             en="`{command}` names no program: put the code into a file, as in: python train.py",
             zh="`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
-        ).format(command=shown(words))
+        ).format(command=shortened(words))
     )
 
 

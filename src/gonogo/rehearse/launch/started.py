@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gonogo.evidence.launch.words import is_python, python_command, shown
+from gonogo.evidence.launch.words import is_python, python_command, shortened
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
 from gonogo.rehearse.launch.launchers import Refused, Started
 
@@ -63,7 +63,7 @@ def program_of(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...
         python = python_command(command[1:])
         if python.kind == "script" or python.kind == "module":
             return python.kind, python.target, python.arguments
-        raise Refused(f"it starts Python without a program: {shown(command)}")
+        raise Refused(f"it starts Python without a program: {shortened(command)}")
     path = command[0] if os.sep in command[0] else shutil.which(command[0])
     if path is not None and is_python_script(path):
         return "script", path, tuple(command[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from gonogo.evidence.launch.words import shown
+from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.rehearse.shell.run import ScriptRun
 from gonogo.rehearse.shell.session import Call
@@ -22,20 +22,20 @@ def skipped_of(
             why = Text(
                 en="{script} starts it besides; rehearse it by itself: gonogo rehearse -- {command}",
                 zh="{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
-            ).format(script=shown(words, 80), command=shown(call.words, 400))
+            ).format(script=shortened(words, 80), command=shortened(call.words, 400))
         else:
             why = Text(
                 en="{script} runs it beside the training; what it would have made is not there",
                 zh="{script} 在训练之外运行它；它本应生成的内容不存在",
-            ).format(script=shown(words, 80))
-        what = shown(call.words, 120)
+            ).format(script=shortened(words, 80))
+        what = shortened(call.words, 120)
         yield Text(what, what), why
     if run.left_out:
-        names = list(dict.fromkeys(shown(left_out, 60) for left_out in run.left_out))
+        names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
         listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
         yield (
             Text(en="commands of {script}: {listed}", zh="{script} 中的命令：{listed}").format(
-                script=shown(words, 80), listed=listed
+                script=shortened(words, 80), listed=listed
             ),
             Text(
                 en="not run: they would change files or this machine, or are not known to be harmless",
@@ -49,7 +49,7 @@ def skipped_of(
                 Text(
                     en="the Python environment {path}, which {script} activates",
                     zh="{script} 激活的 Python 环境 {path}",
-                ).format(path=environment[name], script=shown(words, 80)),
+                ).format(path=environment[name], script=shortened(words, 80)),
                 Text(
                     en="rehearsed with {python} and the packages there; start gonogo from that environment",
                     zh="改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",

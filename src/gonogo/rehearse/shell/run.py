@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gonogo.evidence.launch.words import SHELLS, shown
+from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
@@ -69,7 +69,7 @@ def run_script(
             Text(
                 en="`{command}` needs bash, which is not on PATH: give the launch command itself",
                 zh="`{command}` 需要 bash，但 PATH 中没有：请直接给出启动命令",
-            ).format(command=shown(words))
+            ).format(command=shortened(words))
         )
     words = _as_bash(words)
     _check_script(words, bash, cwd)
@@ -82,7 +82,7 @@ def run_script(
             Text(
                 en="`{command}` can't be followed: {failure}; give the launch command itself",
                 zh="无法跟踪 `{command}`：{failure}；请直接给出启动命令",
-            ).format(command=shown(words), failure=failure)
+            ).format(command=shortened(words), failure=failure)
         )
     run = ScriptRun(tuple(session.calls()), tuple(session.left_out()), session.files, status, output)
     if not run.calls:
@@ -179,7 +179,7 @@ def _run(
 def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
     said = Text(en=": {last}", zh="：{last}").format(last=last) if last else Text(en="", zh="")
-    command = shown(words)
+    command = shortened(words)
     if run.status == -signal.SIGKILL:
         return UserError(
             Text(
@@ -196,7 +196,7 @@ def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> Us
                 zh="`{command}` 在启动训练之前以状态 {status} 退出{said}",
             ).format(command=command, status=run.status, said=said)
         )
-    others = "; ".join(shown(words, 80) for words in run.left_out[:4])
+    others = "; ".join(shortened(words, 80) for words in run.left_out[:4])
     hint = Text(en="; it was not run: {others}", zh="；以下命令未执行：{others}").format(others=others)
     return UserError(
         Text(
