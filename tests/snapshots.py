@@ -123,16 +123,15 @@ def _text(what: str, text: Text) -> Iterator[str]:
         yield f"  {' ' * len(what)}  {text.zh}"
 
 
-def write_all() -> int:
-    """Write every ``expected.txt`` anew and name those that have changed."""
-    for folder in sorted(path for path in FIXTURES.iterdir() if path.is_dir()):
+def write(names: list[str]) -> None:
+    """Write the ``expected.txt`` of those hazards (of all, where none is named) anew, and name those that have changed."""
+    for folder in sorted(path for path in FIXTURES.iterdir() if path.name in names or (path.is_dir() and not names)):
         expected = folder / "expected.txt"
         text = snapshot_of(folder)
         if not expected.exists() or expected.read_text(encoding="utf-8") != text:
             expected.write_text(text, encoding="utf-8")
             print(expected.relative_to(FIXTURES.parents[1]))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(write_all())
+    write(sys.argv[1:])
