@@ -124,7 +124,7 @@ def _text(what: str, text: Text) -> Iterator[str]:
 
 
 def write(names: list[str]) -> None:
-    """Write the ``expected.txt`` of those hazards (of all, where none is named) anew, and name those that have changed."""
+    """Write the ``expected.txt`` of those hazards, or of all, anew, and name those that have changed."""
     for folder in sorted(path for path in FIXTURES.iterdir() if path.name in names or (path.is_dir() and not names)):
         expected = folder / "expected.txt"
         text = snapshot_of(folder)
