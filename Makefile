@@ -29,6 +29,7 @@ test-all: setup
 # What hazards find in their cases, written anew: read the difference before it is committed.
 snapshots: setup
 	$(BIN)/python tests/snapshots.py
+	PYTHONPATH=tests $(BIN)/python tests/report/whole_runs.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,0 +1,130 @@
+"""Whole reports, one of each command, in every format and both languages: ``tests/report/expected/``.
+
+``make snapshots`` writes them anew; what has changed is to be read before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+from unittest.mock import patch
+
+import msgspec
+from packaging.version import Version
+
+from gonogo.check.environment import environment_report
+from gonogo.check.findings import check
+from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import read_environment
+from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Report
+from gonogo.guard.report import report_of
+from gonogo.plan.answer import answer as plan_report
+from gonogo.plan.measure import Meter
+from gonogo.plan.search import search
+from gonogo.rehearse.answer import answer
+from gonogo.rehearse.bisect.report import bisect_report
+from gonogo.rehearse.bisect.run import BisectRequest, bisect
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.report import FORMATS, render
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+EXPECTED = Path(__file__).parent / "expected"
+ENDINGS = {"text": "txt", "json": "json", "markdown": "md", "sarif": "sarif", "github": "github.txt", "junit": "xml"}
+DIRECT_USE = "zero3-direct-param-use-invalid-gradient"
+
+
+def _rehearsed(name: str, case: str) -> Report:
+    path = TESTS / "hazards" / name / f"{case}.record.json"
+    return answer(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord), "/work")
+
+
+def _checked() -> Report:
+    before = Path.cwd()
+    os.chdir(ROOT / "examples" / "slam_omni_dummy_loss")
+    try:
+        return check(command=["bash", "launch.sh"], use_installed=False).report
+    finally:
+        os.chdir(before)
+
+
+def _diagnosed() -> Report:
+    return diagnose([str(TESTS / "hazards" / "cpu-ram-oom-killed" / "bad.log")])
+
+
+def _guarded() -> Report:
+    path = TESTS / "hazards" / "rank-late-at-collective" / "bad_data_loader.guard.json"
+    return report_of(msgspec.json.decode(path.read_bytes(), type=GuardedRun), "/home/user/finetune")
+
+
+def _bisected() -> Report:
+    """deepspeed 0.14.1 breaks a program, by two records of rehearsals."""
+    hazard = "zero3-offload-clip-grad-device-regression"
+    runs, fails = _rehearsed(hazard, "good_rehearsed_other_deepspeed"), _rehearsed(hazard, "bad_rehearsed_minicpmv")
+
+    def attempt(request: RehearsalRequest, on_progress: object) -> tuple[Report, bool]:
+        return (runs if request.with_packages[-1].endswith("0.14.0") else fails), False
+
+    listed = [Version(f"0.14.{patch}") for patch in range(4)]
+    request = BisectRequest("deepspeed", "0.14.0", "0.14.3", RehearsalRequest(["bash", "launch.sh"]))
+    with patch("gonogo.rehearse.bisect.run.releases_of", lambda name: listed):
+        return bisect_report(bisect(request, attempt))
+
+
+def _planned() -> Report:
+    sys.path.insert(0, str(TESTS / "plan"))
+    from facts import request
+    from fake_meter import FakeMeter
+
+    plan = search(request(Path("model")), cast(Meter, FakeMeter()), lambda text: None)
+    return plan_report(replace(plan, seconds=30.0))
+
+
+def _environment() -> Report:
+    path = next(iter(sorted((TESTS / "hazards").glob("*/*/environment.json"))))
+    return environment_report(read_environment(SourceFile("environment.json", path.read_bytes())))
+
+
+RUNS: dict[str, Callable[[], Report]] = {
+    "check": _checked,
+    "rehearse": lambda: _rehearsed(DIRECT_USE, "bad_rehearsed_slam_omni"),
+    "rehearse_go": lambda: _rehearsed(DIRECT_USE, "good_rehearsed_term_removed"),
+    "rehearse_memory": lambda: _rehearsed("gpu-oom-model-states", "bad"),
+    "diagnose": _diagnosed,
+    "run": _guarded,
+    "bisect": _bisected,
+    "plan": _planned,
+    "env": _environment,
+}
+
+
+def written(name: str) -> dict[str, str]:
+    """The report of one run in every format and language, by the name of its file."""
+    report = RUNS[name]()
+    return {
+        f"{name}.{language}.{ENDINGS[format_name]}": render(report, format_name, language).replace(str(ROOT), "ROOT")
+        for format_name in FORMATS
+        for language in ("en", "zh")
+    }
+
+
+def write() -> None:
+    """Write all of them anew and name those that have changed."""
+    EXPECTED.mkdir(exist_ok=True)
+    for name in RUNS:
+        for file_name, text in written(name).items():
+            path = EXPECTED / file_name
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+                print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    write()
