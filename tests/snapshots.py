@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from log_cases import LogCase, log_cases
 
 from gonogo.check.findings import check
 from gonogo.check.settings import Settings
-from gonogo.diagnose.findings import diagnose
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Span, Text
@@ -26,31 +26,23 @@ from gonogo.rehearse.findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
 _SCRATCH = "gonogo-case-"
-BESIDE_A_LOG = {
-    "deepspeed_config": ".config.json",
-    "launch": ".launch.sh",
-    "script": ".script.py",
-    "environment": ".versions.json",
-}
-"""What may be given to ``diagnose`` beside a log, and how its file's name ends."""
+Case = Path | LogCase
 
 
-def cases_of(folder: Path) -> list[Path]:
-    """A hazard's cases in order: projects, which are folders; records; guarded runs; logs."""
-    kinds = ("bad", "good")
-    return sorted(
+def cases_of(folder: Path) -> list[Case]:
+    """A hazard's cases by name: projects, which are folders; records; guarded runs; logs."""
+    paths = [
         path
         for path in folder.iterdir()
-        if path.name.startswith(kinds)
-        and (path.is_dir() or path.name.endswith((".record.json", ".guard.json", ".log")))
-    )
+        if path.name.startswith(("bad", "good"))
+        and (path.is_dir() or path.name.endswith((".record.json", ".guard.json")))
+    ]
+    return sorted([*paths, *log_cases(folder)], key=name_of)
 
 
-def findings_in_log_case(path: Path, log: Path | None = None) -> tuple[Finding, ...]:
-    """What ``diagnose`` finds in a log, with what was given beside it."""
-    given = {option: path.with_name(path.stem + suffix) for option, suffix in BESIDE_A_LOG.items()}
-    present = {option: beside for option, beside in given.items() if beside.exists()}
-    return diagnose([str(log or path)], **present).findings
+def name_of(case: Case) -> str:
+    """The case's name: of a file with its ending."""
+    return f"{case.name}.log" if isinstance(case, LogCase) else case.name
 
 
 def findings_in_project(folder: Path = Path()) -> tuple[Finding, ...]:
@@ -60,8 +52,11 @@ def findings_in_project(folder: Path = Path()) -> tuple[Finding, ...]:
     return check(["."], settings=settings, use_installed=False).report.findings
 
 
-def findings_in_case(path: Path) -> tuple[Finding, ...]:
+def findings_in_case(case: Case) -> tuple[Finding, ...]:
     """All that is found in a case, best first."""
+    if isinstance(case, LogCase):
+        return case.findings()
+    path = case
     if path.is_dir():
         before = Path.cwd()
         with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
@@ -74,30 +69,29 @@ def findings_in_case(path: Path) -> tuple[Finding, ...]:
                 os.chdir(before)
     if path.name.endswith(".record.json"):
         return findings_in_rehearsal(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord))
-    if path.name.endswith(".guard.json"):
-        return findings_in_guarded_run(msgspec.json.decode(path.read_bytes(), type=GuardedRun))
-    return findings_in_log_case(path)
+    return findings_in_guarded_run(msgspec.json.decode(path.read_bytes(), type=GuardedRun))
 
 
 def snapshot_of(folder: Path) -> str:
     """All findings of all cases of one hazard."""
     parts = []
-    for path in cases_of(folder):
-        lines = [f"=== {path.name}"]
-        findings = findings_in_case(path)
+    for case in cases_of(folder):
+        lines = [f"=== {name_of(case)}"]
+        findings = findings_in_case(case)
         for finding in findings:
-            lines += _lines_of(finding, folder)
+            lines += _lines_of(finding)
         parts.append("\n".join(lines if findings else [*lines, "nothing is found"]))
-    return re.sub(rf"/[^\s()\"]*{_SCRATCH}\w+/project", "PROJECT", "\n\n".join(parts)) + "\n"
+    text = re.sub(rf"/[^\s()\"]*{_SCRATCH}\w+/project", "PROJECT", "\n\n".join(parts))
+    return re.sub(rf"/[^\s()\"]*{_SCRATCH}\w+/", "", text) + "\n"
 
 
-def _lines_of(finding: Finding, folder: Path) -> Iterator[str]:
+def _lines_of(finding: Finding) -> Iterator[str]:
     about = {"ranks": ", ".join(map(str, finding.ranks)), "module": finding.module, "parameter": finding.parameter}
     told = "".join(f", {name} {value}" for name, value in about.items() if value)
     yield f"{finding.severity.value}[{finding.hazard}] {finding.certainty.value}{told}"
     yield from _text("title", finding.title)
     for span in finding.spans:
-        yield f"  at {_place(span, folder)}"
+        yield f"  at {_place(span)}"
         if span.label is not None:
             yield from _text("  label", span.label)
     yield from _text("cause", finding.cause)
@@ -109,12 +103,11 @@ def _lines_of(finding: Finding, folder: Path) -> Iterator[str]:
         yield from _text(f"fix ({fix.applicability.value})", fix.title)
 
 
-def _place(span: Span, folder: Path) -> str:
-    path = span.path.removeprefix(f"{folder}{os.sep}")
+def _place(span: Span) -> str:
     marked = span.text.strip()
     if span.end_line == span.line and span.end_column:
         marked = span.text[span.column - 1 : span.end_column - 1]
-    return f"{path}:{span.line}:{span.column} {marked[:100]}".rstrip()
+    return f"{span.path}:{span.line}:{span.column} {marked[:100]}".rstrip()
 
 
 def _text(what: str, text: Text) -> Iterator[str]:

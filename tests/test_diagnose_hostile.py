@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from log_cases import log_cases
 
 from gonogo.diagnose.findings import diagnose
 from gonogo.finding import Report, Verdict
@@ -29,6 +30,7 @@ TRACEBACK = (
     b"[rank3]:     loss.backward()\n"
     b"[rank3]: RuntimeError: the loss is no scalar\n"
 )
+LOGS = [case for folder in sorted(Path(__file__).with_name("hazards").iterdir()) for case in log_cases(folder)]
 PIECES = (
     *TRACEBACK.splitlines(keepends=True),
     b"Traceback (most recent call last):",
@@ -114,8 +116,7 @@ def test_what_the_reader_looks_for_in_any_order(tmp_path: Path, pieces: list[byt
 @QUICK
 @given(data=st.data())
 def test_a_real_log_that_was_damaged(tmp_path: Path, data: st.DataObject) -> None:
-    logs = sorted(Path(__file__).with_name("hazards").glob("*/*.log"))
-    damaged = bytearray(data.draw(st.sampled_from(logs)).read_bytes())
+    damaged = bytearray(data.draw(st.sampled_from(LOGS)).text)
     for _ in range(data.draw(st.integers(1, 6))):
         start = data.draw(st.integers(0, len(damaged)))
         stop = start + data.draw(st.integers(0, 40))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from snapshots import cases_of, name_of
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
@@ -80,10 +81,7 @@ def test_a_hazard_is_whole(name: str) -> None:
     hazard = HAZARDS[name]
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
     for kind in ("bad", "good"):  # records, logs, or small projects
-        found = [
-            path for path in (FIXTURES / name).glob(f"{kind}*") if path.is_dir() or path.suffix in (".json", ".log")
-        ]
-        assert found, kind
+        assert [case for case in cases_of(FIXTURES / name) if name_of(case).startswith(kind)], kind
     assert hazard.sources
     assert all(source.startswith("https://") for source in hazard.sources)
     assert HAN.search(hazard.title.zh)
