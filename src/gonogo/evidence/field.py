@@ -99,3 +99,11 @@ class Field(msgspec.Struct, frozen=True):
 
 
 _ABSENT = Field(None, Status.ABSENT)
+
+
+def whole_number(field: Field | None) -> int | None:
+    """A known number as an integer; None where it is none (``2-4``), a fraction, or beyond reason."""
+    number = field.number if field is not None else None
+    if number is None or not -1e18 < number < 1e18 or number != int(number):
+        return None
+    return int(number)

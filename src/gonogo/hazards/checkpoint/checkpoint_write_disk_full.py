@@ -1,7 +1,7 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
 from gonogo.hazards.facts.asked_memory import billions_trained
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -78,7 +78,7 @@ class CheckpointWriteDiskFull(Hazard):
         billions = billions_trained(run)
         if billions is None:
             return
-        nodes = whole(run.launch.nodes) or 1
+        nodes = whole_number(run.launch.nodes) or 1
         bytes_each = 2 if arguments.get("save_only_model").truth else 14
         needed = billions * 1e9 * bytes_each / nodes
         if needed <= free:

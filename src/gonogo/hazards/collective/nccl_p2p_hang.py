@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import whole
+from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.stall import STALL_WORDS
 from gonogo.hazards.facts.stall_causes import cause_of_stall
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
@@ -49,7 +49,7 @@ class NcclP2pHang(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""
-        if launch.launcher == "accelerate" or (whole(launch.processes_per_node) or 1) < 2:
+        if launch.launcher == "accelerate" or (whole_number(launch.processes_per_node) or 1) < 2:
             return  # accelerate turns peer-to-peer off by itself
         if not launch.variable("NCCL_P2P_DISABLE").absent or not launch.variable("NCCL_P2P_LEVEL").absent:
             return
@@ -67,7 +67,7 @@ class NcclP2pHang(Hazard):
                 en="{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never "
                 "deliver: the first collective may hang.",
                 zh="{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
-            ).format(count=whole(launch.processes_per_node), gpu=named or told),
+            ).format(count=whole_number(launch.processes_per_node), gpu=named or told),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,

@@ -1,6 +1,6 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _NO_SPACE = Pattern(
@@ -46,8 +46,13 @@ class NcclShmNoSpace(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
         run_word = small_shared_memory(launch)
-        count = whole(launch.processes_per_node)
-        if run_word is None or count is None or count < 2 or (whole(run.arguments.get("dataloader_num_workers")) or 0):
+        count = whole_number(launch.processes_per_node)
+        if (
+            run_word is None
+            or count is None
+            or count < 2
+            or (whole_number(run.arguments.get("dataloader_num_workers")) or 0)
+        ):
             return
         yield self.finding(
             Text(

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.launch_facts import whole
+from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.stall import STALL_WORDS
 from gonogo.hazards.facts.stall_causes import cause_of_stall
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Run, Script, Severity, Text
@@ -48,8 +48,8 @@ class NcclTimeoutPreprocessing(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A time-out for collectives that is shorter than most data takes to prepare."""
         field = run.arguments.get("ddp_timeout")
-        seconds = whole(field)
-        if seconds is None or not 0 < seconds < 600 or (whole(launch.world_size) or 2) < 2:
+        seconds = whole_number(field)
+        if seconds is None or not 0 < seconds < 600 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
             Text(

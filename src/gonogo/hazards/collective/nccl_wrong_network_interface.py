@@ -1,5 +1,6 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.facts.launch_facts import slurm, whole
+from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.facts.stall import STALL_WORDS, stall_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Launch, Pattern, Run, Text
 
@@ -74,7 +75,7 @@ class NcclWrongNetworkInterface(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An interface that leads to no other machine, with several nodes."""
-        nodes = whole(launch.nodes) or slurm(launch, "nodes")
+        nodes = whole_number(launch.nodes) or slurm_number(launch, "nodes")
         if nodes is None or nodes < 2:
             return
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.how_it_trains import whole_number
+from gonogo.evidence.field import whole_number
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 _NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")

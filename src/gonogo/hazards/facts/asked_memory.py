@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.facts.launch_facts import whole
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.environment import Environment
@@ -31,7 +31,7 @@ def asked_memory(hazard: Hazard, launch: Launch, run: Run) -> Iterator[Finding]:
         return
     asked = _bytes(str(field.get("")))
     named = _BILLIONS.search(run.model.name)
-    nodes = whole(launch.nodes) or 1
+    nodes = whole_number(launch.nodes) or 1
     if not asked or named is None:
         return
     billions = float(named.group(1))
@@ -107,7 +107,7 @@ def _offloaded_states(run: Run) -> tuple[float, int, int] | None:
     billions = billions_trained(run)
     if billions is None or run.launch is None:
         return None
-    nodes = whole(run.launch.nodes) or 1
+    nodes = whole_number(run.launch.nodes) or 1
     return billions, int(billions * 1e9 * _ADAM / nodes), nodes
 
 

@@ -110,14 +110,6 @@ def number_in(config: DeepSpeedConfig, *keys: str) -> Field | None:
     return field if field.known and isinstance(field.value, int) and not isinstance(field.value, bool) else None
 
 
-def whole_number(field: Field) -> int | None:
-    """A known number as an integer; None where it is none, a fraction, or beyond reason."""
-    number = field.number
-    if number is None or not -1e18 < number < 1e18 or number != int(number):
-        return None
-    return int(number)
-
-
 def as_json(value: object) -> str:
     """A value as JSON writes it."""
     import json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.field import Field
+from gonogo.evidence.field import Field, whole_number
 
 if TYPE_CHECKING:
     from gonogo.evidence.document.source_file import Place
@@ -20,20 +20,14 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def whole(field: Field | None) -> int | None:
-    """A count; None where it is none or not known."""
-    number = field.number if field is not None else None
-    return number if isinstance(number, int) else None
-
-
-def slurm(launch: Launch, *names: str) -> int | None:
-    """The first of those numbers that the job asks slurm for."""
-    return next((number for name in names if (number := whole(launch.slurm.get(name))) is not None), None)
+def slurm_number(launch: Launch, name: str) -> int | None:
+    """That number which the job asks slurm for."""
+    return whole_number(launch.slurm.get(name))
 
 
 def is_plain_python(launch: Launch, variables: Iterable[str]) -> bool:
     """Whether python starts one process, for which nothing that can be seen sets any of a launcher's variables."""
-    alone = launch.launcher == "python" and (whole(launch.world_size) or 1) <= 1
+    alone = launch.launcher == "python" and (whole_number(launch.world_size) or 1) <= 1
     return alone and all(launch.variable(name).absent for name in variables)
 
 

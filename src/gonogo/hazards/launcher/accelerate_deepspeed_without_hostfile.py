@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 
@@ -37,7 +38,7 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
         if launch.launcher != "accelerate" or accelerate_uses_deepspeed(launch, run) is not True:
             return
         machines = accelerate_setting(launch, run, "num_machines")
-        count = whole(machines)
+        count = whole_number(machines)
         if count is None or count < 2 or not launch.launcher_options.complete:
             return
         if not _deepspeed_setting(launch, run, "deepspeed_multinode_launcher").absent:

@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
@@ -33,7 +34,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
         if launch.launcher != "accelerate" or not launch.launcher_options.complete:
             return
         machines = accelerate_setting(launch, run, "num_machines")
-        count = whole(machines)
+        count = whole_number(machines)
         if count is None or count < 2:
             return
         if accelerate_uses_deepspeed(launch, run) is not False:
@@ -63,7 +64,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
                     Text("accelerate's default config does not set it either", "accelerate 的默认配置中也没有设置"),
                 ),
             )
-        elif address.string and is_loopback(address.string) and whole(rank) != 0:
+        elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
                 Text(
                     en="main_process_ip is {address} with {count} machines: on each that is the machine itself.",

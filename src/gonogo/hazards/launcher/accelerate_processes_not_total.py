@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import accelerate_setting, gpus_shown, slurm, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import accelerate_setting, gpus_shown, slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
@@ -33,12 +34,12 @@ class AccelerateProcessesNotTotal(Hazard):
         if launch.launcher != "accelerate":
             return
         machines, total = (accelerate_setting(launch, run, name) for name in ("num_machines", "num_processes"))
-        count, processes = whole(machines), whole(total)
+        count, processes = whole_number(machines), whole_number(total)
         if count is None or processes is None or count < 2 or processes < 1:
             return
         each = processes // count
         shown = gpus_shown(launch)
-        gpus = slurm(launch, "gpus-per-node") or (len(shown) if shown else None)
+        gpus = slurm_number(launch, "gpus-per-node") or (len(shown) if shown else None)
         if each == 0 or processes % count:
             what = Text(
                 en="num_processes {processes} over {count} machines is {each} on each{rest}.",

@@ -1,7 +1,8 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.evidence.log.cut import cut_in
-from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.hazards.facts.launch_facts import gpus_shown
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
 from gonogo.hazards.rule import (
     Certainty,
@@ -73,7 +74,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several GPUs shown, and a Trainer that has no device_map to split the model by."""
         shown = gpus_shown(launch) if launch.launcher == "python" else None
-        if shown is None or len(shown) < 2 or (whole(launch.world_size) or 1) > 1 or run.deepspeed_on:
+        if shown is None or len(shown) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
             return
         for script in run.scripts:
             if any(word in script.source.data for word in _SPLITS):

@@ -1,7 +1,7 @@
 from pathlib import Path
 
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.line import LogLine
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -75,7 +75,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         options = launch.launcher_options
         if launch.launcher != "deepspeed" or "no_ssh" in options or "launcher" in options:
             return
-        nodes = whole(launch.nodes)
+        nodes = whole_number(launch.nodes)
         if nodes is None or nodes < 2:
             return
         lost = [

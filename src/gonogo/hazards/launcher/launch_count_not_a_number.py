@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, names, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, names
 from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, Text
 
 _COUNTS = {
@@ -71,7 +72,7 @@ class LaunchCountNotANumber(Hazard):
 
 
 def _is_wrong(field: Field) -> bool:
-    if not field.known or whole(field) is not None:
+    if not field.known or whole_number(field) is not None:
         return False
     if field.value is True:
         return True

@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import gpus_shown
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
 
 
@@ -55,7 +56,7 @@ class LaunchFrameworkOneProcess(Hazard):
         each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
         if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
             return
-        processes = whole(each)
+        processes = whole_number(each)
         if each.absent:
             processes = 1
         if processes is None or (shown is not None and len(shown) < 2 * processes):

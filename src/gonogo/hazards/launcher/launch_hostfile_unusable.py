@@ -1,8 +1,8 @@
 import os
 
 from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.field import whole_number
 from gonogo.finding.errors import UserError
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
@@ -41,7 +41,7 @@ class LaunchHostfileUnusable(Hazard):
         if launch.launcher != "deepspeed":
             return
         options = launch.launcher_options
-        nodes = whole(options.get("num_nodes"))
+        nodes = whole_number(options.get("num_nodes"))
         named = options.get("hostfile")
         if named.absent:
             if nodes is not None and nodes > 1:
@@ -139,7 +139,7 @@ class LaunchHostfileUnusable(Hazard):
     def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
         options = launch.launcher_options
         place = options.place_of("num_nodes")
-        nodes = whole(options.get("num_nodes"))
+        nodes = whole_number(options.get("num_nodes"))
         if nodes is not None and nodes > len(hosts) and place is not None:
             yield self.finding(
                 Text(
@@ -150,7 +150,7 @@ class LaunchHostfileUnusable(Hazard):
                 cure=(Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),),
                 spans=(place.span(),),
             )
-        gpus = whole(options.get("num_gpus", "num_accelerators"))
+        gpus = whole_number(options.get("num_gpus", "num_accelerators"))
         place = options.place_of("num_gpus") or options.place_of("num_accelerators")
         fewer = {name: slots for name, slots in hosts.items() if gpus is not None and slots < gpus}
         if fewer and place is not None:

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.launch_facts import whole
+from gonogo.evidence.field import whole_number
 from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Text
 
 
@@ -36,7 +36,7 @@ class LaunchIncludeWithOtherFilters(Hazard):
         counted = [
             name
             for name in ("num_gpus", "num_accelerators", "num_nodes")
-            if name in options and (whole(options.get(name)) or 0) >= 0
+            if name in options and (whole_number(options.get(name)) or 0) >= 0
         ]
         if not named or len(named) + len(counted) < 2:
             return

@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"})
@@ -43,7 +44,7 @@ class LaunchNestedLaunchers(Hazard):
             return
         if (launch.cwd / program).is_file():
             return
-        count = whole(launch.processes_per_node)
+        count = whole_number(launch.processes_per_node)
         yield self.finding(
             Text(
                 en="{launcher} starts `{program}` itself in each of its {count}processes: they multiply.",

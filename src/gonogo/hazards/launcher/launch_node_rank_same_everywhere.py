@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm, under_srun, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 _OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
@@ -39,8 +40,8 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
             return
         options = launch.launcher_options
-        asked = slurm(launch, "nodes")
-        nodes = whole(options.get("nnodes" if name == "node_rank" else "num_machines")) or asked
+        asked = slurm_number(launch, "nodes")
+        nodes = whole_number(options.get("nnodes" if name == "node_rank" else "num_machines")) or asked
         if not under_srun(launch) or nodes is None or nodes < 2 or asked == 1:
             return
         if name == "node_rank" and options.get("rdzv_backend").get("static") != "static":
@@ -51,7 +52,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
         written = place.text
         direct = bool(launch.words) and launch.words[0].value == "srun"
         variable = next((one for one in _OF_A_TASK if one in written), None)
-        constant = whole(options.get(name)) if "$" not in written else None
+        constant = whole_number(options.get(name)) if "$" not in written else None
         if not (direct and variable) and constant is None:
             return
         yield self.finding(
@@ -82,7 +83,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
 
     def _of_framework(self, launch: Launch, run: Run) -> Findings:
         """NNODES without NODE_RANK, which the framework hands to torchrun as it is, else 0."""
-        nodes, field = whole(launch.variable("NNODES")), launch.variable("NNODES")
+        nodes, field = whole_number(launch.variable("NNODES")), launch.variable("NNODES")
         if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:
             return
         older = launch.launcher == "llamafactory" and run.environment.within("llamafactory", ">=0.9.3") is not True

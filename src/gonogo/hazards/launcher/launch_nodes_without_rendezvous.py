@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 _ON_EVERY_NODE = Text(
@@ -46,7 +47,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         if launch.launcher in TORCHRUN:
             yield from self._of_torchrun(launch)
         elif launch.launcher in ("swift", "llamafactory"):
-            nodes = whole(launch.variable("NNODES"))
+            nodes = whole_number(launch.variable("NNODES"))
             if nodes is None or nodes < 2:
                 return
             address = launch.variable("MASTER_ADDR")
@@ -64,11 +65,13 @@ class LaunchNodesWithoutRendezvous(Hazard):
                     confirm=(Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),),
                 )
             elif address.string and is_loopback(address.string):
-                yield from self._loopback(launch, address, "MASTER_ADDR", whole(launch.variable("NODE_RANK")), nodes)
+                yield from self._loopback(
+                    launch, address, "MASTER_ADDR", whole_number(launch.variable("NODE_RANK")), nodes
+                )
 
     def _of_torchrun(self, launch: Launch) -> Findings:
         options = launch.launcher_options
-        nodes = whole(options.get("nnodes"))
+        nodes = whole_number(options.get("nnodes"))
         if nodes is None or nodes < 2 or not options.complete:
             return
         count = options.get("nnodes").span(Text(f"{nodes} nodes", f"{nodes} 个节点"))
@@ -94,7 +97,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         endpoint, master = options.get("rdzv_endpoint"), options.get("master_addr")
         given = endpoint if not endpoint.absent else master
         backend = options.get("rdzv_backend").string
-        rank = whole(options.get("node_rank")) if backend in (None, "static") else None
+        rank = whole_number(options.get("node_rank")) if backend in (None, "static") else None
         if given.string and is_loopback(given.string) and backend != "etcd":
             name = "rdzv_endpoint" if not endpoint.absent else "master_addr"
             yield from self._loopback(launch, given, f"--{name}", rank, nodes)

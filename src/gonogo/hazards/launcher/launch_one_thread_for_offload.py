@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
@@ -34,8 +35,8 @@ class LaunchOneThreadForOffload(Hazard):
         if device.get() not in ("cpu", "nvme"):
             return
         threads = launch.variable("OMP_NUM_THREADS")
-        explicit = whole(threads) == 1
-        processes = whole(launch.processes_per_node)
+        explicit = whole_number(threads) == 1
+        processes = whole_number(launch.processes_per_node)
         set_to_one = launch.launcher in (*TORCHRUN, "swift", "llamafactory", "accelerate") and (processes or 0) > 1
         if launch.launcher == "accelerate" and "num_cpu_threads_per_process" in launch.launcher_options:
             set_to_one = False

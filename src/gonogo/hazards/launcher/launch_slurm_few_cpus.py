@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import slurm, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
@@ -33,13 +34,13 @@ class LaunchSlurmFewCpus(Hazard):
         """CPUs of the launcher's task against the processes that it starts."""
         if launch.launcher in ("python", "srun", "mpirun"):
             return
-        cpus = slurm(launch, "cpus-per-task")
-        processes = whole(launch.processes_per_node)
-        tasks = slurm(launch, "ntasks-per-node") or 1
+        cpus = slurm_number(launch, "cpus-per-task")
+        processes = whole_number(launch.processes_per_node)
+        tasks = slurm_number(launch, "ntasks-per-node") or 1
         field = launch.slurm.get("cpus-per-task")
         if cpus is None or processes is None or field is None or cpus * tasks >= processes:
             return
-        workers = whole(run.arguments.get("dataloader_num_workers"))
+        workers = whole_number(run.arguments.get("dataloader_num_workers"))
         yield self.finding(
             Text(
                 en="--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "

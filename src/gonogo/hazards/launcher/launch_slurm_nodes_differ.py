@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm, under_srun, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, under_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
@@ -32,12 +33,12 @@ class LaunchSlurmNodesDiffer(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The job's nodes, the launcher's, and whether srun carries the command to them."""
-        asked = slurm(launch, "nodes")
+        asked = slurm_number(launch, "nodes")
         field = launch.slurm.get("nodes")
         if asked is None or field is None or field.place is None:
             return
         own = _own_nodes(launch, run)
-        count = whole(own) if own is not None else None
+        count = whole_number(own) if own is not None else None
         if own is None or count is None:
             return
         carried = under_srun(launch)

@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm, under_srun, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
@@ -32,17 +33,17 @@ class LaunchSlurmTasksMultiply(Hazard):
         """Tasks a node times processes a task."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not under_srun(launch):
             return
-        tasks = slurm(launch, "ntasks-per-node")
+        tasks = slurm_number(launch, "ntasks-per-node")
         field = launch.slurm.get("ntasks-per-node")
-        total, nodes = slurm(launch, "ntasks"), slurm(launch, "nodes")
+        total, nodes = slurm_number(launch, "ntasks"), slurm_number(launch, "nodes")
         if total is not None and (tasks is None or (nodes or 1) * tasks > total):
             tasks = -(-total // nodes) if nodes else None
             field = launch.slurm.get("ntasks")
         if tasks is None or tasks < 2 or field is None:
             return
-        processes = whole(launch.processes_per_node)
+        processes = whole_number(launch.processes_per_node)
         written = launch.launcher_options.get("nproc_per_node")
-        own = whole(written) if launch.launcher in TORCHRUN else processes
+        own = whole_number(written) if launch.launcher in TORCHRUN else processes
         if launch.launcher in TORCHRUN and written.absent:
             own = 1
         if own == 1 or (own is None and str(written.get("")) not in ("gpu", "auto")):

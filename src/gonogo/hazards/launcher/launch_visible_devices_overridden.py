@@ -1,4 +1,5 @@
-from gonogo.hazards.facts.launch_facts import gpus_shown, whole
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.launch_facts import gpus_shown
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Severity, Text
 
 
@@ -45,7 +46,7 @@ class LaunchVisibleDevicesOverridden(Hazard):
             host, colon, slots = field.string.partition(":")
             if "@" not in field.string and colon and host == "localhost":
                 taken = [slot.strip() for slot in slots.split(",")]
-        elif name.startswith("num_") and (count := whole(field)) is not None and count > 0:
+        elif name.startswith("num_") and (count := whole_number(field)) is not None and count > 0:
             taken = [str(number) for number in range(count)]
         if taken is None or sorted(taken) == sorted(shown):
             return

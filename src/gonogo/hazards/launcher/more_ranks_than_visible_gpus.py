@@ -1,9 +1,10 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training, several_processes
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
-from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm, whole
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm_number
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -103,7 +104,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         """The processes that a launcher starts on a node against CUDA_VISIBLE_DEVICES, or slurm's GPUs of a node."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift", "llamafactory"):
             return
-        processes = whole(launch.processes_per_node)
+        processes = whole_number(launch.processes_per_node)
         if processes is None:
             return
         written = next(
@@ -114,7 +115,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             ),
             launch.processes_per_node.place or launch.place,
         )
-        shown, given = gpus_shown(launch), slurm(launch, "gpus-per-node")
+        shown, given = gpus_shown(launch), slurm_number(launch, "gpus-per-node")
         overridden = launch.launcher == "deepspeed" or _names_gpus(launch, run)
         if shown is not None and not overridden and shown != ["-1"] and len(shown) < processes:
             field, gpus = launch.visible_devices, len(shown)

@@ -1,5 +1,6 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.facts.launch_facts import TORCHRUN, whole
+from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, FailureLog, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
@@ -167,10 +168,10 @@ def _rendezvous_port(launch: Launch) -> int | None:
             return None
     elif launch.launcher != "deepspeed":
         return None
-    if not options.complete or (whole(launch.processes_per_node) or 2) < 2:
+    if not options.complete or (whole_number(launch.processes_per_node) or 2) < 2:
         return None
     field = _port_field(launch)
-    return 29500 if field.absent else whole(field)
+    return 29500 if field.absent else whole_number(field)
 
 
 def _runs_on(launch: Launch, end: int) -> bool:

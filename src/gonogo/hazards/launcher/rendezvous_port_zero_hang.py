@@ -1,5 +1,6 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.line import LogLine
-from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, whole
+from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
 from gonogo.hazards.facts.stall import STALL_WORDS
 from gonogo.hazards.facts.stall_causes import cause_of_stall
 from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, Launch, Pattern, Run, Text
@@ -48,7 +49,7 @@ class RendezvousPortZeroHang(Hazard):
             certainty = Certainty.LIKELY
         elif launch.launcher == "accelerate":
             field = accelerate_setting(launch, run, "main_process_port")
-            several = (whole(accelerate_setting(launch, run, "num_machines")) or 1) > 1
+            several = (whole_number(accelerate_setting(launch, run, "num_machines")) or 1) > 1
             if not several and accelerate_uses_deepspeed(launch, run) is not True:
                 return
             if not several and run.environment.within("accelerate", ">=1.0") is True:
@@ -56,7 +57,7 @@ class RendezvousPortZeroHang(Hazard):
             certainty = Certainty.LIKELY if several else Certainty.POSSIBLE
         else:
             return
-        if whole(field) != 0 or (whole(launch.world_size) or 2) < 2:
+        if whole_number(field) != 0 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
             Text(

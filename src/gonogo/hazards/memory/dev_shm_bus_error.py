@@ -1,8 +1,8 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 from gonogo.hazards.facts.exit_summary import exits
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -71,10 +71,10 @@ class DevShmBusError(Hazard):
         """docker run without --shm-size and --ipc=host, with data loader workers."""
         run_word = small_shared_memory(launch)
         workers = run.arguments.get("dataloader_num_workers")
-        count = whole(workers)
+        count = whole_number(workers)
         if run_word is None or not count:
             return
-        ranks = whole(launch.processes_per_node)
+        ranks = whole_number(launch.processes_per_node)
         yield self.finding(
             Text(
                 en="docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass "
@@ -98,7 +98,7 @@ class DevShmBusError(Hazard):
         if size is None or size > _SMALL:
             return
         workers = run.arguments.get("dataloader_num_workers")
-        count = whole(workers)
+        count = whole_number(workers)
         if not count or (run.launch is not None and run.launch.in_container):
             return
         yield self.finding(

@@ -1,5 +1,5 @@
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.facts.launch_facts import whole
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
@@ -55,8 +55,8 @@ class NpuHcclTimeout(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A connect time-out of HCCL's that is short, or its default of 120 s with several nodes."""
         field = launch.variable("HCCL_CONNECT_TIMEOUT")
-        seconds = whole(field)
-        nodes = whole(launch.nodes) or 1
+        seconds = whole_number(field)
+        nodes = whole_number(launch.nodes) or 1
         on_npu = any(name.startswith(("ASCEND_", "HCCL_")) for name in launch.variables)
         if not on_npu or (seconds is None and (not field.absent or nodes < 2)):
             return

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.field import whole_number
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.facts.how_it_trains import whole_number, with_trainer
+from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.hazard import Hazard
 
 _REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")

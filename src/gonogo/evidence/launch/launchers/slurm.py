@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.field import Field
+from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import Options
 from gonogo.evidence.launch.launchers.options import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known
@@ -72,18 +72,12 @@ def with_gpus_per_node(found: dict[str, Field]) -> dict[str, Field]:
     return found
 
 
-def whole(field: Field | None) -> int | None:
-    """A count that slurm is asked for; None where it is none (``2-4`` nodes)."""
-    number = field.number if field is not None else None
-    return number if isinstance(number, int) else None
-
-
 def variables(found: Mapping[str, Field]) -> dict[str, str]:
     """The variables that slurm sets in a job that asks for this."""
-    nodes = whole(found.get("nodes"))
-    per_node = whole(found.get("ntasks-per-node"))
-    tasks = whole(found.get("ntasks"))
-    gpus = whole(found.get("gpus-per-node"))
+    nodes = whole_number(found.get("nodes"))
+    per_node = whole_number(found.get("ntasks-per-node"))
+    tasks = whole_number(found.get("ntasks"))
+    gpus = whole_number(found.get("gpus-per-node"))
     if nodes is None and "nodes" not in found and found and tasks is None:
         nodes = 1
     if tasks is None and nodes is not None and per_node is not None:
@@ -97,6 +91,6 @@ def variables(found: Mapping[str, Field]) -> dict[str, str]:
         "SLURM_NPROCS": tasks,
         "SLURM_GPUS_ON_NODE": gpus,
         "SLURM_GPUS_PER_NODE": gpus,
-        "SLURM_CPUS_PER_TASK": whole(found.get("cpus-per-task")),
+        "SLURM_CPUS_PER_TASK": whole_number(found.get("cpus-per-task")),
     }
     return {name: str(value) for name, value in values.items() if value is not None}

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.field import Field
+from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import Options
 from gonogo.evidence.launch.launchers.hostfile import filtered, hosts_of, included, numbers_in
 from gonogo.evidence.launch.launchers.recognise import Called
-from gonogo.evidence.launch.launchers.slurm import whole
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -169,7 +168,7 @@ def _deepspeed(options: Options, variables: Mapping[str, Field], cwd: Path) -> W
         unknown = Field.not_known(place, reason)
         return World(unknown, unknown, unknown, hostfile)
     counts = [len(numbers) for numbers in slots.values()]
-    nodes_asked, gpus_asked = whole(asked_nodes), whole(asked_gpus)
+    nodes_asked, gpus_asked = whole_number(asked_nodes), whole_number(asked_gpus)
     if nodes_asked is not None and nodes_asked > 0:
         counts = counts[:nodes_asked]
     if gpus_asked is not None and gpus_asked > 0:
