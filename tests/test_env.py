@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo.check import environment as environment_report
 from gonogo.check.environment import environment_findings
-from gonogo.check.findings import environment as environment_report
 from gonogo.evidence import private
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment import machine, this_machine

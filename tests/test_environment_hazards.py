@@ -117,7 +117,7 @@ def test_the_environment_asked_for_is_all_that_counts(monkeypatch: pytest.Monkey
 def test_a_stale_lock_is_found_on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from gonogo.evidence.environment.environment import machine as looked_at
+    from gonogo.evidence.environment import machine as looked_at
 
     folder = tmp_path / "extensions" / "py311_cu124" / "cpu_adam"
     folder.mkdir(parents=True)

@@ -69,7 +69,9 @@ def train():
     config = AutoConfig.from_pretrained(model_args.model_name_or_path)
     config.use_cache = False
     model = AutoModelForCausalLM.from_pretrained(
-        model_args.model_name_or_path, config=config, dtype=torch.bfloat16 if training_args.bf16 else None
+        model_args.model_name_or_path,
+        config=config,
+        dtype=torch.bfloat16 if training_args.bf16 else None,
     )
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.model_name_or_path, model_max_length=training_args.model_max_length, padding_side="right"

@@ -63,7 +63,11 @@ def train():
     parser = transformers.HfArgumentParser((ModelArguments, DataArguments, TrainingArguments))
     model_args, data_args, training_args = parser.parse_args_into_dataclasses()
 
-    model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, dtype=torch.bfloat16, device_map="auto")
+    model = AutoModelForCausalLM.from_pretrained(
+        model_args.model_name_or_path,
+        dtype=torch.bfloat16,
+        device_map="auto",
+    )
     model.config.use_cache = False
     tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path, padding_side="right")
 

@@ -10,11 +10,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from gonogo.evidence.launch.launch.launchers import options as tables
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.command_line import Options, OptionTable
 from gonogo.evidence.launch.launch import read_launches
+from gonogo.evidence.launch.launchers import options as tables
 
 
 def options_of(folder: Path, words: str, before: str = "") -> Options:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.evidence.environment import compatibility
 from gonogo.evidence.environment.compatibility import (
     architecture,
     capability_of_gpu,
@@ -21,14 +22,14 @@ from gonogo.evidence.environment.compatibility import (
     torch_build,
     torch_release,
 )
-from gonogo.evidence.environment.environment import compatibility
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.tables import TABLES
 
-TABLES = sorted((Path(compatibility.__file__).parent.parent / "data" / "compatibility").glob("*.json"))
+ROWS = sorted((TABLES / "compatibility").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
 def test_every_row_has_a_source(path: Path) -> None:
     table = json.loads(path.read_text(encoding="utf-8"))
     assert table["about"]
@@ -38,7 +39,7 @@ def test_every_row_has_a_source(path: Path) -> None:
             assert all(source.startswith("https://") for source in sources), row
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
 def test_every_specifier_is_one(path: Path) -> None:
     for word in re.findall(r'"([<>=!~][^"]*)"', path.read_text(encoding="utf-8")):
         assert versions_in(word) is not None, word

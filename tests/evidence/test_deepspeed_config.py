@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from gonogo.evidence.config.deepspeed_keys import is_remark, known
 from gonogo.evidence.config.deepspeed_presets import preset_config, preset_names
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
+from gonogo.evidence.tables import TABLES
 from gonogo.finding import Edit
 
 CONFIG = """{
@@ -334,5 +334,5 @@ def test_import_is_light() -> None:
 
 
 def test_data_is_shipped() -> None:
-    folder = Path(sys.modules["gonogo"].__file__ or "").parent / "data" / "presets"
+    folder = TABLES / "presets"
     assert (folder / "README.md").is_file()

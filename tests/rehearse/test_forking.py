@@ -18,8 +18,8 @@ import pytest
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
+from gonogo.rehearse.workers import forking
 from gonogo.rehearse.workers.forking import ForkServer, Process, Start, are_alike, fork_server
-from gonogo.rehearse.workers.workers import forking
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 

@@ -21,9 +21,9 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.progress import Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
+from gonogo.rehearse.workers import ray_shipment
 from gonogo.rehearse.workers.ray_cluster import connected
 from gonogo.rehearse.workers.ray_pool import _share
-from gonogo.rehearse.workers.workers import ray_shipment
 
 TWO_RANKS = """
 import os, sys, time

@@ -23,7 +23,7 @@ from gonogo.rehearse.launch.environment import datasets_cache
 from gonogo.rehearse.progress import Status
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-from gonogo.rehearse.workers.workers import scratch
+from gonogo.rehearse.workers import scratch
 
 _FAKE_WORKER = str(Path(__file__).with_name("fake_worker.py"))
 _SHOW = """

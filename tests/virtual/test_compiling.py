@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gonogo.virtual.operators.schema import compiling
+from gonogo.virtual.operators import compiling
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.evidence.environment.hardware import find_accelerator
+from gonogo.virtual.cuda import facade as cuda
 from gonogo.virtual.cuda.facade import VirtualCuda
-from gonogo.virtual.cuda.facade import facade as cuda
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 H100 = find_accelerator("H100-80G")

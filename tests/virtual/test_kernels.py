@@ -247,7 +247,8 @@ def test_utils() -> None:
 DEEPSPEED = """
 import torch
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.virtual import cuda, kernels
+from gonogo.virtual import kernels
+from gonogo.virtual.cuda import facade as cuda
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 facade = cuda.install(find_accelerator("H100"), 2, lambda index: CachingAllocator(1 << 30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gonogo.virtual.operators.schema import scripting
+from gonogo.virtual.operators import scripting
 
 
 def doubled(x: torch.Tensor, *, twice: bool) -> torch.Tensor:

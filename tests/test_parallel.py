@@ -6,31 +6,31 @@ import os
 
 import pytest
 
-from gonogo.check.findings import parallel as spread
+from gonogo.check import parallel
 
 
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread, "processors", lambda: 2)
+    monkeypatch.setattr(parallel, "processors", lambda: 2)
 
 
 @pytest.mark.parametrize("count", [0, 3, 200])
 def test_answers_come_in_order(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _two_processors(monkeypatch)
     heard: list[int] = []
-    assert spread.answers(lambda number: number * number, count, heard.append) == [n * n for n in range(count)]
+    assert parallel.parallel_map(lambda number: number * number, count, heard.append) == [n * n for n in range(count)]
     assert heard == sorted(heard)
     assert heard[-1:] == ([count] if count else [])
 
 
 def test_many_are_asked_in_other_processes_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     _two_processors(monkeypatch)
-    assert len({*spread.answers(lambda number: os.getpid(), 200, lambda done: None)} - {os.getpid()}) == 2
-    assert {*spread.answers(lambda number: os.getpid(), 10, lambda done: None)} == {os.getpid()}
+    assert len({*parallel.parallel_map(lambda number: os.getpid(), 200, lambda done: None)} - {os.getpid()}) == 2
+    assert {*parallel.parallel_map(lambda number: os.getpid(), 10, lambda done: None)} == {os.getpid()}
 
 
 def test_one_processor_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread, "processors", lambda: 1)
-    assert {*spread.answers(lambda number: os.getpid(), 200, lambda done: None)} == {os.getpid()}
+    monkeypatch.setattr(parallel, "processors", lambda: 1)
+    assert {*parallel.parallel_map(lambda number: os.getpid(), 200, lambda done: None)} == {os.getpid()}
 
 
 def test_a_fault_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_a_fault_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
         return number
 
     with pytest.raises(ValueError, match="the hundred and fiftieth"):
-        spread.answers(ask, 200, lambda done: None)
+        parallel.parallel_map(ask, 200, lambda done: None)
 
 
 def test_a_process_that_dies_is_an_error_and_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,4 +55,4 @@ def test_a_process_that_dies_is_an_error_and_not_a_hang(monkeypatch: pytest.Monk
         return number
 
     with pytest.raises(Exception, match="terminated abruptly"):
-        spread.answers(ask, 200, lambda done: None)
+        parallel.parallel_map(ask, 200, lambda done: None)
