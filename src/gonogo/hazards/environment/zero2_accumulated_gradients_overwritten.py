@@ -68,7 +68,7 @@ class Zero2AccumulatedGradientsOverwritten(Hazard):
             spans=(
                 span_of(environment, "deepspeed"),
                 place.span(Text("gradients are accumulated", "在此累积梯度")) if place is not None else None,
-                stage_span(run, Text("stage 2", "stage 2：梯度被切分")),
+                stage_span(run),
             ),
             fixes=version_fix(environment, "deepspeed", ">=0.18.3"),
             confirm=() if several else (Text("gradient_accumulation_steps is above 1", "梯度累积步数大于 1"),),

@@ -1,4 +1,4 @@
-"""What the files of a run say of ZeRO-3: the stage with its place, and which code it reaches."""
+"""What the files of a run say of ZeRO: the stage with its place, and which code it reaches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from gonogo.evidence.script.names import dotted
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Span, Text
 
-DIVIDED = Text("ZeRO-3: each parameter is divided among the ranks", "ZeRO-3：每个参数被切分到各个 rank")
+_PARTITIONED = {
+    1: Text("ZeRO-1 partitions the optimizer states among the ranks", "ZeRO-1：优化器状态被切分到各个 rank"),
+    2: Text(
+        "ZeRO-2 partitions optimizer states and gradients among the ranks", "ZeRO-2：优化器状态与梯度被切分到各个 rank"
+    ),
+    3: Text("ZeRO-3 partitions each parameter among the ranks", "ZeRO-3：每个参数被切分到各个 rank"),
+}
 _TOLD_BY_STAGE = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
 TRAINERS = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
@@ -20,15 +26,16 @@ TRAINERS = (
 """Trainers that hand the model to DeepSpeed themselves; a project's classes that derive from them count too."""
 
 
-def stage_span(run: Run, label: Text = DIVIDED) -> Span | None:
-    """Where a run sets ZeRO's stage, or names the preset that does."""
+def stage_span(run: Run) -> Span | None:
+    """Where a run sets ZeRO's stage, or names the preset that does, labelled with what that stage partitions."""
     if run.config is None:
         return None
+    label = _PARTITIONED.get(run.zero_stage) if run.zero_stage is not None else None
     return run.config.raw("zero_optimization", "stage").span(label) or run.config_field.span(label)
 
 
 def has_peft(run: Run) -> bool:
-    """Whether adapters may be what is trained, so that trained parameters may be too small to be divided."""
+    """Whether adapters may be what is trained, so that trained parameters may be too small to be partitioned."""
     words = (b"peft", b"LoraConfig", b"lora")
     if run.arguments.has("use_peft") or any("lora" in name for name in run.arguments.names()):
         return True

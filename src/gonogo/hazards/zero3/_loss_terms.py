@@ -43,9 +43,9 @@ def _finding(
     )
     return hazard.finding(
         Text(
-            en="`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has them divided "
-            "then, each an empty tensor of shape [0], and the backward ends with “returned an invalid gradient … "
-            "got [0]”.",
+            en="`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has them "
+            "partitioned then, each an empty tensor of shape [0], and the backward ends with “returned an invalid "
+            "gradient … got [0]”.",
             zh="`{term}` 在模块 forward 之外读取 `{module}` 的参数。此时 ZeRO-3 已将其切分，每个参数都是形状 [0] 的空张"
             "量，反向会以 “returned an invalid gradient … got [0]” 结束。",
         ).format(term=text_of(script, use.node), module=text_of(script, use.module)),

@@ -14,7 +14,7 @@ from gonogo.hazards.hazard import Hazard
 
 _REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
 _ENTERS = Text("enters no_sync between accumulated micro-batches", "在累积的 micro-batch 之间进入 no_sync")
-_STAGE = Text("gradients are divided", "此处切分梯度")
+_STAGE = Text("gradients are partitioned", "此处切分梯度")
 _UPGRADE = Text(
     'Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"',
     '升级：transformers>=4.48 与 accelerate>=1.9；或 pip install "deepspeed<0.16"',
@@ -45,7 +45,7 @@ def no_sync_of_trainer(hazard: Hazard, config: DeepSpeedConfig, run: Run) -> Ite
     yield hazard.finding(
         Text(
             en="ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
-            "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO divides the gradients.",
+            "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions the gradients.",
             zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}（自"
             " 0.16 起）在切分梯度时拒绝它。",
         ).format(
@@ -90,7 +90,7 @@ def no_sync_in_script(hazard: Hazard, script: Script, run: Run) -> Iterator[Find
             continue
         yield hazard.finding(
             Text(
-                en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO divides "
+                en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO partitions "
                 "the gradients.",
                 zh="`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
             ).format(

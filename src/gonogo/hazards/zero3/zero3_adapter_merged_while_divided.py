@@ -28,7 +28,7 @@ class Zero3AdapterMergedWhileDivided(Hazard):
 
     name = "zero3-adapter-merged-while-divided"
     title = Text(
-        en="Adapters are merged into weights that ZeRO-3 has divided", zh="把适配器合并进已被 ZeRO-3 切分的权重"
+        en="Adapters are merged into weights that ZeRO-3 has partitioned", zh="把适配器合并进已被 ZeRO-3 切分的权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -43,8 +43,8 @@ class Zero3AdapterMergedWhileDivided(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` adds the adapter to base weights that ZeRO-3 has divided, empty tensors of shape [0]: "
-                    "“The size of tensor a (0) must match the size of tensor b”.",
+                    en="`{code}` adds the adapter to base weights that ZeRO-3 has partitioned, empty tensors of shape "
+                    "[0]: “The size of tensor a (0) must match the size of tensor b”.",
                     zh="`{code}` 把适配器加到已被 ZeRO-3 切分的基础权重上，而它们是形状 [0] 的空张量：“The size of "
                     "tensor a (0) must match the size of tensor b”。",
                 ).format(code=text_of(script, call.node.func) + "()"),

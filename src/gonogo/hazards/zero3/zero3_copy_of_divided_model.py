@@ -15,14 +15,14 @@ from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
 
 
 class Zero3CopyOfDividedModel(Hazard):
-    """`copy.deepcopy` of a model whose parameters ZeRO-3 has divided.
+    """`copy.deepcopy` of a model whose parameters ZeRO-3 has partitioned.
 
     ## What happens
     A reference model, teacher or EMA copy made so fails at its first layer ("'weight' must be 2-D"), or copying
     itself fails at the engine's hooks.
 
     ## Why
-    Each parameter of a divided model is an empty tensor of shape [0]; its part lies beside it. The copy gets the
+    Each parameter of a partitioned model is an empty tensor of shape [0]; its part lies beside it. The copy gets the
     empty tensors, and no engine gathers for it.
 
     ## Cure
@@ -30,7 +30,7 @@ class Zero3CopyOfDividedModel(Hazard):
     while the weights are whole; or copy single tensors inside `GatheredParameters`.
 
     ## When it is safe
-    ZeRO-2 and lower; a copy made before the model is divided.
+    ZeRO-2 and lower; a copy made before the model is partitioned.
 
     ## Sources
     - https://github.com/huggingface/peft/issues/2500: a deep copy under ZeRO-3 has weights of shape [0]
@@ -39,7 +39,7 @@ class Zero3CopyOfDividedModel(Hazard):
 
     name = "zero3-copy-of-divided-model"
     title = Text(
-        en="A model that ZeRO-3 has divided is copied: the copy has no weights",
+        en="A model that ZeRO-3 has partitioned is copied: the copy has no weights",
         zh="复制了已被 ZeRO-3 切分的模型：副本没有权重",
     )
 
@@ -51,12 +51,12 @@ class Zero3CopyOfDividedModel(Hazard):
             model = call.node.args[0] if call.node.args else None
             if model is None or gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
-            if not _is_divided(script, call.node, model):
+            if not _is_partitioned(script, call.node, model):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` copies a model that ZeRO-3 has divided: the copy's parameters are empty tensors of "
-                    "shape [0], which no engine gathers.",
+                    en="`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors "
+                    "of shape [0], which no engine gathers.",
                     zh="`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY,
@@ -73,7 +73,7 @@ class Zero3CopyOfDividedModel(Hazard):
             )
 
 
-def _is_divided(script: Script, call: ast.Call, model: ast.expr) -> bool:
+def _is_partitioned(script: Script, call: ast.Call, model: ast.expr) -> bool:
     inner = model.value if isinstance(model, ast.Attribute) and model.attr == "module" else model
     if is_engine(script, inner):
         return True

@@ -11,7 +11,7 @@ class Zero3CreateReferenceModel(Hazard):
     instantiate your reference model directly with `AutoModelForCausalLM.from_pretrained()`."
 
     ## Why
-    The function makes the reference by `deepcopy`. Under ZeRO-3 the model's parameters are divided, and a copy
+    The function makes the reference by `deepcopy`. Under ZeRO-3 the model's parameters are partitioned, and a copy
     would hold empty tensors, so TRL refuses.
 
     ## Cure
@@ -40,7 +40,7 @@ class Zero3CreateReferenceModel(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="create_reference_model copies the model, which ZeRO-3 has divided: TRL refuses it with a "
+                    en="create_reference_model copies the model, which ZeRO-3 has partitioned: TRL refuses it with a "
                     "ValueError.",
                     zh="create_reference_model 要复制已被 ZeRO-3 切分的模型：TRL 会以 ValueError 拒绝。",
                 ),

@@ -94,7 +94,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 Text(
                     en="{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
                     "parameter directly while ZeRO-3 had it partitioned.{place}",
-                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其分区时直接"
+                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接"
                     "使用了它。{place}",
                 ).format(
                     function=invalid.group(1),
@@ -106,7 +106,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 ),
                 cure=_CURE,
                 spans=places(
-                    (term, Text("parameters are used here, partitioned", "此处使用了已分区的参数")),
+                    (term, Text("parameters are used here, partitioned", "此处使用了已切分的参数")),
                     (failure.innermost("user"), Text("the backward that fails", "失败的反向传播")),
                 ),
                 ranks=failed.ranks,
@@ -137,8 +137,8 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
                 "the forward) read the parameter itself, where its module did not run, while ZeRO-3 had it "
                 "partitioned.",
-                zh="{function} 给出的梯度形状与被分区的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而"
-                "此时 ZeRO-3 已将其分区。",
+                zh="{function} 给出的梯度形状与被切分的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而"
+                "此时 ZeRO-3 已将其切分。",
             ).format(function=function),
             cure=_CURE,
             certainty=certainty,

@@ -83,7 +83,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             yield self.finding(
                 Text(
                     en="`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 "
-                    "has divided it, and it is an empty tensor of shape [0].",
+                    "has partitioned it, and it is an empty tensor of shape [0].",
                     zh="`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 "
                     "[0] 的空张量。",
                 ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
@@ -109,7 +109,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 Text(
                     en="An operator was handed an empty (partitioned) parameter: it is read where its own module's "
                     "forward does not run, so ZeRO-3 did not gather it.{place}",
-                    zh="某个算子收到了空的（已分区的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
+                    zh="某个算子收到了空的（已切分的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
                 ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
                 cure=(
                     Text(

@@ -31,7 +31,7 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
 
     name = "zero3-embedding-size-of-divided-weight"
     title = Text(
-        en="The size of the vocabulary is taken from a divided weight, and is 0",
+        en="The size of the vocabulary is taken from a partitioned weight, and is 0",
         zh="从被切分的权重读取词表大小，结果为 0",
     )
 
@@ -47,7 +47,7 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
             edit = script.replacing(node, text_of(script, _layer(node), 500) + ".num_embeddings")
             yield self.finding(
                 Text(
-                    en="`{code}` is 0 under ZeRO-3: the weight is divided, and its shape is [0] until it is gathered.",
+                    en="`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
                     zh="`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
                 ).format(code=text_of(script, node)),
                 certainty=Certainty.LIKELY,

@@ -64,7 +64,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
     name = "zero3-gradient-checkpoint-recompute"
     title = Text(
         en="Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
-        zh="梯度检查点重算时，权重已被 ZeRO-3 重新分区",
+        zh="梯度检查点重算时，权重已被 ZeRO-3 重新切分",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -77,7 +77,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             Text(
-                en="Frozen weights are divided again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
+                en="Frozen weights are partitioned again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
                 "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
                 "CheckpointError.",
                 zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）"
@@ -149,7 +149,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
             Text(
                 en="Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed "
                 "the block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
-                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新分区，它们是空的"
+                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新切分，它们是空的"
                 "。",
             ),
             cure=(

@@ -68,9 +68,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
     `Zero-3` despite being configured for DeepSpeed Zero-3".
 
     ## Why
-    `from_pretrained` divides the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments` or
-    `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig` be
-    garbage-collected, loads the whole checkpoint on every rank.
+    `from_pretrained` partitions the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments`
+    or `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig`
+    be garbage-collected, loads the whole checkpoint on every rank.
 
     ## Cure
     Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
@@ -121,7 +121,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
                 call,
                 Text(
                     "The model is loaded before the arguments that tell transformers of ZeRO-3 exist (line {line}): "
-                    "every process loads all of it into host memory, and it is divided only afterwards.",
+                    "every process loads all of it into host memory, and it is partitioned only afterwards.",
                     "模型在告知 transformers 使用 ZeRO-3 的参数对象创建（第 {line} 行）之前加载：每个进程都会把整个模型"
                     "读入内存，之后才切分。",
                 ).format(line=told.line),

@@ -58,7 +58,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     name = "zero3-init-weights-on-partitioned"
     title = Text(
-        en="Weights are initialised while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已分区的空权重"
+        en="Weights are initialised while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已切分的空权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -69,13 +69,13 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             weight = call.node.args[0] if call.node.args else None
             if weight is None or gathered(script, call.node) or tests_the_stage(script, call.node):
                 continue
-            where = _divided_at(script, run, weight)
+            where = _partitioned_at(script, run, weight)
             if where is None:
                 continue
             raises = call.method.startswith(_BY_FAN)
             yield self.finding(
                 Text(
-                    en="`{code}` meets a weight that ZeRO-3 has divided already: {then}.",
+                    en="`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.",
                     zh="`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
                 ).format(
                     code=text_of(script, call.node),
@@ -101,7 +101,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 ),
                 spans=(
                     call.place.span(),
-                    script.place(where).span(Text("divided from here on", "自此处起被切分")),
+                    script.place(where).span(Text("partitioned from here on", "自此处起被切分")),
                     stage_span(run),
                 ),
             )
@@ -139,12 +139,12 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             evidence,
             Text(
                 en="Initialising a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
-                zh="初始化权重时对其取下标，而 zero.Init 已将其分区：它没有任何行。",
+                zh="初始化权重时对其取下标，而 zero.Init 已将其切分：它没有任何行。",
             ),
             cure=(
                 Text(
                     "Upgrade transformers, which skips or gathers what is partitioned",
-                    "升级 transformers：新版会跳过已分区的参数或先行聚合",
+                    "升级 transformers：新版会跳过已切分的参数或先行聚合",
                 ),
                 Text(
                     "In a model of your own initialise inside deepspeed.zero.GatheredParameters([weight], "
@@ -163,8 +163,8 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         )
 
 
-def _divided_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
-    """What has divided a layer's weight before it is initialised; None where it is whole, or that can't be told."""
+def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
+    """What has partitioned a layer's weight before it is initialised; None where it is whole, or that can't be told."""
     if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
         return None
     function, info = script.enclosing_function(weight), script.enclosing_class(weight)

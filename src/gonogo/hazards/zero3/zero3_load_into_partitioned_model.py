@@ -31,7 +31,7 @@ _CURE = (
         "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
     ),
     Text(
-        "Or load before ZeRO-3 divides the model, or module by module inside "
+        "Or load before ZeRO-3 partitions the model, or module by module inside "
         "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)",
         "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), "
         "modifier_rank=0) 中逐个模块加载",
@@ -67,7 +67,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
     name = "zero3-load-into-partitioned-model"
     title = Text(
         en="A state dict is loaded into a model that ZeRO-3 has partitioned",
-        zh="把 state dict 加载到 ZeRO-3 已分区的模型",
+        zh="把 state dict 加载到 ZeRO-3 已切分的模型",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -85,8 +85,8 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{model}` is divided by ZeRO-3 here: each of its parameters has shape [0], and load_state_dict "
-                    "raises a size mismatch for every whole tensor that it is given.",
+                    en="`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
+                    "load_state_dict raises a size mismatch for every whole tensor that it is given.",
                     zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 "
                     "size mismatch。",
                 ).format(model=text_of(script, receiver)),
@@ -116,7 +116,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             Text(
                 en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
                 "ZeRO-3 and its parameters are empty ([{current}]).",
-                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 分区，参数是空的（[{current}]）"
+                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）"
                 "。",
             ).format(saved=saved or "…", current=current),
             cure=(
@@ -136,7 +136,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
 
 
 def _partitioned(script: Script, node: ast.expr) -> Certainty | None:
-    """Whether a model's parameters are surely divided; None where nothing says so."""
+    """Whether a model's parameters are surely partitioned; None where nothing says so."""
     inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
     if is_engine(script, inner):
         return Certainty.CERTAIN

@@ -15,7 +15,7 @@ class Zero3LoadedInMainProcessFirst(Hazard):
     it to leave the block.
 
     ## Why
-    Under ZeRO-3 `from_pretrained` divides each parameter as it is made and broadcasts what it reads: all ranks must
+    Under ZeRO-3 `from_pretrained` partitions each parameter as it is made and broadcasts what it reads: all ranks must
     be in it together. `main_process_first` (to download once) lets one rank in, and the others wait at a barrier.
 
     ## Cure

@@ -47,8 +47,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
     with `low_cpu_mem_usage=True` or with passing a `device_map`").
 
     ## Why
-    Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which divides every parameter over all
-    ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
+    Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which partitions every parameter over
+    all ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
     choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
 
     ## Cure
@@ -99,8 +99,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         where = [call.keyword_place(name) for name in names]
         yield self.finding(
             Text(
-                en="`{given}` is passed to from_pretrained under ZeRO-3: transformers divides the model over all ranks "
-                "there and refuses to place it otherwise.",
+                en="`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model over all "
+                "ranks there and refuses to place it otherwise.",
                 zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，会拒绝"
                 "另行放置。",
             ).format(given=", ".join(one.text for one in where if one is not None)),
@@ -132,8 +132,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="ZeRO-3 divides every parameter over the {world} ranks while the model is built; placing whole "
-                    "layers by device_map contradicts that. transformers: {message}",
+                    en="ZeRO-3 partitions every parameter over the {world} ranks while the model is built; placing "
+                    "whole layers by device_map contradicts that. transformers: {message}",
                     zh="ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
                     "transformers 的原话：{message}",
                 ).format(world=record.world_size, message=shorten(message)),
@@ -150,8 +150,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 evidence,
                 Text(
                     en="from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such "
-                    "as Unsloth's or a QLoRA recipe), while ZeRO-3 divides every parameter over the ranks as it is "
-                    "made.",
+                    "as Unsloth's or a QLoRA recipe), while ZeRO-3 partitions every parameter over the ranks as it "
+                    "is made.",
                     zh="from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载"
                     "器），而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
                 ),

@@ -50,7 +50,7 @@ class Zero3ModelRunOnOneRank(Hazard):
 
     name = "zero3-model-run-on-one-rank"
     title = Text(
-        en="One rank alone runs a model whose weights ZeRO-3 has divided among all",
+        en="One rank alone runs a model whose weights ZeRO-3 has partitioned among all",
         zh="只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
     )
 

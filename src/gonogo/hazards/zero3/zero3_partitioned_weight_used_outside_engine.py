@@ -85,8 +85,8 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{name}` is loaded while ZeRO-3 is on, so its weights are divided, and no engine is built for "
-                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
+                    en="`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, and no engine is built "
+                    "for it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
                     zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其嵌入"
                     "层会报 “'weight' must be 2-D”。",
                 ).format(name=name),

@@ -61,7 +61,7 @@ class Zero3QuantizedModel(Hazard):
     loading raises "Only Tensors of floating point and complex dtype can require gradients".
 
     ## Why
-    ZeRO-3 divides every parameter and gathers several of them in one collective, for which they must have one dtype.
+    ZeRO-3 partitions every parameter and gathers several of them in one collective, for which they must have one dtype.
     Quantised layers hold packed integers, in shapes of their own, beside scales and unquantised layers in floating
     point.
 
@@ -70,7 +70,7 @@ class Zero3QuantizedModel(Hazard):
     compute dtype. For ZeRO-3, load an unquantised checkpoint (dequantise DeepSeek's fp8 weights to bf16).
 
     ## When it is safe
-    ZeRO-2 and lower. transformers since 4.44 leaves quantised models out of `zero.Init`, so they are not divided.
+    ZeRO-2 and lower. transformers since 4.44 leaves quantised models out of `zero.Init`, so they are not partitioned.
 
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
@@ -80,7 +80,7 @@ class Zero3QuantizedModel(Hazard):
     """
 
     name = "zero3-quantized-model"
-    title = Text(en="ZeRO-3 is to divide a quantised model, which it can't", zh="ZeRO-3 无法切分量化模型")
+    title = Text(en="ZeRO-3 is to partition a quantised model, which it can't", zh="ZeRO-3 无法切分量化模型")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
@@ -105,7 +105,7 @@ class Zero3QuantizedModel(Hazard):
                 run,
                 Text(
                     en="{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
-                    "divide and gather together{refusal}.",
+                    "partition and gather together{refusal}.",
                     zh="{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
                 ).format(
                     model=run.model.name,
@@ -117,7 +117,7 @@ class Zero3QuantizedModel(Hazard):
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """bitsandbytes in 8 bits, or in 4 bits whose storage has no dtype that ZeRO-3 can divide."""
+        """bitsandbytes in 8 bits, or in 4 bits whose storage has no dtype that ZeRO-3 can partition."""
         if run.zero_stage != 3 or not any(word in script.source.data for word in (b"load_in_8bit", b"load_in_4bit")):
             return
         for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
@@ -130,7 +130,7 @@ class Zero3QuantizedModel(Hazard):
                 run,
                 Text(
                     en="The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating "
-                    "point can't be divided and gathered together.",
+                    "point can't be partitioned and gathered together.",
                     zh="ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
                 ).format(bits=bits),
                 Certainty.LIKELY,
@@ -199,7 +199,7 @@ class Zero3QuantizedModel(Hazard):
             evidence,
             Text(
                 en="The model's weights are quantised (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
-                "dtypes, which ZeRO-3 can neither divide nor gather together.",
+                "dtypes, which ZeRO-3 can neither partition nor gather together.",
                 zh="模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法"
                 "一起聚合。",
             ),

@@ -38,7 +38,7 @@ _RESIZES = Pattern(
     r"(?i)resize_token_embeddings|resiz\w+ (?:the )?(?:token )?embedding|resize_embedding|扩充词表|扩展词表|扩词表"
 )
 
-# Releases that read the size of a divided weight, and the first one after them that does not.
+# Releases that read the size of a partitioned weight, and the first one after them that does not.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _GATHER_CURE = Text(
     "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), and "
@@ -82,7 +82,7 @@ class Zero3ResizeEmbeddings(Hazard):
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A resize under a faulty transformers, and new rows written into the divided embedding."""
+        """A resize under a faulty transformers, and new rows written into the partitioned embedding."""
         if run.zero_stage != 3 or b"resize_token_embeddings" not in script.source.data:
             return
         for faulty, fixed in _FAULTY_RELEASES:
@@ -101,7 +101,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` writes into the embedding while ZeRO-3 has it divided: the tensor is empty there, "
+                    en="`{code}` writes into the embedding while ZeRO-3 has it partitioned: the tensor is empty there, "
                     "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them.",
                     zh="`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
                     "resize_token_embeddings 给出的值。",
@@ -111,7 +111,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 cure=(_GATHER_CURE,),
                 spans=(
                     script.place(statement).span(),
-                    script.place(source).span(Text("the divided embedding", "被切分的嵌入")),
+                    script.place(source).span(Text("the partitioned embedding", "被切分的嵌入")),
                     stage_span(run),
                 ),
             )
@@ -126,7 +126,7 @@ class Zero3ResizeEmbeddings(Hazard):
             yield self.finding(
                 Text(
                     en="transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
-                    "divided: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
+                    "partitioned: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
                     zh="transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
                     "“shape '[-1, 0]' is invalid”。",
                 ).format(version=version.get("?")),
@@ -176,7 +176,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 Text(
                     en="Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new "
                     "size from it, or wrote to it, without gathering it.",
-                    zh="ZeRO-3 下 embedding 权重已分区，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
+                    zh="ZeRO-3 下 embedding 权重已切分，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
                 ),
                 cure=(
                     Text(

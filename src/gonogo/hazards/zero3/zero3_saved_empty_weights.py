@@ -105,7 +105,7 @@ class Zero3SavedEmptyWeights(Hazard):
     name = "zero3-saved-empty-weights"
     title = Text(
         en="The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
-        zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其分区",
+        zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其切分",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -136,7 +136,7 @@ class Zero3SavedEmptyWeights(Hazard):
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has divided."""
+        """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has partitioned."""
         if run.zero_stage != 3:
             return
         for call in script.calls("*.save_pretrained", "*.state_dict"):
@@ -144,7 +144,7 @@ class Zero3SavedEmptyWeights(Hazard):
             if model is None or call.has("state_dict") or call.has_star or gathered(script, call.node):
                 continue
             if (
-                not _is_divided(script, model)
+                not _is_partitioned(script, model)
                 or tests_the_stage(script, call.node)
                 or before_initialize(script, call.node)
             ):
@@ -153,8 +153,8 @@ class Zero3SavedEmptyWeights(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has divided: tensors of shape "
-                    "[0] are saved instead of weights.",
+                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of "
+                    "shape [0] are saved instead of weights.",
                     zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
@@ -229,7 +229,7 @@ def _elements(shape: str) -> int:
     return prod(int(size) for size in shape.split(",") if size)
 
 
-def _is_divided(script: Script, node: ast.expr) -> bool:
+def _is_partitioned(script: Script, node: ast.expr) -> bool:
     """Whether an expression is the trained model: the engine's module, or what accelerate unwraps."""
     if isinstance(node, ast.Call):
         return script.call_at(node).method == "unwrap_model"

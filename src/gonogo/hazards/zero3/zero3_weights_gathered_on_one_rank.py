@@ -17,7 +17,7 @@ _ON_ALL = Text(
 
 
 _REHEARSED = Text(
-    en="ZeRO-3 has divided the weights among all ranks; to gather them is a call of all.",
+    en="ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.",
     zh="ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
 )
 
@@ -46,7 +46,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
 
     name = "zero3-weights-gathered-on-one-rank"
     title = Text(
-        en="One rank alone asks for the whole weights that ZeRO-3 has divided",
+        en="One rank alone asks for the whole weights that ZeRO-3 has partitioned",
         zh="只有一个 rank 请求被 ZeRO-3 切分的完整权重",
     )
 

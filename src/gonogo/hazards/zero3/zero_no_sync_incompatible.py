@@ -36,7 +36,7 @@ class ZeroNoSyncIncompatible(Hazard):
     with gradient partitioning logic of ZeRO stage 3" (or 2).
 
     ## Why
-    `no_sync` postpones the reduction of gradients, but ZeRO-2 and ZeRO-3 divide them as they arise. DeepSpeed 0.16.0
+    `no_sync` postpones the reduction of gradients, but ZeRO-2 and ZeRO-3 partition them as they arise. DeepSpeed 0.16.0
     gave its engine a `no_sync` that refuses this; before that the engine had none, so the `no_sync` that transformers
     and accelerate enter around accumulated micro-batches did nothing.
 
@@ -81,8 +81,8 @@ class ZeroNoSyncIncompatible(Hazard):
                 evidence,
                 Text(
                     en="transformers, accelerate or the training loop enters no_sync between accumulated "
-                    "micro-batches; DeepSpeed since 0.16.0 refuses that where ZeRO divides the gradients (stages 2 "
-                    "and 3).",
+                    "micro-batches; DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages "
+                    "2 and 3).",
                     zh="transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；DeepSpeed 自 0.16.0 "
                     "起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
                 ),
