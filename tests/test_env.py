@@ -20,8 +20,9 @@ from gonogo.check.environment import environment_findings
 from gonogo.evidence import private
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment import machine, this_machine
-from gonogo.evidence.environment.environment import Environment, Gpu, Package, field_names, read_environment
+from gonogo.evidence.environment.environment import Environment, Gpu, Package, field_names
 from gonogo.evidence.environment.machine import gpus_in_csv, npus_in_table
+from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.private import recorded_variables, without_private
 from gonogo.finding import Text
@@ -231,7 +232,7 @@ def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     }
     assert this_machine.build_of_torch(str(tmp_path / "torch")) == {"cuda": "11.8", "hip": None, "git": "abc"}
     script = "import sys; from gonogo.check.environment import environment_report as r; "
-    script += "from gonogo.evidence.environment.environment import this_machine; r(this_machine(deep=True)); "
+    script += "from gonogo.evidence.environment.this_machine import this_machine; r(this_machine(deep=True)); "
     script += "print([m for m in ('torch', 'transformers', 'deepspeed') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

@@ -13,8 +13,8 @@ import pytest
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.command_line import Options, OptionTable
-from gonogo.evidence.launch.launch import read_launches
 from gonogo.evidence.launch.launchers import options as tables
+from gonogo.evidence.launch.reading import read_launches
 
 
 def options_of(folder: Path, words: str, before: str = "") -> Options:

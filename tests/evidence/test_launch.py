@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.launch.launch import Launch, launch_of_command, read_launches
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.launch.reading import launches_of_command, read_launches
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -52,8 +53,7 @@ def test_examples(script: Path) -> None:
 
 
 def test_a_typed_command(tmp_path: Path) -> None:
-    launch = launch_of_command(["deepspeed", "--num_gpus", "4", "train.py", "--deepspeed", "ds.json"], tmp_path)
-    assert launch is not None
+    (launch,) = launches_of_command(["deepspeed", "--num_gpus", "4", "train.py", "--deepspeed", "ds.json"], tmp_path)
     assert (launch.launcher, launch.world_size.value, launch.deepspeed_config.value) == ("deepspeed", 4, "ds.json")
     assert launch.cwd == tmp_path
     assert not launch.source.writable
@@ -65,15 +65,14 @@ def test_a_typed_command(tmp_path: Path) -> None:
 
 def test_a_typed_script_gets_its_arguments_and_variables(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text('torchrun --nproc_per_node ${N:-8} train.py --deepspeed "$1"\n')
-    launch = launch_of_command(["N=2", "bash", "run.sh", "zero2.json"], tmp_path)
-    assert launch is not None
+    (launch,) = launches_of_command(["N=2", "bash", "run.sh", "zero2.json"], tmp_path)
     assert launch.world_size.value == 2
     assert launch.deepspeed_config.value == "zero2.json"
     assert launch.source.path.endswith("run.sh")
 
 
 def test_a_command_that_launches_nothing(tmp_path: Path) -> None:
-    assert launch_of_command(["ls", "-l"], tmp_path) is None
+    assert launches_of_command(["ls", "-l"], tmp_path) == ()
     assert launches(tmp_path, "echo hello\npip install torch\n") == ()
 
 
@@ -416,8 +415,7 @@ def test_ways_to_say_four_processes(text: str, tmp_path: Path) -> None:
 
 def test_a_script_by_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("#!/usr/bin/env bash\ntorchrun --nproc_per_node 2 t.py\n")
-    launch = launch_of_command(["./run"], tmp_path)
-    assert launch is not None
+    (launch,) = launches_of_command(["./run"], tmp_path)
     assert launch.world_size.value == 2
 
 
@@ -425,14 +423,12 @@ def test_accelerates_default_config(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "accelerate").mkdir()
     (tmp_path / "accelerate/default_config.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 8\n")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    launch = launch_of_command(["accelerate", "launch", "t.py"], tmp_path)
-    assert launch is not None
+    (launch,) = launches_of_command(["accelerate", "launch", "t.py"], tmp_path)
     assert launch.world_size.value == 8
     assert launch.accelerate_config.known
     assert launch.accelerate_config.reason is not None
     assert len(launch.notes) == 1
-    named = launch_of_command(["accelerate", "launch", "--config_file", "elsewhere.yaml", "t.py"], tmp_path)
-    assert named is not None
+    (named,) = launches_of_command(["accelerate", "launch", "--config_file", "elsewhere.yaml", "t.py"], tmp_path)
     assert named.world_size.unknown
 
 

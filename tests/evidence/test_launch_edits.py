@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.launch.launch import Launch, launch_of_command, read_launches
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.launch.reading import launches_of_command, read_launches
 from gonogo.finding import Edit
 
 
@@ -115,8 +116,7 @@ def test_setting_a_variable(text: str, expected: str, tmp_path: Path) -> None:
 
 
 def test_a_typed_command_is_not_edited(tmp_path: Path) -> None:
-    launch = launch_of_command(["deepspeed", "t.py", "--a", "1"], tmp_path)
-    assert launch is not None
+    (launch,) = launches_of_command(["deepspeed", "t.py", "--a", "1"], tmp_path)
     edits = [launch.options.removing("a"), launch.options.adding("b", "1"), launch.setting_variable("X", "1")]
     assert all(edit.before == edit.after == b"" for edit in edits)
     assert not launch.options.can_edit("a")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gonogo.evidence.config.training_arguments import read_arguments
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.launch.launch import Launch, launch_of_command, read_launches
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.launch.reading import launches_of_command, read_launches
 
 EXAMPLES = [path.read_bytes() for path in sorted((Path(__file__).parents[2] / "examples").glob("*/launch*.sh"))]
 MORE = b"""#!/bin/bash
@@ -107,8 +108,7 @@ def test_mutations(tmp_path: Path, data: st.DataObject) -> None:
 @COMMON
 @given(st.lists(st.text(max_size=12) | st.sampled_from([*TOKENS, "--nproc_per_node", "8"]), max_size=12))
 def test_any_typed_command(tmp_path: Path, words: list[str]) -> None:
-    launch = launch_of_command(words, tmp_path)
-    if launch is not None:
+    for launch in launches_of_command(words, tmp_path):
         use(launch)
 
 

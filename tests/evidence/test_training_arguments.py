@@ -7,7 +7,7 @@ from pathlib import Path
 from gonogo.evidence.config.training_arguments import Arguments, read_arguments
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launch import read_launches
+from gonogo.evidence.launch.reading import read_launches
 
 
 def arguments(folder: Path, text: str, script: dict[str, Field] | None = None) -> Arguments:

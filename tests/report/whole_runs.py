@@ -20,7 +20,7 @@ from gonogo.check.environment import environment_report
 from gonogo.check.findings import check
 from gonogo.diagnose.findings import diagnose
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.environment.environment import read_environment
+from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Report

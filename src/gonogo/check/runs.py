@@ -70,7 +70,7 @@ class _Gatherer:
 
     def take_command(self, command: Sequence[str]) -> None:
         """A command as it would be typed."""
-        from gonogo.evidence.launch.launch import launches_of_command
+        from gonogo.evidence.launch.reading import launches_of_command
 
         launches = launches_of_command(command, self.files.base)
         if not launches and Path(command[0]).name in SHELLS:
@@ -128,7 +128,7 @@ class _Gatherer:
             return
         self.found[kind].append(source)
         if kind is Kind.SHELL:
-            from gonogo.evidence.launch.launch import read_launches
+            from gonogo.evidence.launch.reading import read_launches
 
             self.launches += read_launches(source)
 
@@ -195,7 +195,8 @@ class _Gatherer:
         return self._environments[key]
 
     def _read_environment(self, path: Path | None) -> Environment:
-        from gonogo.evidence.environment.environment import Environment, read_environment
+        from gonogo.evidence.environment.environment import Environment
+        from gonogo.evidence.environment.reading import read_environment
 
         told = Environment.unknown()
         if path is not None:

@@ -41,7 +41,8 @@ def env(
         known_format(format_)
         check_writable(output)
         from gonogo.check.environment import environment_report
-        from gonogo.evidence.environment.environment import environment_in, this_machine
+        from gonogo.evidence.environment.reading import environment_in
+        from gonogo.evidence.environment.this_machine import this_machine
 
         found = environment_in(environment) if environment is not None else this_machine(deep=True)
         report = environment_report(found)

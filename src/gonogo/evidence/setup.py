@@ -152,7 +152,7 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
 
 
 def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    from gonogo.evidence.environment.environment import read_environment
+    from gonogo.evidence.environment.reading import read_environment
 
     environment = read_environment(SourceFile(str(path), text.encode()))
     if not environment.packages and environment.unread:

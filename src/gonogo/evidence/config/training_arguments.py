@@ -132,7 +132,7 @@ def _from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     path = field.string
     if path is None:
         return {}, False
-    from gonogo.evidence.launch.launch import read_yaml_of
+    from gonogo.evidence.launch.configs import read_yaml_of
 
     config = read_yaml_of(launch, path)
     if config is None:

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import Node
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.finding import Edit
 
-if TYPE_CHECKING:
-    from gonogo.evidence.document.yaml_file import Layout, YamlFile
-
 _INDENT = 2
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How a mapping is written: what edits need to know."""
+
+    flow: bool
+    start: int
+    end: int
+    """For a mapping in braces, the offset behind its closing brace; else behind its last value."""
+    entries: tuple[tuple[str, int, int, int], ...]
+    """Each key, with the offsets of the key's start, of the value's start and of the value's end."""
 
 
 class YamlEditor:
     """Edits of one file. Each raises KeyError for keys that have no place of their own in it."""
 
-    def __init__(self, file: YamlFile) -> None:
-        self._file = file
-        self._source: SourceFile = file.source
+    def __init__(self, source: SourceFile, root: Node, layouts: Mapping[int, Layout]) -> None:
+        self._source = source
+        self._root = root
+        self._layouts = layouts
+        """By the identity of the mapping's node."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
         """The value under the keys becomes another."""
         layout, index = self._entry(keys)
         _name, _key, start, end = layout.entries[index]
-        node = self._file.root.find(keys)
+        node = self._root.find(keys)
         place = node.field.place if node is not None and node.field.value is None else None
         if place is not None and place.start == place.end:  # `key:` without a value
             at = self._after_colon(layout.entries[index][1])
@@ -61,17 +74,17 @@ class YamlEditor:
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
         """The keys get a value: a new last entry of the nearest mapping that there is."""
-        if self._file.root.find(keys) is not None:
+        if self._root.find(keys) is not None:
             return self.replacing(keys, value)
         depth = len(keys) - 1
-        while depth and self._layout(self._file.root.find(keys[:depth])) is None:
-            if self._file.root.find(keys[:depth]) is not None:
+        while depth and self._layout(self._root.find(keys[:depth])) is None:
+            if self._root.find(keys[:depth]) is not None:
                 inner: Any = value
                 for key in reversed(keys[depth:]):
                     inner = {key: inner}
                 return self.replacing(keys[:depth], inner)
             depth -= 1
-        node = self._file.root.find(keys[:depth])
+        node = self._root.find(keys[:depth])
         layout = self._layout(node)
         rest = keys[depth:]
         if layout is None or not layout.entries:
@@ -90,7 +103,7 @@ class YamlEditor:
         return Place(self._source, at, at).edit(f"{ending}{block}")
 
     def _entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
-        layout = self._layout(self._file.root.find(keys[:-1])) if keys else None
+        layout = self._layout(self._root.find(keys[:-1])) if keys else None
         if layout is None:
             raise KeyError(".".join(keys))
         for index in range(len(layout.entries) - 1, -1, -1):
@@ -99,7 +112,7 @@ class YamlEditor:
         raise KeyError(".".join(keys))
 
     def _layout(self, node: Node | None) -> Layout | None:
-        return self._file.layout(node) if node is not None else None
+        return self._layouts.get(id(node))
 
     def _at_end(self, keys: tuple[str, ...], value: Any) -> Edit:
         data = self._source.data

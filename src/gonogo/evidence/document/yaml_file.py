@@ -16,6 +16,7 @@ import msgspec
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit, Text
@@ -35,17 +36,6 @@ _ENCODING = Text("it is not UTF-8 text", "不是 UTF-8 文本")
 _TOO_LARGE = Text("it nests or repeats itself beyond what a config does", "嵌套或重复过多，不像是配置文件")
 _TOO_LARGE_VALUE = Text("its aliases make it too large to be read", "别名展开后过大，无法读取")
 _TAGGED = Text("its tag `{tag}` makes another value of it", "它的标签 `{tag}` 会改变取值")
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """How a mapping is written: what edits need to know."""
-
-    flow: bool
-    start: int
-    end: int
-    """For a mapping in braces, the offset behind its closing brace; else behind its last value."""
-    entries: tuple[tuple[str, int, int, int], ...]
-    """Each key, with the offsets of the key's start, of the value's start and of the value's end."""
 
 
 class _Open:
@@ -118,25 +108,19 @@ class YamlFile:
 
     def replacing(self, *keys: str, value: Any) -> Edit:
         """An edit that gives a key another value. Raises KeyError where it has no place of its own."""
-        from gonogo.evidence.document.yaml_edit import YamlEditor
-
-        return YamlEditor(self).replacing(keys, value)
+        return self._editor.replacing(keys, value)
 
     def removing(self, *keys: str) -> Edit:
         """An edit that takes a key out with value and line. Raises KeyError where it has no place of its own."""
-        from gonogo.evidence.document.yaml_edit import YamlEditor
-
-        return YamlEditor(self).removing(keys)
+        return self._editor.removing(keys)
 
     def inserting(self, *keys: str, value: Any) -> Edit:
         """An edit that adds a key behind its neighbours, or replaces the value that it has."""
-        from gonogo.evidence.document.yaml_edit import YamlEditor
+        return self._editor.inserting(keys, value)
 
-        return YamlEditor(self).inserting(keys, value)
-
-    def layout(self, node: Node) -> Layout | None:
-        """How a mapping is written; None for what is none, or came by an alias."""
-        return self._layouts.get(id(node))
+    @property
+    def _editor(self) -> YamlEditor:
+        return YamlEditor(self.source, self.root, self._layouts)
 
     @cached_property
     def _text(self) -> str:

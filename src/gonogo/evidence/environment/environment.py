@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.field import Field
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN = Field.not_known()
-_TELLS_NOTHING = Text(
-    "{path} tells no versions: give requirements, a pip freeze, a lock file, a Dockerfile, JSON, or what `gonogo env` "
-    "printed",
-    "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
-)
 _NO_VERSION = Text("no exact version is given: {specifier}", "没有给出确切版本：{specifier}")
 _ANY = Text("any", "任意")
 _NOT_TOLD = Text("nothing tells the version of {name}", "没有给出 {name} 的版本")
@@ -246,30 +240,3 @@ def field_names() -> tuple[str, ...]:
 
 
 _NOTHING = Environment()
-
-
-def read_environment(source: SourceFile) -> Environment:
-    """What a file tells, whichever kind it is: requirements, a lock file, JSON, a Dockerfile, a pasted report …
-
-    A file that tells nothing gives an environment without packages; nothing is raised.
-    """
-    from gonogo.evidence.environment.versions import read
-
-    return read(source)
-
-
-def environment_in(path: Path) -> Environment:
-    """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
-    from gonogo.finding.errors import UserError
-
-    environment = read_environment(SourceFile.read(path))
-    if not environment.packages and environment == Environment(sources=environment.sources, unread=environment.unread):
-        raise UserError(_TELLS_NOTHING.format(path=path))
-    return environment
-
-
-def this_machine(deep: bool = False) -> Environment:
-    """The interpreter that runs gonogo and, where ``deep``, its machine."""
-    from gonogo.evidence.environment.this_machine import this_machine as look
-
-    return look(deep=deep)

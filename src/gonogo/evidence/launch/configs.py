@@ -12,7 +12,7 @@ from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_confi
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launch import WrittenFile
+from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers.recognise import Called
 from gonogo.evidence.shell.run import ShellCommand
 from gonogo.evidence.shell.text import Piece, text_of
@@ -97,6 +97,14 @@ def read_yaml_at(
         return read_yaml(SourceFile.read(shown_path(cwd, path)))
     except UserError:
         return None
+
+
+def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
+    """A YAML or JSON file that a launch names, also one that its script writes; None where it can't be read."""
+    written = launch.written_files.get(os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path))))
+    if written is not None:
+        return read_yaml(written.source) if written.source is not None else None
+    return read_yaml_at(launch.cwd, path)
 
 
 def accelerate_of(

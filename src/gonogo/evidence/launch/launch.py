@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import Options, Word, quoted
+from gonogo.evidence.launch.words import ProgramKind
 from gonogo.finding import Edit, Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.document.yaml_file import YamlFile
-
-ProgramKind = Literal["script", "module", "framework"]
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
@@ -120,39 +115,3 @@ class Launch(msgspec.Struct, frozen=True):
         ending = "\r\n" if source.line_bytes(source.line_of(first)).endswith(b"\r\n") else "\n"
         blanks = indent.decode("utf-8", "surrogateescape")
         return Place(source, first, first).edit(f"{blanks}export {name}={quoted(value)}{ending}")
-
-
-def read_launches(source: SourceFile) -> tuple[Launch, ...]:
-    """The launches of a shell script or a job script, in order; none where it launches nothing."""
-    from gonogo.evidence.launch.reading import launches_in
-
-    return launches_in(source)
-
-
-def launch_of_command(words: Sequence[str], cwd: Path | str) -> Launch | None:
-    """The launch that a command line is, or the last that the script launches which it runs; None where it is none.
-
-    A launch of several processes goes before the plain Python programs that prepare it.
-    """
-    found = launches_of_command(words, cwd)
-    distributed = [launch for launch in found if launch.launcher != "python"]
-    candidates = distributed or list(found)
-    return candidates[-1] if candidates else None
-
-
-def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
-    """The launch that a command line is, or all that the script launches which it runs."""
-    from gonogo.evidence.launch.reading import launches_of_words
-
-    return launches_of_words(words, Path(os.path.abspath(cwd)))
-
-
-def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
-    """A YAML or JSON file that a launch names, also one that its script writes; None where it can't be read."""
-    from gonogo.evidence.document.yaml_file import read_yaml
-    from gonogo.evidence.launch.configs import read_yaml_at
-
-    written = launch.written_files.get(os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path))))
-    if written is not None:
-        return read_yaml(written.source) if written.source is not None else None
-    return read_yaml_at(launch.cwd, path)

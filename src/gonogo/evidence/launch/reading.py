@@ -39,8 +39,8 @@ _DEEPEST = 4
 _NOT_SET = Text("its value can't be told", "无法确定它的值")
 
 
-def launches_in(source: SourceFile) -> tuple[Launch, ...]:
-    """The launches of a shell script, a job script or a Dockerfile, in order."""
+def read_launches(source: SourceFile) -> tuple[Launch, ...]:
+    """The launches of a shell script, a job script or a Dockerfile, in order; none where it launches nothing."""
     folder = Path(os.path.abspath(source.path)).parent if source.writable else Path.cwd()
     if _is_dockerfile(source):
         from gonogo.evidence.launch.dockerfile import dockerfile_commands
@@ -51,11 +51,12 @@ def launches_in(source: SourceFile) -> tuple[Launch, ...]:
     return _launches(commands, source, slurm, 0)
 
 
-def launches_of_words(words: Sequence[str], cwd: Path) -> tuple[Launch, ...]:
-    """The launches of a typed command."""
+def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
+    """The launch that a command line is, or all that the script launches which it runs."""
+    folder = Path(os.path.abspath(cwd))
     word_list, source = _typed(words)
     place = Place(source, 0, len(source.data))
-    command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, cwd, True, {})
+    command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, folder, True, {})
     return _launches([command], source, {}, 0)
 
 

@@ -9,6 +9,9 @@ from typing import Literal
 
 import msgspec
 
+ProgramKind = Literal["script", "module", "framework"]
+"""What a launcher is given to run: a file, ``-m MODULE``, or a framework's subcommand."""
+
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 
 # Programs that run the command after them, with the options that take a word of their own.

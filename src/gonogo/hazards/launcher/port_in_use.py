@@ -66,7 +66,7 @@ class PortInUse(Hazard):
             return
         if not _runs_on(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
             return
-        from gonogo.evidence.launch.launch import read_launches
+        from gonogo.evidence.launch.reading import read_launches
 
         for other in read_launches(source):
             if other.place.start <= launch.place.start or other.source is not source:

@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.environment.environment import read_environment
+from gonogo.evidence.environment.reading import read_environment
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

@@ -7,6 +7,7 @@ from itertools import islice
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.versions.base_images import add_base_image
+from gonogo.evidence.environment.versions.conda import add_conda_dependency
 from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text, path_inside, really
 from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
 from gonogo.evidence.field import Field
@@ -137,8 +138,6 @@ def _install(listing: Listing, text: str, start: int, values: dict[str, str], *,
 
 def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:
     if conda:
-        from gonogo.evidence.environment.versions.conda import add_conda_dependency
-
         add_conda_dependency(listing, word, listing.source.place(at, at + len(word)))
         return
     if "$" not in word:

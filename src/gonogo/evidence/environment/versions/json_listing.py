@@ -11,6 +11,7 @@ from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, valid
+from gonogo.evidence.environment.versions.saved import read_saved
 from gonogo.finding import Text
 
 _NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
@@ -39,8 +40,6 @@ def read_json(listing: Listing) -> Environment:
             if isinstance(markers.get("python_full_version"), str):
                 listing.fact("python", markers["python_full_version"])
     if isinstance(content, Mapping) and isinstance(content.get("packages"), (dict, list)):
-        from gonogo.evidence.environment.versions.saved import read_saved
-
         read_saved(listing, content)
         content = content["packages"]
     elif isinstance(content, Mapping) and isinstance(content.get("installed"), list):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Gpu
+from gonogo.evidence.environment.versions.conda import read_conda_list
 from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, really
 from gonogo.evidence.field import Field
 from gonogo.evidence.patterns import compiled_when_used
@@ -80,8 +81,6 @@ def read_pasted(listing: Listing) -> None:
             listing.fact(name, _bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
     _add_gpus(listing, text)
     if "# packages in environment at" in text:
-        from gonogo.evidence.environment.versions.conda import read_conda_list
-
         read_conda_list(listing, text)
     elif columns := re.search(r"^Package[ \t]+Version[^\n]*\r?\n-+[ \t]+-+[^\n]*\r?\n", text, re.MULTILINE):
         for match in _COLUMN.finditer(text, columns.end()):

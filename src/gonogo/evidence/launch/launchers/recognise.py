@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,12 +13,9 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import Options, OptionTable, names
 from gonogo.evidence.launch.launchers.options import ACCELERATE, DEEPSPEED, DOCKER_RUN, MPIRUN, SRUN, TORCHRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
-from gonogo.evidence.launch.words import PythonCommand, is_python, python_command, without_prefix
+from gonogo.evidence.launch.words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.finding import Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.launch import ProgramKind
 
 _TABLES: dict[str, OptionTable] = {
     "deepspeed": DEEPSPEED,

@@ -1,0 +1,89 @@
+"""Files that tell of an environment: which kind of file one is, and what it tells."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.versions.conda import read_conda
+from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
+from gonogo.evidence.environment.versions.json_listing import read_json
+from gonogo.evidence.environment.versions.listing import Listing
+from gonogo.evidence.environment.versions.locks import read_lock
+from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
+from gonogo.evidence.environment.versions.pyproject import read_pyproject
+from gonogo.evidence.environment.versions.requirements import read_requirements
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_TELLS_NOTHING = Text(
+    "{path} tells no versions: give requirements, a pip freeze, a lock file, a Dockerfile, JSON, or what `gonogo env` "
+    "printed",
+    "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
+)
+_HEAD = 1 << 18
+
+
+def read_environment(source: SourceFile) -> Environment:
+    """What a file tells, whichever kind it is: requirements, a lock file, JSON, a Dockerfile, a pasted report …
+
+    A file that tells nothing gives an environment without packages; nothing is raised.
+    """
+    kind = _kind_of(source)
+    listing = Listing(source)
+    if kind == "json":
+        return read_json(listing)
+    if kind == "lock":
+        read_lock(listing)
+    elif kind == "pyproject":
+        read_pyproject(listing)
+    elif kind == "conda":
+        read_conda(listing)
+    elif kind == "dockerfile":
+        read_dockerfile(listing)
+    elif kind == "report":
+        read_pasted(listing)
+    else:
+        read_requirements(listing)
+    return listing.environment()
+
+
+def _kind_of(source: SourceFile) -> str:
+    """The kind of a file, by its name or by how it begins."""
+    name = os.path.basename(source.path).lower()
+    head = source.data[source.start : source.start + _HEAD]
+    if name in ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml"):
+        return "lock"
+    if name in ("pyproject.toml", "pipfile"):
+        return "pyproject"
+    if re.search(r"^(?:docker|container)file(?:[._-].*)?$|\.dockerfile$", name):
+        return "dockerfile"
+    start = head.lstrip()
+    if start[:1] == b"{" or (
+        start[:1] == b"[" and re.match(rb"\[\s*[\{\[\]\"]", start) and b"[[package" not in start[:99]
+    ):
+        return "json"
+    if any(mark in head for mark in MARKS):
+        return "report"
+    if re.search(rb"(?m)^\[\[packages?\]\]", head):
+        return "lock"
+    if re.search(rb"(?m)^\[(?:project|build-system|tool\.[\w.-]+|packages|dependency-groups)\]", head):
+        return "pyproject"
+    if re.search(rb"(?im)^[ \t]*FROM[ \t]+\S", head) and re.search(
+        rb"(?m)^[ \t]*(?:RUN|ENV|COPY|WORKDIR|CMD)[ \t]", head
+    ):
+        return "dockerfile"
+    if re.search(rb"(?m)^dependencies[ \t]*:", head) or name.endswith((".yml", ".yaml")):
+        return "conda"
+    return "requirements"
+
+
+def environment_in(path: Path) -> Environment:
+    """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
+    environment = read_environment(SourceFile.read(path))
+    if not environment.packages and environment == Environment(sources=environment.sources, unread=environment.unread):
+        raise UserError(_TELLS_NOTHING.format(path=path))
+    return environment
