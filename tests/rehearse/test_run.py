@@ -233,7 +233,7 @@ def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Proj
 
 _INTERRUPTED = """
 import os, sys
-from gonogo.rehearse.workers.workers import workers
+from gonogo.rehearse.workers import workers
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 workers.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]
