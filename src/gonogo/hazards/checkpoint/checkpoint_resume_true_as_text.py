@@ -23,6 +23,14 @@ class CheckpointResumeTrueAsText(Hazard):
     In TrainingArguments the option is a path: "True" stays text. Only `trainer.train(resume_from_checkpoint=True)`,
     with Python's own True, looks for the newest checkpoint in the output folder.
 
+    ## Example
+    ```sh
+    # wrong
+    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True
+    # right
+    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500
+    ```
+
     ## Cure
     Name the folder, `--resume_from_checkpoint out/checkpoint-500`; or let the script look:
     `get_last_checkpoint(args.output_dir)`.

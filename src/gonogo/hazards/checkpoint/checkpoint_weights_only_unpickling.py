@@ -37,6 +37,14 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
     Since PyTorch 2.6 `torch.load` has `weights_only=True` as its default, and unpickles only tensors and plain types.
     Code written before loads its own training state without saying otherwise.
 
+    ## Example
+    ```python
+    # wrong: args is an argparse.Namespace
+    torch.save({"model": model.state_dict(), "args": args}, "last.pt")
+    # right
+    torch.save({"model": model.state_dict(), "args": vars(args)}, "last.pt")
+    ```
+
     ## Cure
     Upgrade the library whose frame calls `torch.load` (transformers, accelerate, DeepSpeed, the training framework):
     their present versions say what they need. Otherwise allow the type that the message names, before the load:

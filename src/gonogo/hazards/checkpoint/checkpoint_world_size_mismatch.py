@@ -43,6 +43,14 @@ class CheckpointWorldSizeMismatch(Hazard):
     data-parallel ranks would need other partitions. The number is of data-parallel ranks: tensor, pipeline or sequence
     parallelism changes it at the same number of GPUs.
 
+    ## Example
+    ```sh
+    # wrong: 8 ranks wrote out/checkpoint-500
+    deepspeed --num_gpus 4 train.py --deepspeed zero3.json --resume_from_checkpoint out/checkpoint-500
+    # right
+    deepspeed --num_gpus 8 train.py --deepspeed zero3.json --resume_from_checkpoint out/checkpoint-500
+    ```
+
     ## Cure
     Resume with as many data-parallel ranks as wrote it. To change the number: convert the checkpoint with DeepSpeed's
     `ds_to_universal.py` and set `checkpoint.load_universal: true`. Or take the weights alone: `zero_to_fp32.py`, then

@@ -49,6 +49,14 @@ class CheckpointWriteDiskFull(Hazard):
     deletes the old one only after the new one is written. A quota, or the container's own layer, may be full while
     `df` of another volume shows room.
 
+    ## Example
+    ```sh
+    # wrong: a checkpoint of 7 billion parameters takes 98 GB, two of them are there for a while, and /home has 150 GB
+    torchrun --nproc_per_node 8 train.py --output_dir /home/me/out --save_total_limit 1
+    # right: 800 GB are free
+    torchrun --nproc_per_node 8 train.py --output_dir /data/out --save_total_limit 1
+    ```
+
     ## Cure
     Free the output volume or write to another (`--output_dir`); `save_total_limit`; `save_only_model: true` leaves
     the optimizer out; delete the incomplete checkpoint before resuming.

@@ -26,6 +26,15 @@ class CheckpointWrittenByEveryRank(Hazard):
     All ranks open the same file and write at the same time, on one disk or a shared one. Mostly the last one wins, and
     sometimes the parts mix.
 
+    ## Example
+    ```python
+    # wrong
+    torch.save(model.module.state_dict(), "last.pt")
+    # right
+    if dist.get_rank() == 0:
+        torch.save(model.module.state_dict(), "last.pt")
+    ```
+
     ## Cure
     Write on one rank, `if dist.get_rank() == 0: torch.save(...)`, with a barrier after it where others read the file.
 

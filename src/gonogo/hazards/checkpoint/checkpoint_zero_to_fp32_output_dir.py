@@ -23,6 +23,14 @@ class CheckpointZeroToFp32OutputDir(Hazard):
     Until 0.15.2 the second argument was the file to write. Since 0.15.3 it is a folder, into which the weights are
     written in shards with an index. Instructions of training repositories still have the old form.
 
+    ## Example
+    ```sh
+    # wrong
+    python zero_to_fp32.py checkpoint-500 merged/pytorch_model.bin
+    # right
+    python zero_to_fp32.py checkpoint-500 merged
+    ```
+
     ## Cure
     Name a folder: `python zero_to_fp32.py . ../merged`. For one file: `--max_shard_size 100GB`, and take
     `pytorch_model.bin` out of the folder; for safetensors: `--safe_serialization`. A script that needs the old form:

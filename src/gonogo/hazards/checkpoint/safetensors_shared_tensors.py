@@ -58,6 +58,14 @@ class SafetensorsSharedTensors(Hazard):
     doesn't declare the tie, or a module that is registered twice. Under ZeRO-3 a state dict of empty placeholders looks
     the same: then nearly all names are listed.
 
+    ## Example
+    ```python
+    # wrong, where lm_head is tied to the embedding
+    safetensors.torch.save_file(model.state_dict(), "tuned.safetensors")
+    # right
+    safetensors.torch.save_model(model, "tuned.safetensors")
+    ```
+
     ## Cure
     Save in the old format: `save_safetensors=False` (Trainer), `safe_serialization=False` (`save_pretrained`). Or
     `safetensors.torch.save_model`, which knows ties. Or untie: `clone()` one of the two. In a model's own class: name

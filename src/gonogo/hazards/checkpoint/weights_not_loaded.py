@@ -42,6 +42,14 @@ class WeightsNotLoaded(Hazard):
     Weights are matched by name. A checkpoint saved through a wrapper, for another class, or in another layout has none
     of the names that the model asks for, and transformers takes what is missing for a new head.
 
+    ## Example
+    ```python
+    # wrong: the names of what is saved begin with _orig_mod.
+    save_file(torch.compile(model).state_dict(), "tuned/model.safetensors")
+    # right
+    model.save_pretrained("tuned")
+    ```
+
     ## Cure
     Load the class that `config.json` names under `architectures`; take the wrapper's prefix off the names in the
     checkpoint; or save it again with `model.save_pretrained` of the model that was unwrapped.

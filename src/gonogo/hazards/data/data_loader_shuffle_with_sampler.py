@@ -17,6 +17,14 @@ class DataLoaderShuffleWithSampler(Hazard):
     A sampler decides the order by itself; `shuffle=True` asks the loader to make its own sampler. The script was made
     distributed by adding a DistributedSampler, and kept `shuffle=True`.
 
+    ## Example
+    ```python
+    # wrong
+    loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)
+    # right
+    loader = DataLoader(rows, sampler=DistributedSampler(rows))
+    ```
+
     ## Cure
     Drop `shuffle=True` from the DataLoader; `DistributedSampler(dataset, shuffle=True)` (its default) shuffles.
 

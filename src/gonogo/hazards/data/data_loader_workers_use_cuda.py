@@ -15,6 +15,13 @@ class DataLoaderWorkersUseCuda(Hazard):
     `num_workers > 0` forks the process, which has used CUDA already (the model is on the GPU); a forked child can't
     use it.
 
+    ## Example
+    ```python
+    def __getitem__(self, i):
+        return self.x[i].cuda()  # wrong: a forked worker runs this
+        return self.x[i]  # right: the training loop moves the batch
+    ```
+
     ## Cure
     Return CPU tensors, and move the batch in the loop: `pin_memory=True` and `batch.to(device, non_blocking=True)`.
 

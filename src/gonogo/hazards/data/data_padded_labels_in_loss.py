@@ -15,6 +15,14 @@ class DataPaddedLabelsInLoss(Hazard):
     The loss of transformers' models (`CrossEntropyLoss`) leaves out -100 and nothing else. `attention_mask` does not
     reach it.
 
+    ## Example
+    ```python
+    # wrong
+    labels = pad_sequence(labels, batch_first=True, padding_value=tokenizer.pad_token_id)
+    # right
+    labels = pad_sequence(labels, batch_first=True, padding_value=-100)
+    ```
+
     ## Cure
     `padding_value=-100` for the labels; or after padding: `labels[labels == tokenizer.pad_token_id] = -100` (where the
     pad token is not the end-of-text token that is to be learnt). `DataCollatorForSeq2Seq` pads with -100.

@@ -21,6 +21,14 @@ class DataSameOnEveryRank(Hazard):
     DDP divides no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
     dataset in each process.
 
+    ## Example
+    ```python
+    # wrong
+    loader = DataLoader(rows, batch_size=8, shuffle=True)
+    # right
+    loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows))
+    ```
+
     ## Cure
     `sampler = DistributedSampler(dataset)`, `DataLoader(dataset, sampler=sampler)` without `shuffle`, and
     `sampler.set_epoch(epoch)`.

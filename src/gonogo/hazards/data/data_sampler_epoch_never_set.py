@@ -18,6 +18,17 @@ class DataSamplerEpochNeverSet(Hazard):
     The sampler shuffles by a generator that it seeds with `seed + epoch`, so that all ranks agree. The epoch is 0
     until `set_epoch` changes it.
 
+    ## Example
+    ```python
+    # wrong: the same order three times
+    for epoch in range(3):
+        for batch in loader: ...
+    # right
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for batch in loader: ...
+    ```
+
     ## Cure
     `sampler.set_epoch(epoch)` at the beginning of each epoch, before the loader is iterated.
 

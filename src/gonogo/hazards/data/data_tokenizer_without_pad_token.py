@@ -26,6 +26,17 @@ class DataTokenizerWithoutPadToken(Hazard):
     ## Why
     GPT-2, Llama, Mistral, Pythia and others were trained without padding, and their tokenizers name no token for it.
 
+    ## Example
+    ```python
+    # wrong
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    batch = tokenizer(texts, padding=True)
+    # right
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    tokenizer.pad_token = tokenizer.eos_token
+    batch = tokenizer(texts, padding=True)
+    ```
+
     ## Cure
     `tokenizer.pad_token = tokenizer.eos_token` after it is loaded; labels must then leave padding out by the attention
     mask, not by the token.

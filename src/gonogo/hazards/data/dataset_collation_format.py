@@ -48,6 +48,14 @@ class DatasetCollationFormat(Hazard):
     Padding in the tokenizer, which the message proposes, seldom helps: `DataCollatorWithPadding` and the
     language-modelling collator don't pad labels.
 
+    ## Example
+    ```python
+    # wrong, with remove_unused_columns=False: the text stays in the dataset
+    rows = rows.map(lambda row: tokenizer(row["text"]))
+    # right
+    rows = rows.map(lambda row: tokenizer(row["text"]), remove_columns=rows.column_names)
+    ```
+
     ## Cure
     Look at one sample (`dataset[0]`): only `input_ids`, `attention_mask`, `labels`, as lists of integers, labels as
     long as the inputs. Drop the text columns (`remove_columns=dataset.column_names` in `map`), turn labels into

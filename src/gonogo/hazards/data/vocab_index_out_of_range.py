@@ -59,6 +59,15 @@ class VocabIndexOutOfRange(Hazard):
     tokens, or ids were computed by hand (an image token, -100 left in `input_ids`). The same assert comes from a
     position embedding where the sequence is longer than the model allows.
 
+    ## Example
+    ```python
+    # wrong: the embedding has no row for it
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    # right
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    model.resize_token_embeddings(len(tokenizer))
+    ```
+
     ## Cure
     After adding tokens: `model.resize_token_embeddings(len(tokenizer))`; with LoRA also train and save them
     (`modules_to_save=["embed_tokens", "lm_head"]`). Use `pad_token = eos_token` instead of a new pad token. Otherwise

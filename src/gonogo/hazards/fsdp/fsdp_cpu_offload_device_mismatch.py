@@ -79,6 +79,15 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     after it was wrapped (`model.cuda()`, a trainer's own device placement, a framework's own offload), or it was
     materialised there; or some parameters (LoRA, experts) were offloaded by hand while FSDP believes them on the GPU.
 
+    ## Example
+    ```python
+    # wrong: FSDP brings the parameters to the GPU itself
+    model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
+    model.to(local_rank)
+    # right
+    model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
+    ```
+
     ## Cure
     Leave the model on the CPU before wrapping, and never `.cuda()`/`.to()` it afterwards. FSDP2: `CPUOffloadPolicy()`
     for all modules and `to_empty(device="cpu")`. Switch off one of two offloads (the framework's or FSDP's). Upgrade

@@ -33,6 +33,14 @@ class FsdpMixedDtypeFlatten(Hazard):
     bf16 model, norms or routers kept in fp32, a new head, or 4-bit weights stored as uint8 break that. Without
     `use_orig_params`, frozen and trainable parameters cannot share one either.
 
+    ## Example
+    ```python
+    # wrong: the 4-bit weights are stored as uint8
+    BitsAndBytesConfig(load_in_4bit=True)
+    # right, for a model that is loaded in bf16
+    BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)
+    ```
+
     ## Cure
     Cast the model to one dtype before wrapping (`model.to(torch.bfloat16)`, adapters too:
     `autocast_adapter_dtype=False`

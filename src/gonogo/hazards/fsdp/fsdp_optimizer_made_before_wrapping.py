@@ -15,6 +15,16 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
     FSDP (with `use_orig_params=False`, its default) joins the parameters into flat ones, each rank keeping a shard.
     The optimizer still holds those from before.
 
+    ## Example
+    ```python
+    # wrong
+    optimizer = torch.optim.AdamW(model.parameters())
+    model = FullyShardedDataParallel(model)
+    # right
+    model = FullyShardedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    ```
+
     ## Cure
     Make the optimizer after the model is wrapped.
 

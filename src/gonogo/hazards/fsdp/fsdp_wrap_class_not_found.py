@@ -54,6 +54,15 @@ class FsdpWrapClassNotFound(Hazard):
     `LlamaDecoderLayer`), or is missing and the model's own list (`_no_split_modules`) names a class that this variant
     does not have.
 
+    ## Example
+    ```yaml
+    fsdp_config:
+      # wrong, for a Qwen2 model
+      fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer
+      # right
+      fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer
+    ```
+
     ## Cure
     Print the class: `type(model.model.layers[0]).__name__`, and give it as `fsdp_transformer_layer_cls_to_wrap`; or
     wrap

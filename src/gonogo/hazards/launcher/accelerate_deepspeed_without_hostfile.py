@@ -15,6 +15,15 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
     started on one machine, which reaches the others over ssh. Started on every machine, as main_process_ip and
     machine_rank suggest, each thinks that it is the main one.
 
+    ## Example
+    ```sh
+    # wrong
+    accelerate launch --use_deepspeed --num_machines 2 --num_processes 16 train.py
+    # right, on each machine
+    accelerate launch --use_deepspeed --deepspeed_multinode_launcher standard --num_machines 2 --num_processes 16 \\
+        --machine_rank $RANK --main_process_ip 10.0.0.4 --main_process_port 29500 train.py
+    ```
+
     ## Cure
     `--deepspeed_multinode_launcher standard` where every machine runs the command (or in the YAML's deepspeed_config);
     or a hostfile, and the command on one machine.

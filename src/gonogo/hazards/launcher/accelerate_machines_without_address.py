@@ -14,6 +14,15 @@ class AccelerateMachinesWithoutAddress(Hazard):
     With num_machines above 1, accelerate hands main_process_ip, main_process_port and machine_rank on to torchrun as
     they are. localhost is another machine on each of them.
 
+    ## Example
+    ```sh
+    # wrong
+    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 train.py
+    # right
+    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 --machine_rank $RANK \\
+        --main_process_ip 10.0.0.4 --main_process_port 29500 train.py
+    ```
+
     ## Cure
     `--main_process_ip HOST --main_process_port 29500 --machine_rank N`, the first two the same on all machines.
 

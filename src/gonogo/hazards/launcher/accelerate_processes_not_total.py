@@ -14,6 +14,15 @@ class AccelerateProcessesNotTotal(Hazard):
     torchrun's --nproc_per_node is per machine; accelerate's num_processes is the total, which it divides by
     num_machines.
 
+    ## Example
+    ```sh
+    export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7
+    # wrong: 4 processes for the 8 GPUs of each machine
+    accelerate launch --multi_gpu --num_machines 2 --num_processes 8 train.py
+    # right
+    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 train.py
+    ```
+
     ## Cure
     num_processes = GPUs of a machine × num_machines.
 

@@ -51,6 +51,14 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     step. Quantised weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
     not at work at all.
 
+    ## Example
+    ```sh
+    # wrong: one process for four GPUs
+    CUDA_VISIBLE_DEVICES=0,1,2,3 python finetune.py
+    # right
+    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 finetune.py
+    ```
+
     ## Cure
     Start one process a GPU: `torchrun --nproc_per_node=N train.py`, `accelerate launch`, `deepspeed`, or
     `FORCE_TORCHRUN=1 llamafactory-cli train` / `NPROC_PER_NODE=N swift sft`. Or show one GPU: `CUDA_VISIBLE_DEVICES=0`.

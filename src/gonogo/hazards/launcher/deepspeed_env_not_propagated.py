@@ -45,6 +45,16 @@ class DeepspeedEnvNotPropagated(Hazard):
     pdsh opens a shell that reads neither your exports nor, mostly, ~/.bashrc. The launcher exports only variables
     whose names begin with NCCL, PYTHON, MV2 or UCX (and the accelerator's), and what `.deepspeed_env` lists.
 
+    ## Example
+    ```sh
+    # wrong: the other node does not get it
+    export HF_HOME=/data/hf
+    deepspeed --hostfile hostfile --num_nodes 2 train.py
+    # right
+    echo HF_HOME=/data/hf >> ~/.deepspeed_env
+    deepspeed --hostfile hostfile --num_nodes 2 train.py
+    ```
+
     ## Cure
     Write the variables into `~/.deepspeed_env` (or into the folder of the launch; DS_ENV_FILE names another), one
     NAME=VALUE a line: LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME, NCCL_SOCKET_IFNAME.

@@ -17,6 +17,14 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
     With a config the Trainer makes a placeholder for the optimizer, which DeepSpeed's engine is to replace. Started
     without a launcher, Accelerate does not take the DeepSpeed path, and the placeholder stays.
 
+    ## Example
+    ```sh
+    # wrong: ds_config.json has an optimizer block
+    python train.py --deepspeed ds_config.json
+    # right
+    deepspeed --num_gpus 1 train.py --deepspeed ds_config.json
+    ```
+
     ## Cure
     Start it with a launcher, also on one GPU: `deepspeed --num_gpus 1 train.py ...`, `torchrun --nproc_per_node 1
     ...` or `accelerate launch`. Or leave `--deepspeed` out: on one GPU it only helps by offloading.

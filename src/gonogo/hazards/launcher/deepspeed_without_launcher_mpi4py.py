@@ -45,6 +45,14 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
     RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not all set, so `init_distributed` takes MPI to be
     the launcher and imports mpi4py.
 
+    ## Example
+    ```sh
+    # wrong: train.py calls deepspeed.initialize
+    python train.py
+    # right
+    deepspeed --num_gpus 1 train.py
+    ```
+
     ## Cure
     Start with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, also for one GPU. Installing mpi4py is
     not the cure: the run would be one process of MPI.

@@ -48,6 +48,14 @@ class DistributedWithoutLauncher(Hazard):
     accelerate launch set for each process that they start. `python train.py` sets none. axolotl with `--launcher
     python` and DeepSpeed sets them itself where there is one GPU, and fails so where there are several.
 
+    ## Example
+    ```sh
+    # wrong: train.py calls init_process_group
+    python train.py
+    # right
+    torchrun --nproc_per_node 8 train.py
+    ```
+
     ## Cure
     Start with `torchrun --nproc_per_node N train.py`, `deepspeed train.py` or `accelerate launch train.py`, on one GPU
     too. Where srun or a notebook starts the processes, set the five variables for each of them. Setting them by hand to

@@ -35,6 +35,14 @@ class LaunchAllocatorOptionUnknown(Hazard):
     The allocator refuses what it does not know. expandable_segments came with torch 2.1. Options are written
     NAME:VALUE and parted by commas; `max_split_size_mb=128` is none.
 
+    ## Example
+    ```sh
+    # wrong
+    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb=128
+    # right
+    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128
+    ```
+
     ## Cure
     The option's right name and form, as `expandable_segments:True,max_split_size_mb:128`; or a torch that knows it.
 

@@ -36,6 +36,17 @@ class LaunchBrokenContinuation(Hazard):
     A backslash continues a line only as its very last character. Blanks or a comment after it, a line without it, an
     empty line or a comment line in between end the command; each line below runs as a command of its own.
 
+    ## Example
+    ```sh
+    # wrong: the comment line ends the command
+    torchrun --nproc_per_node 8 train.py \\
+        # --bf16 true \\
+        --learning_rate 1e-5
+    # right
+    torchrun --nproc_per_node 8 train.py \\
+        --learning_rate 1e-5
+    ```
+
     ## Cure
     One backslash at the end of every line but the last, nothing after it, and comments above the command.
 

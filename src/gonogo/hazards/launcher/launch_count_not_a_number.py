@@ -20,6 +20,14 @@ class LaunchCountNotANumber(Hazard):
     --num_gpus and --nproc_per_node say how many processes, not on which GPUs. An option without its value takes the
     next word for it: the program.
 
+    ## Example
+    ```sh
+    # wrong
+    deepspeed --num_gpus 0,1,2,3 train.py
+    # right
+    deepspeed --include localhost:0,1,2,3 train.py
+    ```
+
     ## Cure
     The number: `--num_gpus 4`; which GPUs: `--include localhost:0,1,2,3` or CUDA_VISIBLE_DEVICES=0,1,2,3.
 

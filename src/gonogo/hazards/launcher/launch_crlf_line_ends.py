@@ -13,6 +13,14 @@ class LaunchCrlfLineEnds(Hazard):
     A shell takes the carriage return of `\\r\\n` as a character of the line. A backslash before it continues nothing,
     so each option line runs as a command of its own, and the last word of every command has `\\r` at its end.
 
+    ## Example
+    ```text
+    # wrong: what `cat -A launch.sh` shows
+    torchrun --nproc_per_node 4 train.py \\^M$
+    # right
+    torchrun --nproc_per_node 4 train.py \\$
+    ```
+
     ## Cure
     `dos2unix launch.sh` or `sed -i 's/\\r$//' launch.sh`; in git: `*.sh text eol=lf` in .gitattributes.
 

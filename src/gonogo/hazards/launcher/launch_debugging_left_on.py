@@ -34,6 +34,14 @@ class LaunchDebuggingLeftOn(Hazard):
     CUDA_LAUNCH_BLOCKING=1 waits for each kernel. TORCH_DISTRIBUTED_DEBUG=DETAIL compares each collective among the
     ranks before it runs. NCCL_DEBUG=TRACE writes each call. They were set to find a fault, and stayed.
 
+    ## Example
+    ```sh
+    # wrong, once the fault is found
+    export CUDA_LAUNCH_BLOCKING=1 TORCH_DISTRIBUTED_DEBUG=DETAIL
+    # right
+    export TORCH_DISTRIBUTED_DEBUG=INFO NCCL_DEBUG=WARN
+    ```
+
     ## Cure
     Take them out once the fault is found. NCCL_DEBUG=WARN and TORCH_DISTRIBUTED_DEBUG=INFO cost next to nothing.
 

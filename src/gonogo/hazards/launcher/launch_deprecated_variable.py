@@ -25,6 +25,14 @@ class LaunchDeprecatedVariable(Hazard):
     ## Why
     torch 2.2 gave its own variables the prefix TORCH_, since NCCL_ is NCCL's. Hugging Face's caches all follow HF_HOME.
 
+    ## Example
+    ```sh
+    # wrong: the old name
+    export NCCL_ASYNC_ERROR_HANDLING=1
+    # right
+    export TORCH_NCCL_ASYNC_ERROR_HANDLING=1
+    ```
+
     ## Cure
     The new name.
 

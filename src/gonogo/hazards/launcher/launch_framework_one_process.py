@@ -14,6 +14,14 @@ class LaunchFrameworkOneProcess(Hazard):
     `swift sft` calls torchrun only where NPROC_PER_NODE (or NNODES) is in its environment; else one process takes all
     GPUs by device_map. `llamafactory-cli train` calls torchrun where it sees several GPUs, or FORCE_TORCHRUN=1.
 
+    ## Example
+    ```sh
+    # wrong
+    CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3
+    # right
+    CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3
+    ```
+
     ## Cure
     `NPROC_PER_NODE=8 swift sft ...`, as many as CUDA_VISIBLE_DEVICES shows; `FORCE_TORCHRUN=1 llamafactory-cli train`.
 

@@ -12,6 +12,14 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
     accelerate launch sets ACCELERATE_USE_FSDP for distributed_type: FSDP, and --deepspeed makes TrainingArguments set
     ACCELERATE_USE_DEEPSPEED as well. One program cannot do both.
 
+    ## Example
+    ```sh
+    # wrong: fsdp.yaml says distributed_type: FSDP
+    accelerate launch --config_file fsdp.yaml train.py --deepspeed ds_config.json
+    # right
+    accelerate launch --config_file fsdp.yaml train.py
+    ```
+
     ## Cure
     A config with `distributed_type: DEEPSPEED` (or MULTI_GPU, where --deepspeed names the config), or no --deepspeed.
 

@@ -21,6 +21,14 @@ class LaunchHostfileUnusable(Hazard):
     Each line is `NAME slots=N`, each name once. A file that is not found is no error to the launcher, which then uses
     the local GPUs; with --num_nodes above 1 it raises.
 
+    ## Example
+    ```text
+    # wrong
+    worker-0 slot=8
+    # right
+    worker-0 slots=8
+    ```
+
     ## Cure
     `worker-0 slots=8`, a line a node, at the path that --hostfile names (/job/hostfile by default).
 

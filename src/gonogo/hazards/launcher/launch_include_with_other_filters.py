@@ -13,6 +13,14 @@ class LaunchIncludeWithOtherFilters(Hazard):
     --include and --exclude name the GPUs one by one; --num_gpus and --num_nodes take the first ones. The launcher
     accepts one kind only.
 
+    ## Example
+    ```sh
+    # wrong
+    deepspeed --include localhost:4,5 --num_gpus 2 train.py
+    # right
+    deepspeed --include localhost:4,5 train.py
+    ```
+
     ## Cure
     Keep one: `--include localhost:4,5` or `--num_gpus 2`.
 

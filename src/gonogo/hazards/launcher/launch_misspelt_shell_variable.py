@@ -23,6 +23,15 @@ class LaunchMisspeltShellVariable(Hazard):
     ## Why
     A shell puts nothing in the place of a variable that is not set, without a word. One wrong letter is enough.
 
+    ## Example
+    ```sh
+    MODEL_PATH=models/qwen2-7b
+    # wrong
+    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODL_PATH
+    # right
+    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODEL_PATH
+    ```
+
     ## Cure
     Correct the name; `set -u` at the script's top makes the shell stop at such a variable.
 

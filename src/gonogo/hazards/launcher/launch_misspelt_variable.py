@@ -78,6 +78,14 @@ class LaunchMisspeltVariable(Hazard):
     Programs read the names that they know and ignore all others. CUDA_VISIBLE_DEVICE (without S), NCCL_P2P_DISABLED
     and PYTORCH_CUDA_ALLOCATOR_CONF are read by nobody.
 
+    ## Example
+    ```sh
+    # wrong
+    export CUDA_VISIBLE_DEVICE=4,5
+    # right
+    export CUDA_VISIBLE_DEVICES=4,5
+    ```
+
     ## Cure
     The right name: CUDA_VISIBLE_DEVICES, NCCL_P2P_DISABLE, NCCL_SOCKET_IFNAME, PYTORCH_CUDA_ALLOC_CONF.
 

@@ -17,6 +17,14 @@ class LaunchNestedLaunchers(Hazard):
     torchrun, deepspeed and accelerate launch run `python PROGRAM` for each rank; the first word that is none of their
     options is PROGRAM. One launcher starts all processes.
 
+    ## Example
+    ```sh
+    # wrong
+    torchrun --nproc_per_node 8 accelerate launch train.py
+    # right
+    torchrun --nproc_per_node 8 train.py
+    ```
+
     ## Cure
     One launcher: `accelerate launch --num_processes 8 train.py`, or `torchrun --nproc_per_node 8 train.py`.
 

@@ -16,6 +16,14 @@ class LaunchNodeRankSameEverywhere(Hazard):
     The batch script runs on the first node, and its shell puts $SLURM_NODEID or $SLURM_PROCID (0 there) into the
     command before srun hands it to the nodes. A constant has the same effect.
 
+    ## Example
+    ```sh
+    # wrong: the batch script's own shell expands it
+    srun torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 8 --master_addr $HOST train.py
+    # right
+    srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 8 --master_addr $HOST train.py'
+    ```
+
     ## Cure
     Let the shell of each node expand it: `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'` in single quotes. Or
     `--rdzv_backend c10d`, which needs no node rank.

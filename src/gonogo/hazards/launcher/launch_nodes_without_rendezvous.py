@@ -26,6 +26,14 @@ class LaunchNodesWithoutRendezvous(Hazard):
     --standalone makes it localhost too, and so does localhost as the address. torchrun itself does not read
     MASTER_ADDR from the environment; swift and llamafactory-cli do, and hand it on.
 
+    ## Example
+    ```sh
+    # wrong
+    torchrun --nnodes 2 --nproc_per_node 8 train.py
+    # right
+    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.4:29500 train.py
+    ```
+
     ## Cure
     The address of one node, the same on all: `--master_addr HOST` with `--node_rank`, or `--rdzv_backend c10d
     --rdzv_endpoint HOST:29500`.

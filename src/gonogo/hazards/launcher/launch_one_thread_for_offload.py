@@ -13,6 +13,14 @@ class LaunchOneThreadForOffload(Hazard):
     DeepSpeedCPUAdam spreads its work over OpenMP's threads. torchrun and accelerate launch set OMP_NUM_THREADS=1 for
     their processes where nothing else is said (the deepspeed launcher does not).
 
+    ## Example
+    ```sh
+    # wrong: offload.json offloads the optimizer, and torchrun sets one thread a rank
+    torchrun --nproc_per_node 8 train.py --deepspeed offload.json
+    # right, with 96 cores
+    OMP_NUM_THREADS=12 torchrun --nproc_per_node 8 train.py --deepspeed offload.json
+    ```
+
     ## Cure
     `export OMP_NUM_THREADS=` cores of the node / ranks of the node; or `deepspeed --bind_cores_to_rank`, which sets it.
 

@@ -26,6 +26,14 @@ class LaunchOptionGivenTwice(Hazard):
     ## Why
     argparse, and with it TrainingArguments and the launchers, lets a later option replace an earlier one.
 
+    ## Example
+    ```sh
+    # wrong: trains with 2e-4
+    torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --bf16 true --learning_rate 2e-4
+    # right
+    torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --bf16 true
+    ```
+
     ## Cure
     Keep the one that is meant.
 

@@ -22,6 +22,14 @@ class LaunchOptionWithoutValue(Hazard):
     ## Why
     The next word is an option again, or the command ends there: the value was deleted, or is a variable that is empty.
 
+    ## Example
+    ```sh
+    # wrong
+    torchrun --nproc_per_node 8 train.py --output_dir --bf16 true
+    # right
+    torchrun --nproc_per_node 8 train.py --output_dir out --bf16 true
+    ```
+
     ## Cure
     Give the value, or take the option out.
 

@@ -14,6 +14,14 @@ class LaunchProgramNotFound(Hazard):
     The path counts from the folder in which the script is called, not from the script's own; or the file has another
     name.
 
+    ## Example
+    ```sh
+    # wrong: the file is named finetune-lora.py
+    torchrun --nproc_per_node 8 finetune_lora.py
+    # right
+    torchrun --nproc_per_node 8 finetune-lora.py
+    ```
+
     ## Cure
     `cd "$(dirname "$0")"` at the script's top, or the right path.
 

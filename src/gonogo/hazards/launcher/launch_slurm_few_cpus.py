@@ -14,6 +14,15 @@ class LaunchSlurmFewCpus(Hazard):
     --cpus-per-task counts for a task. A launcher is one task, whose processes, data loader workers and offloaded
     optimizers all run on its CPUs.
 
+    ## Example
+    ```sh
+    # wrong: 8 processes and their 32 workers share 4 CPUs
+    #SBATCH --cpus-per-task=4
+    torchrun --standalone --nproc_per_node 8 train.py --dataloader_num_workers 4
+    # right
+    #SBATCH --cpus-per-task=40
+    ```
+
     ## Cure
     `--cpus-per-task` of at least (1 + dataloader_num_workers) times the processes of a node; with offload to the CPU as
     many as the node has.

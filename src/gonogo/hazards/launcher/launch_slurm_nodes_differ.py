@@ -16,6 +16,15 @@ class LaunchSlurmNodesDiffer(Hazard):
     A batch script runs on the first node of the job. Only srun (or ssh, pdsh, mpirun) starts something on the others.
     And `#SBATCH --nodes` must be what --nnodes, num_machines or NNODES says.
 
+    ## Example
+    ```sh
+    #SBATCH --nodes=2
+    # wrong: the batch script runs on the first node only
+    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST:29500 train.py
+    # right
+    srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST:29500 train.py
+    ```
+
     ## Cure
     `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`, or `#SBATCH --nodes=1`.
 

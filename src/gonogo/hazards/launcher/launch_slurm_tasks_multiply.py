@@ -14,6 +14,16 @@ class LaunchSlurmTasksMultiply(Hazard):
     torchrun, deepspeed, accelerate launch and swift start the processes of a node themselves. With
     --ntasks-per-node=8 srun starts eight of them on each node, 64 processes for 8 GPUs.
 
+    ## Example
+    ```sh
+    # wrong: 8 launchers a node, and 8 processes of each
+    #SBATCH --ntasks-per-node=8
+    srun torchrun --nproc_per_node 8 train.py
+    # right
+    #SBATCH --ntasks-per-node=1
+    srun torchrun --nproc_per_node 8 train.py
+    ```
+
     ## Cure
     `--ntasks-per-node=1` (and `--cpus-per-task` for all processes of the node together), or one task a GPU without a
     launcher: `srun python train.py`.

@@ -12,6 +12,14 @@ class LaunchTorchDistributedLaunch(Hazard):
     torchrun took its place in torch 1.10. The old module also passes `--local-rank` to the program unless --use_env is
     given, which torchrun never does.
 
+    ## Example
+    ```sh
+    # wrong
+    python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py
+    # right
+    torchrun --nproc_per_node=8 train.py
+    ```
+
     ## Cure
     `torchrun`; the program then reads LOCAL_RANK from its environment.
 

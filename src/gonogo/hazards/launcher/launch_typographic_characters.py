@@ -27,6 +27,14 @@ class LaunchTypographicCharacters(Hazard):
     `–`, `—` and `－` are no hyphens, `“` no quote, and a no-break space separates no words. Editors, chats and web
     pages put them in place of the ASCII characters that a shell and argparse know.
 
+    ## Example
+    ```sh
+    # wrong
+    torchrun --nproc_per_node 4 train.py –bf16 true
+    # right
+    torchrun --nproc_per_node 4 train.py --bf16 true
+    ```
+
     ## Cure
     Type `--`, `"` and a plain space in their place.
 

@@ -25,6 +25,16 @@ class LaunchVariableNotExported(Hazard):
     stands on the program's own line. A backslash followed by an empty line ends the command, so assignments above it
     belong to nothing.
 
+    ## Example
+    ```sh
+    # wrong: NCCL never sees it
+    NCCL_P2P_DISABLE=1
+    torchrun --nproc_per_node 4 train.py
+    # right
+    export NCCL_P2P_DISABLE=1
+    torchrun --nproc_per_node 4 train.py
+    ```
+
     ## Cure
     `export NAME=value`, or no empty line between the assignments and the command.
 

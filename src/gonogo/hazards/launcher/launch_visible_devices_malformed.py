@@ -13,6 +13,14 @@ class LaunchVisibleDevicesMalformed(Hazard):
     CUDA takes numbers (or GPU-/MIG- identifiers) parted by commas, and reads as far as it understands: `0-3` and
     `0 1 2 3` are GPU 0 alone, `0,,2` too, `[0,1]` is none, and a GPU listed twice makes the whole list void.
 
+    ## Example
+    ```sh
+    # wrong: CUDA reads GPU 0 alone
+    CUDA_VISIBLE_DEVICES=0-3 torchrun --nproc_per_node 4 train.py
+    # right
+    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py
+    ```
+
     ## Cure
     `CUDA_VISIBLE_DEVICES=0,1,2,3`.
 

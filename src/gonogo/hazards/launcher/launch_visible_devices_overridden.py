@@ -14,6 +14,14 @@ class LaunchVisibleDevicesOverridden(Hazard):
     The launcher numbers the GPUs of the whole machine. With any of these options it deletes the variable and sets its
     own for each process; `--num_gpus 4` means GPUs 0 to 3.
 
+    ## Example
+    ```sh
+    # wrong: takes GPUs 0 to 3
+    CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed --num_gpus 4 train.py
+    # right
+    deepspeed --include localhost:4,5,6,7 train.py
+    ```
+
     ## Cure
     `deepspeed --include localhost:4,5,6,7` without the variable, or the variable without these options.
 

@@ -32,6 +32,16 @@ class LaunchWithoutProgram(Hazard):
     No word of the command is left for the program. Its line was cut off (a blank after a backslash, a comment between
     the lines), an option without a value took it, or the variable that holds it is empty: `torchrun $SCRIPT`.
 
+    ## Example
+    ```sh
+    # wrong: the command ends with its first line
+    torchrun --nproc_per_node 8
+        train.py
+    # right
+    torchrun --nproc_per_node 8 \\
+        train.py
+    ```
+
     ## Cure
     Name the program after the launcher's own options. Where it stands on a later line, end each line before it in a
     lone backslash. `bash -x launch.sh` shows the command as the shell makes it.

@@ -28,6 +28,14 @@ class LauncherKilledBySighup(Hazard):
     The shell passes SIGHUP on to what it has started. `nohup` alone does not help: torchrun's agent installs its own
     handler for SIGHUP, over the one that nohup set to ignore.
 
+    ## Example
+    ```sh
+    # wrong
+    nohup torchrun --nproc_per_node 8 train.py > train.log 2>&1 &
+    # right
+    setsid torchrun --nproc_per_node 8 train.py > train.log 2>&1 < /dev/null &
+    ```
+
     ## Cure
     Start inside tmux or screen; or `setsid torchrun ... > log 2>&1 < /dev/null &`; or `nohup ... & disown` and leave
     the shell with `exit`. Or a cluster's scheduler. Then resume from the last checkpoint.

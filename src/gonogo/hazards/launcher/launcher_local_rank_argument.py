@@ -20,6 +20,14 @@ class LauncherLocalRankArgument(Hazard):
     `python -m torch.distributed.launch` adds it; since torch 2.0 it is written with a hyphen, and scripts that
     declare `--local_rank` refuse it. The deepspeed launcher adds `--local_rank=N` too.
 
+    ## Example
+    ```python
+    # wrong, under python -m torch.distributed.launch
+    parser.add_argument("--local_rank", type=int)
+    # right
+    parser.add_argument("--local-rank", "--local_rank", type=int, default=0)
+    ```
+
     ## Cure
     Start with `torchrun`, which passes no argument, and read `int(os.environ["LOCAL_RANK"])`. Or let the parser take
     both: `add_argument("--local-rank", "--local_rank", type=int, default=0)`. deepspeed: `--no_local_rank`.

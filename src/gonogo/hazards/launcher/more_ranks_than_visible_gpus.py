@@ -60,6 +60,14 @@ class MoreRanksThanVisibleGpus(Hazard):
     `--nproc_per_node` (`--num_gpus`, `num_processes`, a script's GPUS_PER_NODE) is larger than the number of GPUs, or
     than the list in CUDA_VISIBLE_DEVICES. Process N takes GPU N, which is not there.
 
+    ## Example
+    ```sh
+    # wrong
+    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 8 train.py
+    # right
+    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 2 train.py
+    ```
+
     ## Cure
     Start as many processes as there are visible GPUs.
 

@@ -33,6 +33,16 @@ class PortInUse(Hazard):
     29500 is every launcher's default. A killed run may have left processes that still hold it. Where srun (or a
     shell loop) starts the launcher several times on one node, each tries to listen.
 
+    ## Example
+    ```sh
+    # wrong: both meet at port 29500
+    torchrun --nproc_per_node 2 train.py --seed 1 &
+    torchrun --nproc_per_node 2 train.py --seed 2 &
+    # right
+    torchrun --nproc_per_node 2 --master_port 29501 train.py --seed 1 &
+    torchrun --nproc_per_node 2 --master_port 29502 train.py --seed 2 &
+    ```
+
     ## Cure
     Another port: `--master_port 29511` (torchrun, deepspeed), `--main_process_port 29511` (accelerate),
     `MASTER_PORT=29511` (swift, LLaMA-Factory). Or end the stale processes (`lsof -i :29500`). Slurm: one launcher a

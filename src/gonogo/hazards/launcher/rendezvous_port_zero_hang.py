@@ -24,6 +24,14 @@ class RendezvousPortZeroHang(Hazard):
     and tells the others; where it is passed on as MASTER_PORT=0 (older Accelerate with DeepSpeed, several machines),
     rank 0 listens on a port that nobody else knows.
 
+    ## Example
+    ```sh
+    # wrong
+    deepspeed --num_gpus 8 --master_port 0 train.py
+    # right
+    deepspeed --num_gpus 8 --master_port 29501 train.py
+    ```
+
     ## Cure
     A fixed, free port: `main_process_port: 29501`, or `--main_process_port 29501`.
 
