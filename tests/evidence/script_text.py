@@ -6,7 +6,8 @@ import ast
 from textwrap import dedent
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.script import Call, Script, read_script
+from gonogo.evidence.script.project import read_script
+from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Edit
 
 

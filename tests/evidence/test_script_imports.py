@@ -5,7 +5,8 @@ import pytest
 from script_text import only_call
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.script import Script, project_scripts, read_script
+from gonogo.evidence.script.project import Project, read_script
+from gonogo.evidence.script.script import Script
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -13,6 +14,10 @@ def write(root: Path, files: dict[str, str]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def project_scripts(entry: Path | str, root: Path | str) -> tuple[Script, ...]:
+    return Project(Path(root), SourceFile.read(entry)).all_scripts()
 
 
 def scripts_of(root: Path, files: dict[str, str], entry: str = "train.py") -> dict[str, Script]:

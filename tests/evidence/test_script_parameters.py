@@ -5,14 +5,15 @@ from script_text import script_of
 
 from gonogo.check.fixes import edited
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.parameters import ParameterUse
-from gonogo.evidence.script.script import Script, read_script
+from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
+from gonogo.evidence.script.project import read_script
+from gonogo.evidence.script.script import Script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def only_use(script: Script) -> ParameterUse:
-    (use,) = script.parameter_uses()
+    (use,) = parameter_uses(script)
     return use
 
 
@@ -75,7 +76,7 @@ def test_uses_of_values_are_found(text: str, kind: str) -> None:
     ],
 )
 def test_what_needs_no_values_is_none(text: str) -> None:
-    assert script_of(HEAD + text).parameter_uses() == ()
+    assert parameter_uses(script_of(HEAD + text)) == ()
 
 
 def test_where_a_use_stands() -> None:
@@ -93,7 +94,7 @@ def test_where_a_use_stands() -> None:
                 return torch.mul(x, self.weight)
         """
     )
-    gathered, no_grad, external, own = script.parameter_uses()
+    gathered, no_grad, external, own = parameter_uses(script)
     assert gathered.gathered
     assert not gathered.no_grad
     assert no_grad.no_grad

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from script_text import only_call, script_of
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.script import Script, read_script
+from gonogo.evidence.script.parameters import parameter_uses
+from gonogo.evidence.script.project import read_script
+from gonogo.evidence.script.script import Script
 
 
 def everything(script: Script) -> None:
@@ -32,7 +34,7 @@ def everything(script: Script) -> None:
         script.removing_statement(statement)
         script.inserting_before(statement, "pass")
         script.inserting_after(statement, "pass")
-    for use in script.parameter_uses():
+    for use in parameter_uses(script):
         if use.zero is not None:
             use.zero.removal(script)
     list(script.calls("*.from_pretrained", "torch.*"))

@@ -4,6 +4,7 @@ import pytest
 from script_text import only_call, script_of
 
 from gonogo.evidence.script.values import Symbol
+from gonogo.evidence.script.variables import environment_settings
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_the_environment_variables_that_a_script_sets() -> None:
         other["C"] = "2"
         """
     )
-    settings = script.environment_settings()
+    settings = environment_settings(script)
     assert [(each.name, each.value.value, each.default) for each in settings] == [
         ("CUDA_VISIBLE_DEVICES", "0,1", False),
         ("NCCL_DEBUG", "INFO", True),

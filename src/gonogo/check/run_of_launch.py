@@ -75,8 +75,7 @@ class RunMaker:
         self, sources: Sequence[SourceFile], environment: Environment, named: set[str]
     ) -> Iterator[Run]:
         """The scripts that no launch starts or imports, each a run with what it hands over itself."""
-        from gonogo.evidence.script.imports import Project
-        from gonogo.evidence.script.script import read_script
+        from gonogo.evidence.script.project import Project, read_script
 
         loose = [one for one in sources if one.path not in self.used and any(word in one.data for word in _WORDS)]
         # Many scripts of one folder share what they import.
@@ -95,8 +94,7 @@ class RunMaker:
                 yield run
 
     def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
-        from gonogo.evidence.script.imports import Project
-        from gonogo.evidence.script.script import read_script
+        from gonogo.evidence.script.project import Project, read_script
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
         if inline is not None:

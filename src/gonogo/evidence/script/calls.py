@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import msgspec
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
+from gonogo.evidence.script.classes import class_default
 from gonogo.evidence.script.flow import reaching, scope_binding, surely_ran
 from gonogo.evidence.script.index import position
+from gonogo.evidence.script.python_file import PythonFile
 from gonogo.finding import Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.script.script import Script
 
 _STAR = Text("**{name} may hold it", "它可能在 **{name} 之中")
 _POSITIONAL = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
@@ -33,7 +33,7 @@ class Passed(msgspec.Struct, frozen=True):
     certain: bool = True
 
 
-class Call(msgspec.Struct, frozen=True, eq=False):
+class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One call. ``name`` is the qualified name of what is called, ``names`` with those that it derives from.
 
     A method of an object whose maker isn't known is named ``?.`` and what is written: ``?.model.generate``.
@@ -42,7 +42,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     node: ast.Call
     name: str
     names: tuple[str, ...]
-    script: Script
+    script: PythonFile
 
     @property
     def place(self) -> Place:
@@ -74,19 +74,19 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
         For a dataclass of the project's own, as a subclass of TrainingArguments, its default counts as given.
         """
-        passed = self._passed().get(name)
+        passed = self._gathered[0].get(name)
         if passed is not None:
             place = self.script.place(passed.value)
             return self.script.field(passed.value) if passed.certain else Field.not_known(place, _CONDITION)
-        default = self.script.class_default(self.node.func, name)
-        star = self._unknown_star()
+        default = class_default(self.script, self.node.func, name)
+        star = self._gathered[1]
         if star is not None:
             return Field.not_known(self.place, _STAR.format(name=star))
         return default if default is not None else Field.missing()
 
     def keyword_node(self, name: str) -> ast.expr | None:
         """The expression given for a keyword, wherever it is set; None where none is."""
-        passed = self._passed().get(name)
+        passed = self._gathered[0].get(name)
         return passed.value if passed is not None else None
 
     def argument(self, index: int) -> Field:
@@ -98,22 +98,22 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def has(self, name: str) -> bool:
         """Whether the call surely gets a keyword of that name."""
-        passed = self._passed().get(name)
+        passed = self._gathered[0].get(name)
         return passed is not None and passed.certain
 
     @property
     def keywords(self) -> tuple[str, ...]:
         """The names of the keywords that reach the call, as far as is known (see :attr:`has_star`)."""
-        return tuple(self._passed())
+        return tuple(self._gathered[0])
 
     @property
     def has_star(self) -> bool:
         """Whether ``**kwargs`` may hold keywords that aren't known."""
-        return self._unknown_star() is not None
+        return self._gathered[1] is not None
 
     def keyword_place(self, name: str) -> Place | None:
         """Where the keyword is set, from its name to the end of its value."""
-        passed = self._passed().get(name)
+        passed = self._gathered[0].get(name)
         if passed is None:
             return None
         start, end = self.script.place(passed.source), self.script.place(passed.value)
@@ -121,20 +121,11 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def passed(self, name: str) -> Passed | None:
         """How the keyword of that name reaches the call."""
-        return self._passed().get(name)
+        return self._gathered[0].get(name)
 
-    def _passed(self) -> dict[str, Passed]:
-        cache = self.script.passed_cache
-        found = cache.get(self.node)
-        if found is None:
-            found = cache[self.node] = self._gathered()
-        return found[0]
-
-    def _unknown_star(self) -> str | None:
-        self._passed()
-        return self.script.passed_cache[self.node][1]
-
+    @cached_property
     def _gathered(self) -> tuple[dict[str, Passed], str | None]:
+        """The keywords by name, and what ``**`` unpacks that can't be seen into."""
         passed: dict[str, Passed] = {}
         unknown: str | None = None
         for keyword in self.node.keywords:
@@ -174,8 +165,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def _unpacked_name(self, node: ast.Name, passed: dict[str, Passed], depth: int, certain: bool) -> str | None:
         index = self.script.index
-        scope = scope_binding(index, node.id, node) if index is not None else None
-        if index is None or scope is None:
+        scope = scope_binding(index, node.id, node)
+        if scope is None:
             return node.id
         found = reaching(index, scope.names[node.id], scope, node)
         if len(found) != 1 or found[0].kind != "assign" or found[0].path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from gonogo.evidence.script.index import COMPREHENSIONS, FUNCTIONS, LOOPS, Binding, Index, Scope, end_position, position
+from gonogo.evidence.script.nodes import is_static
 
 _FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 
@@ -114,4 +115,54 @@ def _loops_around(index: Index, node: ast.AST) -> list[ast.AST]:
         if isinstance(current, LOOPS):
             found.append(current)
         current = index.parents.get(current)
+    return found
+
+
+def call_behind(index: Index, node: ast.AST) -> ast.Call | None:
+    """The call that made what a name holds, where one assignment says so; a call is its own."""
+    if isinstance(node, ast.Call):
+        return node
+    if isinstance(node, ast.Name):
+        scope = scope_binding(index, node.id, node)
+        if scope is not None:
+            found = reaching(index, scope.names[node.id], scope, node)
+            if len(found) == 1 and found[0].kind == "assign" and isinstance(found[0].value, ast.Call):
+                return found[0].value
+    return None
+
+
+def function_named(index: Index, func: ast.expr) -> ast.AST | None:
+    """The function of the same file that a name stands for, where nothing else binds the name."""
+    scope = scope_binding(index, func.id, func) if isinstance(func, ast.Name) else None
+    if scope is not None and isinstance(func, ast.Name) and len(scope.names[func.id]) == 1:
+        binding = scope.names[func.id][0]
+        if binding.kind == "define" and isinstance(binding.node, FUNCTIONS):
+            return binding.node
+    return None
+
+
+def class_of_self(index: Index, name: ast.Name) -> ast.ClassDef | None:
+    """The class whose instance a name is, where it is a method's first parameter."""
+    scope = scope_binding(index, name.id, name)
+    if scope is None or not isinstance(scope.node, FUNCTIONS):
+        return None
+    owner = index.parents.get(scope.node)
+    arguments = [*scope.node.args.posonlyargs, *scope.node.args.args]
+    if isinstance(owner, ast.ClassDef) and arguments and arguments[0].arg == name.id:
+        return owner if not is_static(scope.node) else None
+    return None
+
+
+def set_on_self(index: Index, owner: ast.ClassDef) -> dict[str, list[Binding]]:
+    """What the methods of a class set on their first parameter, by attribute."""
+    found: dict[str, list[Binding]] = {}
+    for method in owner.body:
+        scope = index.scopes.get(method)
+        if scope is None or not isinstance(method, FUNCTIONS):
+            continue
+        arguments = [*method.args.posonlyargs, *method.args.args]
+        first = arguments[0].arg if arguments else None
+        for (base, attribute), bindings in scope.attributes.items():
+            if base == first:
+                found.setdefault(attribute, []).extend(bindings)
     return found

@@ -13,6 +13,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 class Binding(msgspec.Struct, frozen=True, eq=False):
     """One place that gives a name its value.

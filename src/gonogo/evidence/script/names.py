@@ -12,16 +12,24 @@ import builtins
 from functools import cached_property
 from typing import Protocol
 
-from gonogo.evidence.script.flow import reaching, scope_binding
-from gonogo.evidence.script.index import FUNCTIONS, Binding, Index, Scope, position
+from gonogo.evidence.script.flow import call_behind, class_of_self, function_named, reaching, scope_binding, set_on_self
+from gonogo.evidence.script.index import FUNCTIONS, Binding, Index, position
+from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
 
 Names = tuple[str, ...]
 """The names of one thing, its own first: for a class of the script, those of the classes that it derives from too."""
 
-BUILTINS = frozenset(dir(builtins))
-DEEPEST = 40
+_BUILTINS = frozenset(dir(builtins))
+_DEEPEST = 40
 _MOST_BASES = 10
+_RETURN_THEMSELVES = frozenset(
+    {
+        *("to", "cuda", "cpu", "npu", "xpu", "train", "eval", "half", "float", "double", "bfloat16", "apply"),
+        "requires_grad_",
+    }
+)
+_PARSED = frozenset({"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"})
 
 
 class Elsewhere(Protocol):
@@ -36,11 +44,11 @@ class Elsewhere(Protocol):
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
         """What a function of the project returns."""
 
-    def class_at(self, dotted: str) -> tuple[BaseResolver, ast.ClassDef] | None:
+    def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
         """The class of the project that ``dotted`` is."""
 
 
-class BaseResolver:
+class NameResolver:
     """Answers for one script; everything is worked out when asked, and once."""
 
     def __init__(self, index: Index, elsewhere: Elsewhere | None = None, module: str = "") -> None:
@@ -61,7 +69,7 @@ class BaseResolver:
         found = self._names.get(node)
         if found is None:
             self._names[node] = ()  # what refers to itself has no name
-            if self._depth < DEEPEST:
+            if self._depth < _DEEPEST:
                 self._depth += 1
                 try:
                     found = self._find_names(node)
@@ -69,14 +77,6 @@ class BaseResolver:
                     self._depth -= 1
                 self._names[node] = found
         return found or ()
-
-    def kinds(self, node: ast.AST) -> Names:
-        """What made the object that a node stands for."""
-        raise NotImplementedError
-
-    def kinds_agreed(self, bindings: list[Binding]) -> Names:
-        """What made the object that a name holds, where all that may have bound it agree."""
-        raise NotImplementedError
 
     def _find_names(self, node: ast.AST) -> Names:
         if isinstance(node, ast.Name):
@@ -112,7 +112,7 @@ class BaseResolver:
             there = self.elsewhere.names(f"{module}.{name}") if self.elsewhere is not None else None
             if there:
                 return there
-        if name in BUILTINS:
+        if name in _BUILTINS:
             return (name,)
         return (canonical(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
 
@@ -150,7 +150,8 @@ class BaseResolver:
         found = self._ancestors.get(node)
         if found is None:
             self._ancestors[node] = ()
-            names = [name for base in node.bases for name in self.names(_unsubscripted(base))]
+            bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+            names = [name for base in bases for name in self.names(base)]
             found = self._ancestors[node] = tuple(dict.fromkeys(names))
         return found
 
@@ -158,22 +159,22 @@ class BaseResolver:
     def _own_classes(self) -> dict[str, ast.ClassDef]:
         return {self.defined(node)[0]: node for node in self.index.by_type.get(ast.ClassDef, ())}
 
-    def class_named(self, name: str) -> tuple[BaseResolver, ast.ClassDef] | None:
+    def class_named(self, name: str) -> tuple[NameResolver, ast.ClassDef] | None:
         """The project's class of a qualified name, with the resolver of the script that defines it."""
         own = self._own_classes.get(name)
         if own is not None:
             return self, own
         return self.elsewhere.class_at(name) if self.elsewhere is not None else None
 
-    def class_of(self, node: ast.AST) -> tuple[BaseResolver, ast.ClassDef] | None:
+    def class_of(self, node: ast.AST) -> tuple[NameResolver, ast.ClassDef] | None:
         """The project's class that a name stands for, with the resolver of the script that defines it."""
         names = self.names(node)
         return self.class_named(names[0]) if names else None
 
-    def held(self, node: ast.Attribute) -> tuple[BaseResolver, list[Binding]] | None:
+    def held(self, node: ast.Attribute) -> tuple[NameResolver, list[Binding]] | None:
         """What the project's classes set an attribute of their instances to, for ``self.x`` or ``model.x``."""
-        own = self._own_class(node.value) if isinstance(node.value, ast.Name) else None
-        found: tuple[BaseResolver, ast.ClassDef] | None = (self, own) if own is not None else None
+        own = class_of_self(self.index, node.value) if isinstance(node.value, ast.Name) else None
+        found: tuple[NameResolver, ast.ClassDef] | None = (self, own) if own is not None else None
         if found is None:
             kinds = self.kinds(node.value)
             found = self.class_named(kinds[0]) if kinds else None
@@ -201,55 +202,186 @@ class BaseResolver:
         said = [names for names, binding in pairs if not is_none(binding.value)]
         return said[0] if said and all(names == said[0] for names in said) else ()
 
-    def _own_class(self, name: ast.Name) -> ast.ClassDef | None:
-        """The class whose instance a name is, where it is a method's first parameter."""
-        scope = scope_binding(self.index, name.id, name)
-        if scope is None or not isinstance(scope.node, FUNCTIONS):
-            return None
-        owner = self.index.parents.get(scope.node)
-        arguments = [*scope.node.args.posonlyargs, *scope.node.args.args]
-        if isinstance(owner, ast.ClassDef) and arguments and arguments[0].arg == name.id:
-            return owner if not is_static(scope.node) else None
-        return None
-
     def class_attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
         """What the methods of a class set on ``self``."""
         found = self._attributes.get(owner)
         if found is None:
-            found = self._attributes[owner] = {}
-            for method in owner.body:
-                scope: Scope | None = self.index.scopes.get(method)
-                if scope is None or not isinstance(method, FUNCTIONS):
-                    continue
-                arguments = [*method.args.posonlyargs, *method.args.args]
-                first = arguments[0].arg if arguments else None
-                for (base, attribute), bindings in scope.attributes.items():
-                    if base == first:
-                        found.setdefault(attribute, []).extend(bindings)
+            found = self._attributes[owner] = set_on_self(self.index, owner)
         return found
 
+    def kinds(self, node: ast.AST) -> Names:
+        """The names of the class or call that made the object a node stands for; empty where they can't be told."""
+        found = self._kinds.get(node)
+        if found is None:
+            self._kinds[node] = ()
+            if self._depth < _DEEPEST:
+                self._depth += 1
+                try:
+                    found = self._find_kinds(node)
+                finally:
+                    self._depth -= 1
+                self._kinds[node] = found
+        return found or ()
 
-def is_none(node: object) -> bool:
-    """Whether an expression is ``None`` as written."""
-    return isinstance(node, ast.Constant) and node.value is None
+    def _find_kinds(self, node: ast.AST) -> Names:
+        if isinstance(node, ast.Name):
+            scope = scope_binding(self.index, node.id, node)
+            if scope is None:
+                return ()
+            found = reaching(self.index, scope.names[node.id], scope, node)
+            return self.kinds_agreed(found)
+        if isinstance(node, ast.Attribute):
+            held = self.held(node)
+            if held is not None:
+                return held[0].kinds_agreed(held[1])
+            return tuple(f"{kind}.{node.attr}" for kind in self.kinds(node.value))
+        if isinstance(node, ast.Call):
+            return self.result(node, ())
+        if isinstance(node, ast.Await):
+            return self.kinds(node.value)
+        if isinstance(node, ast.IfExp):
+            kinds = self.kinds(node.body)
+            return kinds if kinds == self.kinds(node.orelse) or is_none(node.orelse) else ()
+        if isinstance(node, ast.NamedExpr):
+            return self.kinds(node.value)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            key = node.slice.value
+            return self._kinds_at(node.value, (key,)) if isinstance(key, int) and 0 <= key < 100 else ()
+        return ()
+
+    def kinds_agreed(self, bindings: list[Binding]) -> Names:
+        """What made the object that a name holds, where all that may have bound it agree."""
+        known = [self._kinds_bound(binding) for binding in bindings if not is_none(binding.value)]
+        return known[0] if known and all(kinds == known[0] for kinds in known) else ()
+
+    def _kinds_bound(self, binding: Binding) -> Names:
+        if binding.kind == "assign":
+            return self._kinds_at(binding.value, binding.path)
+        if binding.kind == "with":
+            return self.kinds(binding.value)
+        if binding.kind == "import" and self.elsewhere is not None:
+            return self.elsewhere.kinds(binding.value) or ()
+        if binding.kind == "parameter":
+            return self._kinds_of_parameter(binding)
+        return ()
+
+    def _kinds_at(self, value: ast.AST, path: tuple[int, ...]) -> Names:
+        if not path:
+            return self.kinds(value)
+        if isinstance(value, (ast.Tuple, ast.List)):
+            elements = value.elts[: path[0] + 1]
+            if len(elements) <= path[0] or any(isinstance(each, ast.Starred) for each in elements):
+                return ()
+            return self._kinds_at(elements[path[0]], path[1:])
+        return self.result(value, path) if isinstance(value, ast.Call) else ()
+
+    def _kinds_of_parameter(self, binding: Binding) -> Names:
+        arg, function = binding.node, binding.value
+        if not isinstance(arg, ast.arg):
+            return ()
+        owner = self.index.parents.get(function)
+        if isinstance(owner, ast.ClassDef) and isinstance(function, FUNCTIONS) and not is_static(function):
+            arguments = [*function.args.posonlyargs, *function.args.args]
+            if arguments and arguments[0] is arg:
+                return self.defined(owner)
+        annotated = annotated_class(arg.annotation)
+        if annotated is not None:
+            names = self.names(annotated)
+            if names and names[0] not in _BUILTINS and not names[0].startswith(("typing.", "collections.")):
+                return names
+        return self._kinds_passed(arg, function)
+
+    def _kinds_passed(self, arg: ast.arg, function: ast.AST) -> Names:
+        """What every call of a function in this script passes for a parameter."""
+        if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
+            return ()
+        places = [*function.args.posonlyargs, *function.args.args]
+        at = next((i for i, each in enumerate(places) if each is arg), None)
+        found: list[Names] = []
+        for call in self.index.calls:
+            if not isinstance(call.func, ast.Name) or call.func.id != function.name:
+                continue
+            passed = next((each.value for each in call.keywords if each.arg == arg.arg), None)
+            if passed is None and at is not None and at < len(call.args):
+                if any(isinstance(each, ast.Starred) for each in call.args[: at + 1]):
+                    return ()
+                passed = call.args[at]
+            found.append(self.kinds(passed) if passed is not None else ())
+        return found[0] if found and all(kinds == found[0] for kinds in found) else ()
+
+    def result(self, call: ast.AST, path: tuple[int, ...]) -> Names:
+        """What made the object that a call returns, or the one at ``path`` of the tuple that it returns."""
+        if not isinstance(call, ast.Call):
+            return ()
+        func = call.func
+        names = self.names(func)
+        if isinstance(func, ast.Name) and func.id == "super" and names == ("super",):
+            owner = self._class_around(call)
+            return self.ancestors(owner) if owner is not None else ()
+        if isinstance(func, ast.Attribute):
+            if func.attr in _RETURN_THEMSELVES and not path:
+                return self.kinds(func.value) or names
+            if func.attr == "prepare" and names[:1] == ("accelerate.Accelerator.prepare",):
+                at = path[0] if path else 0
+                if len(path) <= 1 and at < len(call.args) and (path or len(call.args) == 1):
+                    return self.kinds(call.args[at])
+                return ()
+            if func.attr in _PARSED and path:
+                parsed = self._parsed_class(func.value, path[0])
+                if parsed:
+                    return parsed
+        if not names:
+            return ()
+        function = function_named(self.index, func)
+        if function is not None:
+            return self._returned(function, path) or _at(names, path)
+        there = self.elsewhere.result(names[0], path) if self.elsewhere is not None else None
+        return there or _at(names, path)
+
+    def _parsed_class(self, parser: ast.expr, at: int) -> Names:
+        """The dataclass that HfArgumentParser fills at a place of its answer."""
+        made = call_behind(self.index, parser)
+        if made is None or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
+            return ()
+        classes = (
+            made.args[0] if made.args else next((k.value for k in made.keywords if k.arg == "dataclass_types"), None)
+        )
+        if isinstance(classes, (ast.Tuple, ast.List)):
+            return self.names(classes.elts[at]) if at < len(classes.elts) else ()
+        return self.names(classes) if classes is not None and at == 0 else ()
+
+    def _returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+        key = (function, path)
+        if key in self._returning:  # a function that calls itself
+            return ()
+        self._returning.add(key)
+        try:
+            return self._returned_by(function, path)
+        finally:
+            self._returning.discard(key)
+
+    def _returned_by(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+        returns = [each for each in self.index.by_type.get(ast.Return, ()) if each.value is not None]
+        own = [each for each in returns if self.index.scope_at(each).node is function]
+        found = [self._kinds_at(each.value, path) for each in own]
+        return found[0] if found and all(kinds == found[0] for kinds in found) else ()
+
+    def returned_by(self, name: str, path: tuple[int, ...]) -> Names:
+        """What the function of that name at the script's top returns."""
+        bindings = self.index.module.names.get(name, [])
+        if len(bindings) == 1 and isinstance(bindings[0].node, FUNCTIONS):
+            return self._returned(bindings[0].node, path)
+        return ()
+
+    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        parent = self.index.parents.get(node)
+        while parent is not None and not isinstance(parent, ast.ClassDef):
+            parent = self.index.parents.get(parent)
+        return parent
 
 
-def _unsubscripted(node: ast.expr) -> ast.expr:
-    return node.value if isinstance(node, ast.Subscript) else node
-
-
-def is_static(function: ast.AST) -> bool:
-    """Whether a method's first parameter is no instance of its class."""
-    decorators = getattr(function, "decorator_list", [])
-    return any(isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod") for each in decorators)
-
-
-def dotted(node: ast.AST) -> str:
-    """A chain of attributes as written: ``model.generate``; what stands before it where that is no name is left out."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        parts.append(node.id)
-    return ".".join(reversed(parts))
+def _at(names: Names, path: tuple[int, ...]) -> Names:
+    """The names of one of several results; the first of ``deepspeed.initialize``'s, the engine, goes by its name."""
+    if not path or (path == (0,) and names[:1] == ("deepspeed.initialize",)):
+        return names
+    return tuple(name + "".join(f"[{i}]" for i in path) for name in names)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.evidence.script.index import COMPREHENSIONS
-from gonogo.evidence.script.names import dotted
+from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
-
-if TYPE_CHECKING:
-    from gonogo.evidence.script.script import Script
 
 _ITERATED = frozenset({"parameters", "named_parameters"})
 # Of a parameter these are known without its values.

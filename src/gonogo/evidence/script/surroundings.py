@@ -3,82 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gonogo.evidence.script.index import COMPREHENSIONS, FUNCTIONS, LOOPS, Index
-from gonogo.evidence.script.kinds import NameResolver
-from gonogo.evidence.script.names import dotted
-
-if TYPE_CHECKING:
-    from gonogo.evidence.script.classes import ClassInfo
+from gonogo.evidence.script.index import FUNCTIONS, Index
+from gonogo.evidence.script.names import NameResolver
+from gonogo.evidence.script.nodes import dotted
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-
-
-class Surroundings:
-    """The part of a script that says what stands around its nodes."""
-
-    @property
-    def index(self) -> Index:
-        """Parents and scopes."""
-        raise NotImplementedError
-
-    @property
-    def names(self) -> NameResolver:
-        """What names stand for."""
-        raise NotImplementedError
-
-    @property
-    def classes(self) -> tuple[ClassInfo, ...]:
-        """All classes."""
-        raise NotImplementedError
-
-    def parent(self, node: ast.AST) -> ast.AST | None:
-        """The node that holds this one."""
-        return self.index.parents.get(node)
-
-    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes that hold this one, the nearest first."""
-        parents = self.index.parents
-        current = parents.get(node)
-        while current is not None:
-            yield current
-            current = parents.get(current)
-
-    def statement(self, node: ast.AST) -> ast.stmt | None:
-        """The statement that a node is or belongs to."""
-        return self.index.statement(node)
-
-    def enclosing_function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function that a node stands in."""
-        return next((each for each in self.ancestors(node) if isinstance(each, FUNCTIONS)), None)
-
-    def enclosing_class(self, node: ast.AST) -> ClassInfo | None:
-        """The class that a node stands in."""
-        found = next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
-        return next((info for info in self.classes if info.node is found), None) if found is not None else None
-
-    def enclosing_loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
-        """The loop that runs a node again and again, in the same function."""
-        for each in self.ancestors(node):
-            if isinstance(each, (*FUNCTIONS, ast.Lambda)):
-                return None
-            if isinstance(each, LOOPS):
-                return each
-        return None
-
-    def in_comprehension(self, node: ast.AST) -> bool:
-        """Whether a node stands in a comprehension or generator."""
-        return any(isinstance(each, COMPREHENSIONS) for each in self.ancestors(node))
-
-    def with_contexts(self, node: ast.AST) -> tuple[str, ...]:
-        """The qualified names of the ``with`` items around a node and of its function's decorators, nearest first."""
-        return contexts_around(self.names, node)
-
-    def guarded_by(self, node: ast.AST) -> tuple[ast.expr, ...]:
-        """The tests that must hold for a node to run, in its function; of an ``else`` it is ``not test``."""
-        return tests_around(self.index, node)
 
 
 def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:

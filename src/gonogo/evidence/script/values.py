@@ -7,26 +7,34 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from gonogo.evidence.field import Field, Status
 from gonogo.evidence.script.flow import reaching, scope_binding
 from gonogo.evidence.script.index import Binding
-from gonogo.evidence.script.kinds import NameResolver
-from gonogo.evidence.script.reasons import (
-    CHANGED,
-    COMPUTED,
-    ENVIRONMENT,
-    OPTION,
-    PARAMETER,
-    SEVERAL,
-    UNDEFINED,
-    Value,
-    computed,
-    text_of,
-)
+from gonogo.evidence.script.names import NameResolver
+from gonogo.evidence.script.nodes import dotted
+from gonogo.finding import Text
 
+_UNDEFINED = Text("{name} is not defined in this file", "{name} 不是在这个文件中定义的")
+_COMPUTED = Text("it is computed when the script runs: {text}", "其值在脚本运行时才计算：{text}")
+_SEVERAL = Text("{name} gets more than one value", "{name} 被赋予了多个值")
+_CHANGED = Text("the script changes {name} after making it", "脚本在创建 {name} 之后又修改了它")
+_PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 的参数")
+_OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
+_ENVIRONMENT = Text("the environment variable {name} decides it", "由环境变量 {name} 决定")
+_SHOWN = 80
 _DEEPEST = 30
 _LONGEST = 10_000
 _MOST_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What an expression comes to, or why that can't be told."""
+
+    value: Any = None
+    known: bool = True
+    reason: Text | None = None
 
 
 class Symbol(str):
@@ -59,7 +67,7 @@ class ValueResolver:
         """What an expression comes to."""
         self._steps = self._steps + 1 if self._depth else 0
         if self._depth >= _DEEPEST or self._steps > _MOST_STEPS:
-            return computed(node)
+            return _computed(node)
         self._depth += 1
         try:
             return self._value(node)
@@ -87,35 +95,35 @@ class ValueResolver:
             return self.value(node.value)
         if isinstance(node, ast.IfExp):
             body, other = self.value(node.body), self.value(node.orelse)
-            return body if body.known and other.known and _same(body.value, other.value) else computed(node)
+            return body if body.known and other.known and _same(body.value, other.value) else _computed(node)
         if isinstance(node, ast.Call):
             return self._of_call(node)
-        return self._variable(node) or computed(node)
+        return self._variable(node) or _computed(node)
 
     def _of_name(self, node: ast.Name) -> Value:
         scope = scope_binding(self.names.index, node.id, node)
         if scope is None:
             names = self.names.names(node)
             if not names:
-                return Value(known=False, reason=UNDEFINED.format(name=node.id))
+                return Value(known=False, reason=_UNDEFINED.format(name=node.id))
             return Value(Symbol(names[0]))
         found = reaching(self.names.index, scope.names[node.id], scope, node)
         values = [self._bound(binding, node.id) for binding in found]
         unknown = next((value for value in values if not value.known), None)
         if unknown is not None:
-            return unknown if len(values) == 1 else Value(known=False, reason=SEVERAL.format(name=node.id))
+            return unknown if len(values) == 1 else Value(known=False, reason=_SEVERAL.format(name=node.id))
         if values and all(_same(value.value, values[0].value) for value in values):
             if isinstance(values[0].value, (list, dict, set)) and node.id in scope.items:
-                return Value(known=False, reason=CHANGED.format(name=node.id))
+                return Value(known=False, reason=_CHANGED.format(name=node.id))
             return values[0]
-        return Value(known=False, reason=SEVERAL.format(name=node.id))
+        return Value(known=False, reason=_SEVERAL.format(name=node.id))
 
     def _bound(self, binding: Binding, name: str) -> Value:
         if binding.kind == "assign":
             value = binding.value
             for i in binding.path:
                 if not isinstance(value, (ast.Tuple, ast.List)) or i >= len(value.elts):
-                    return computed(binding.value)
+                    return _computed(binding.value)
                 value = value.elts[i]
             return self.value(value)
         if binding.kind == "import":
@@ -123,13 +131,13 @@ class ValueResolver:
             if there is not None:
                 return there
             names = self.names.names_bound(binding)
-            return Value(Symbol(names[0])) if names else Value(known=False, reason=UNDEFINED.format(name=name))
+            return Value(Symbol(names[0])) if names else Value(known=False, reason=_UNDEFINED.format(name=name))
         if binding.kind == "define":
             return Value(Symbol(self.names.defined(binding.node)[0]))
         if binding.kind == "parameter":
             function = getattr(binding.value, "name", "lambda")
-            return Value(known=False, reason=PARAMETER.format(name=name, function=function))
-        return Value(known=False, reason=COMPUTED.format(text=name))
+            return Value(known=False, reason=_PARAMETER.format(name=name, function=function))
+        return Value(known=False, reason=_COMPUTED.format(text=name))
 
     def _of_attribute(self, node: ast.Attribute) -> Value:
         held = self.names.held(node)
@@ -137,7 +145,7 @@ class ValueResolver:
             values = [self._bound(binding, node.attr) for binding in held[1]]
             if all(value.known and _same(value.value, values[0].value) for value in values):
                 return values[0]
-            return values[0] if len(values) == 1 else Value(known=False, reason=SEVERAL.format(name=text_of(node)))
+            return values[0] if len(values) == 1 else Value(known=False, reason=_SEVERAL.format(name=_text_of(node)))
         variable = self._variable(node)
         if variable is not None:
             return variable
@@ -150,8 +158,8 @@ class ValueResolver:
         if not kinds and names and not names[0].startswith(("os.", "sys.")):
             return Value(Symbol(names[0]))
         if self._is_command_line(node.value, kinds):
-            return Value(known=False, reason=OPTION.format(text=text_of(node), option=node.attr))
-        return computed(node)
+            return Value(known=False, reason=_OPTION.format(text=_text_of(node), option=node.attr))
+        return _computed(node)
 
     def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
         if any(kind.endswith((".parse_args", ".parse_known_args[0]", "Arguments", "Config")) for kind in kinds):
@@ -162,7 +170,7 @@ class ValueResolver:
     def _of_elements(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         values = []
         for element in node.elts[:_LONGEST]:
-            found = self.value(element) if not isinstance(element, ast.Starred) else computed(node)
+            found = self.value(element) if not isinstance(element, ast.Starred) else _computed(node)
             if not found.known:
                 return found
             values.append(found.value)
@@ -173,7 +181,7 @@ class ValueResolver:
         try:
             return Value(set(values))
         except TypeError:
-            return computed(node)
+            return _computed(node)
 
     def _of_dict(self, node: ast.Dict) -> Value:
         values: dict[Any, Any] = {}
@@ -183,7 +191,7 @@ class ValueResolver:
                 return found
             if key is None:
                 if not isinstance(found.value, dict):
-                    return computed(node)
+                    return _computed(node)
                 values.update(found.value)
                 continue
             named = self.value(key)
@@ -192,7 +200,7 @@ class ValueResolver:
             try:
                 values[named.value] = found.value
             except TypeError:
-                return computed(node)
+                return _computed(node)
         return Value(values)
 
     def _of_unary(self, node: ast.UnaryOp) -> Value:
@@ -200,10 +208,10 @@ class ValueResolver:
         if not found.known:
             return found
         if isinstance(node.op, ast.Not):
-            return Value(not found.value) if not isinstance(found.value, Symbol) else computed(node)
+            return Value(not found.value) if not isinstance(found.value, Symbol) else _computed(node)
         if isinstance(found.value, (int, float)) and not isinstance(node.op, ast.Invert):
             return Value(-found.value if isinstance(node.op, ast.USub) else +found.value)
-        return computed(node)
+        return _computed(node)
 
     def _of_arithmetic(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
@@ -211,18 +219,18 @@ class ValueResolver:
             return left if not left.known else right
         a, b = left.value, right.value
         if isinstance(a, Symbol) or isinstance(b, Symbol):
-            return computed(node)
+            return _computed(node)
         numbers = isinstance(a, (int, float)) and isinstance(b, (int, float)) and abs(a) < 1e18 and abs(b) < 1e18
         joined = isinstance(node.op, ast.Add) and type(a) is type(b) and isinstance(a, (str, list, tuple))
         joined = joined and len(a) + len(b) <= _LONGEST
         if not (numbers or joined) or (isinstance(node.op, ast.Pow) and (abs(b) > 100 or abs(a) > 1e6)):
-            return computed(node)
+            return _computed(node)
         operation = _ARITHMETIC.get(type(node.op))
         try:
             result = operation(a, b) if operation is not None else None
         except (ArithmeticError, ValueError, TypeError):
             result = None
-        return Value(result) if result is not None and not isinstance(result, complex) else computed(node)
+        return Value(result) if result is not None and not isinstance(result, complex) else _computed(node)
 
     def _of_f_string(self, node: ast.JoinedStr) -> Value:
         parts = []
@@ -231,10 +239,10 @@ class ValueResolver:
             if not found.known:
                 return found
             if isinstance(found.value, Symbol) or not isinstance(found.value, (str, int, float)):
-                return computed(node)
+                return _computed(node)
             parts.append(str(found.value))
         text = "".join(parts)
-        return Value(text) if len(text) <= _LONGEST else computed(node)
+        return Value(text) if len(text) <= _LONGEST else _computed(node)
 
     def _of_call(self, node: ast.Call) -> Value:
         variable = self._variable(node)
@@ -252,17 +260,17 @@ class ValueResolver:
         if name in (("str",), ("int",), ("float",), ("bool",), ("list",), ("tuple",)) and len(node.args) == 1:
             found = self.value(node.args[0])
             if not found.known or node.keywords or isinstance(found.value, Symbol):
-                return found if not found.known else computed(node)
+                return found if not found.known else _computed(node)
             try:
                 return Value(_CASTS[name[0]](found.value))
             except (TypeError, ValueError, OverflowError):
-                return computed(node)
-        return computed(node)
+                return _computed(node)
+        return _computed(node)
 
     def _variable(self, node: ast.AST) -> Value | None:
         """Unknown for the sake of an environment variable, where the expression reads one."""
         name = self.environment_variable(node)
-        return Value(known=False, reason=ENVIRONMENT.format(name=name)) if name is not None else None
+        return Value(known=False, reason=_ENVIRONMENT.format(name=name)) if name is not None else None
 
     def environment_variable(self, node: ast.AST) -> str | None:
         """The environment variable that an expression reads, also inside ``int(...)``; None where it reads none."""
@@ -306,7 +314,7 @@ class ValueResolver:
             return None
         values = [self._bound(binding, name) for binding in bindings]
         same = all(value.known and _same(value.value, values[0].value) for value in values)
-        return values[0] if same else Value(known=False, reason=SEVERAL.format(name=name))
+        return values[0] if same else Value(known=False, reason=_SEVERAL.format(name=name))
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -325,3 +333,17 @@ _CASTS: Mapping[str, Callable[[Any], Any]] = {
     "list": list,
     "tuple": tuple,
 }
+
+
+def _computed(node: ast.AST) -> Value:
+    """Unknown, since only a run works it out."""
+    return Value(known=False, reason=_COMPUTED.format(text=_text_of(node)))
+
+
+def _text_of(node: ast.AST) -> str:
+    """An expression in short; no whole unparsing, which recurses as deep as the expression."""
+    if isinstance(node, ast.Call):
+        return f"{_text_of(node.func)}(...)"
+    if isinstance(node, ast.Subscript):
+        return f"{dotted(node.value) or '...'}[...]"
+    return (dotted(node) or type(node).__name__)[:_SHOWN]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.evidence.field import Field
-
-if TYPE_CHECKING:
-    from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.script import Script
 
 
 class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):

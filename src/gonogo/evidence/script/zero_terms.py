@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.evidence.script.index import FUNCTIONS
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Edit
-
-if TYPE_CHECKING:
-    from gonogo.evidence.script.script import Script
 
 _PURE = frozenset(
     {

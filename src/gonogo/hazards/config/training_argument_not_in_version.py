@@ -174,7 +174,7 @@ def _specifier(environment: Environment) -> str:
 def _takes_more(call: Call, run: Run, kind: str) -> bool:
     """Whether a class of the project's own may know the keyword: it has fields or an ``__init__`` of its own."""
     name = call.name.rpartition(".")[2]
-    for script in run.scripts or (call.script,):
+    for script in run.scripts:
         for one in script.classes:
             if one.name == name:
                 return "__init__" in one.methods or "__new__" in one.methods

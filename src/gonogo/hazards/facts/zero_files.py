@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.names import dotted
+from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Span, Text
 

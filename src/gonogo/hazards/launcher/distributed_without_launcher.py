@@ -2,6 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
+from gonogo.evidence.script.variables import environment_settings
 from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import (
     Certainty,
@@ -80,7 +81,7 @@ class DistributedWithoutLauncher(Hazard):
             return
         if any(word in script.source.data for script in run.scripts for word in _STARTED_OTHERWISE):
             return
-        settings = [setting.name for script in run.scripts for setting in script.environment_settings()]
+        settings = [setting.name for script in run.scripts for setting in environment_settings(script)]
         if any(name in settings for name in _SET_BY_LAUNCHERS):
             return
         script = run.scripts[0]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.parameters import ParameterUse
+from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
@@ -21,7 +21,7 @@ def loss_terms(hazard: Hazard, script: Script, run: Run, cure: tuple[Text, ...])
     """Terms of a loss that are computed from parameters themselves, under ZeRO-3."""
     if run.zero_stage != 3:
         return
-    for use in script.parameter_uses():
+    for use in script.once(parameter_uses):
         if use.kind == "passed" or use.gathered or use.no_grad or use.registered or use.own:
             continue
         if use.kind == "weight-reduced" and in_module(script, use.node):

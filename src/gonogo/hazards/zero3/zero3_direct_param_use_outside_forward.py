@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_files import (
     before_initialize,
     in_module,
@@ -68,7 +69,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
         """A weight that is given to an operator of torch, outside of every module's forward."""
         if run.zero_stage != 3:
             return
-        for use in script.parameter_uses():
+        for use in script.once(parameter_uses):
             if use.kind != "passed" or use.gathered or use.registered or use.own or in_module(script, use.node):
                 continue
             operator = _operator(script, use.node)

@@ -1,26 +1,148 @@
-"""What one script sees of the other files of its project: names, classes, constants, and what functions return."""
+"""The user's own modules: which files a script imports from within its project, and what they say.
+
+Only files under the project's root are read, never installed packages; each once, however imports go round.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.index import absolute_module
-from gonogo.evidence.script.names import BaseResolver, Names
-from gonogo.evidence.script.reasons import Value
+from gonogo.evidence.script.modules import ModuleSearch, added_paths
+from gonogo.evidence.script.names import NameResolver, Names
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.values import Value
+from gonogo.finding.errors import UserError
 
-if TYPE_CHECKING:
-    from gonogo.evidence.script.imports import Project
-    from gonogo.evidence.script.script import Script
-
+MOST_SCRIPTS = 400
+"""That one entry script leads to; a project of many entries may have ten times as many."""
 _DEEPEST = 8
 _MOST_STARS = 50
 """A module that stars more than this is a library's index: to follow it is to read the whole library."""
 
 
+class Project:
+    """The files under a folder, read when they are first asked for.
+
+    Scripts that share a project read each file once: of a folder of many, make one project and call :meth:`script`.
+    """
+
+    def __init__(self, root: Path, entry: SourceFile | None = None) -> None:
+        self.root = os.path.realpath(root)
+        self.search = ModuleSearch(self.root)
+        self.by_module: dict[str, Script] = {}
+        self.tops: set[str] = set()
+        """The first parts of the modules' names."""
+        self._shown_as = (self.root, str(root))
+        self._scripts: dict[str, Script | None] = {}
+        self._views: dict[Script, View] = {}
+        self._at: dict[str, Script | None] = {}
+        self._entry: Script | None = None
+        if entry is not None:
+            folder = os.path.dirname(entry.path)
+            self._shown_as = (os.path.realpath(folder or "."), folder)
+            self._entry = self.script(entry)
+
+    @classmethod
+    def around(cls, source: SourceFile) -> Project:
+        """The project of a script that is read alone: its folder, or the one above its package."""
+        folder = os.path.dirname(os.path.realpath(source.path))
+        for _ in range(_DEEPEST):
+            if not os.path.exists(os.path.join(folder, "__init__.py")):
+                break
+            folder = os.path.dirname(folder)
+        return cls(Path(folder), source)
+
+    @property
+    def entry(self) -> Script:
+        """The script that the project was made for. Raises ValueError where it was made for a folder."""
+        if self._entry is None:
+            raise ValueError(self.root)
+        return self._entry
+
+    def script(self, source: SourceFile) -> Script:
+        """A script that is started itself, so what it puts on ``sys.path`` counts for all that it imports."""
+        path = os.path.realpath(source.path)
+        script = self._scripts.get(path)
+        if script is None or script.source.data != source.data:
+            script = self._scripts[path] = self._made(source, path)
+            self._at.clear()
+        elif script.source is not source:
+            script.take(source)
+        if b"sys.path" in source.data:
+            self.search.add(added_paths(script.index, path))
+        return script
+
+    def _made(self, source: SourceFile, path: str, module: str = "") -> Script:
+        package = self.search.package_of(path)
+        stem = os.path.basename(path).removesuffix(".py")
+        if package:
+            module = package if stem == "__init__" else f"{package}.{stem}"
+        module = module or stem
+        if module in self.by_module:
+            module = os.path.relpath(path, self.root).removesuffix(".py").replace(os.sep, ".").lstrip(".")
+        script = Script(source, package, module, self.imported_by)
+        self.by_module[module] = script
+        self.tops.add(module.partition(".")[0])
+        script.elsewhere = self._views[script] = View(self, script, path)
+        return script
+
+    def seen_from(self, script: Script) -> View:
+        """What a script sees of the others."""
+        return self._views[script]
+
+    def script_of(self, resolver: NameResolver) -> Script | None:
+        """The script that names are resolved for."""
+        made = (script for script in self._views if script.__dict__.get("names") is resolver)
+        return next(made, None)
+
+    def imported_by(self, script: Script) -> tuple[Script, ...]:
+        """The modules of the project that a script imports itself."""
+        return self._views[script].imported()
+
+    def all_scripts(self, entry: Script | None = None) -> tuple[Script, ...]:
+        """The entry and what it imports, and what those import, in the order in which they are met."""
+        first = entry or self.entry
+        found: dict[Script, None] = {first: None}
+        queue = [first]
+        while queue:
+            for each in self.imported_by(queue.pop(0)):
+                if each not in found and len(found) < MOST_SCRIPTS:
+                    found[each] = None
+                    queue.append(each)
+        return tuple(found)
+
+    def script_at(self, path: str, module: str) -> Script | None:
+        """The script in a file of the project, imported as ``module``; None where it can't be read or too many were."""
+        if path not in self._at:
+            self._at[path] = self._read(path, module)
+        return self._at[path]
+
+    def _read(self, path: str, module: str) -> Script | None:
+        real = os.path.realpath(path)
+        if real in self._scripts:
+            return self._scripts[real]
+        if len(self._scripts) >= 10 * MOST_SCRIPTS or not self.search.is_ours(real):
+            return None
+        try:
+            source = SourceFile.read(self._shown(real))
+        except UserError:
+            self._scripts[real] = None
+            return None
+        script = self._scripts[real] = self._made(source, real, module)
+        return script
+
+    def _shown(self, real: str) -> str:
+        """A file's path as users are shown it: as the entry's or the folder's was given, absolute or not."""
+        folder, shown = self._shown_as
+        return os.path.normpath(os.path.join(shown, os.path.relpath(real, folder)))
+
+
 class View:
-    """What one script sees of the project's other files; :class:`~gonogo.evidence.script.names.Elsewhere`."""
+    """What one script sees of the project's other files; :class:`~gonogo.evidence.script.python_file.Neighbours`."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:
         self.project = project
@@ -61,9 +183,9 @@ class View:
     def _script(self, dotted: str, level: int = 0) -> Script | None:
         if not dotted or "" in dotted.split("."):
             return None
-        path = self.project.module(dotted, self.folder)
+        path = self.project.search.module(dotted, self.folder)
         if path is None and self.top != self.folder and level:
-            path = self.project.module(dotted, self.top)
+            path = self.project.search.module(dotted, self.top)
         return self.project.script_at(path, dotted) if path is not None else None
 
     def _at(self, dotted: str) -> tuple[Script, str] | None:
@@ -74,7 +196,7 @@ class View:
 
     def _search(self, dotted: str) -> tuple[Script, str] | None:
         parts = dotted.split(".")
-        known = self.project.knows(parts[0], self.folder) or self.project.knows(parts[0], self.top)
+        known = self.project.search.knows(parts[0], self.folder) or self.project.search.knows(parts[0], self.top)
         if not known and parts[0] not in self.project.tops:
             return None
         for i in range(len(parts), 0, -1):
@@ -166,7 +288,7 @@ class View:
         finally:
             self._asking.discard(dotted)
 
-    def class_at(self, dotted: str) -> tuple[BaseResolver, ast.ClassDef] | None:
+    def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
         """The class of the project that a dotted name is."""
         at = self._at(dotted)
         if at is None or not at[1]:
@@ -182,3 +304,12 @@ class View:
                 finally:
                     self._asking.discard(dotted)
         return None
+
+    def file_of(self, resolver: NameResolver) -> Script | None:
+        """The script that names are resolved for."""
+        return self.project.script_of(resolver)
+
+
+def read_script(source: SourceFile, project: Project | None = None) -> Script:
+    """A script by itself, with the modules beside it that it imports; of many in a folder, give them its project."""
+    return project.script(source) if project is not None else Project.around(source).entry

@@ -1,0 +1,270 @@
+"""One Python file: its tree, what its names and expressions stand for, what stands where, and edits of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.field import Field
+from gonogo.evidence.script.edits import Editor
+from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, Index
+from gonogo.evidence.script.names import Elsewhere, NameResolver
+from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
+from gonogo.evidence.script.surroundings import contexts_around, tests_around
+from gonogo.evidence.script.values import Value, ValueResolver
+from gonogo.finding import Edit
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+class HoldsCall(Protocol):
+    """What stands for a call of the tree."""
+
+    @property
+    def node(self) -> ast.Call:
+        """The call."""
+
+
+class Neighbours(Elsewhere, Protocol):
+    """The other files of a file's project, as it sees them."""
+
+    def value(self, dotted: str) -> Value | None:
+        """The value of a constant in another file."""
+
+    def file_of(self, resolver: NameResolver) -> PythonFile | None:
+        """The file that names are resolved for."""
+
+
+class PythonFile:
+    """One file. ``tree`` is None where it has a ``problem``; everything then answers as of an empty file."""
+
+    def __init__(self, source: SourceFile, package: str = "", module: str = "") -> None:
+        self.source = source
+        self.package = package
+        self.module = module
+        self.elsewhere: Neighbours | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+    def take(self, source: SourceFile) -> None:
+        """Name the same bytes by another path, before anything was reported of them."""
+        self.source = source
+        self.__dict__.pop("_editor", None)
+
+    @property
+    def path(self) -> str:
+        """The path as users are shown it."""
+        return self.source.path
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        """The tree, or what is wrong with the file."""
+        return parse(self.source)
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The syntax tree."""
+        return self.parsed.tree
+
+    @property
+    def problem(self) -> ScriptProblem | None:
+        """Why there is no syntax tree."""
+        return self.parsed.problem
+
+    @cached_property
+    def index(self) -> Index:
+        """Parents and scopes."""
+        with without_collecting():
+            return Index(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
+
+    @cached_property
+    def names(self) -> NameResolver:
+        """What names stand for."""
+        return NameResolver(self.index, self.elsewhere, self.module)
+
+    @cached_property
+    def values(self) -> ValueResolver:
+        """What expressions come to."""
+        return ValueResolver(self.names, self._value_elsewhere)
+
+    def _value_elsewhere(self, name: str) -> Value | None:
+        return self.elsewhere.value(name) if self.elsewhere is not None else None
+
+    # Names and values
+
+    def qualified(self, node: ast.AST) -> str | None:
+        """The qualified name of a class, function, module or method; None where it can't be told."""
+        names = self._own(self.names.names(node))
+        return names[0] if names else None
+
+    def _own(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names as the script itself would say them: its own functions and classes without its module."""
+        if not names or not self.module or not any(name.startswith(self.module) for name in names):
+            return names
+        prefix = f"{self.module}."
+        return tuple(name.removeprefix(prefix) for name in names)
+
+    def kind_of(self, node: ast.AST) -> str | None:
+        """The qualified name of the call or class that made the object a node stands for.
+
+        ``deepspeed.initialize`` for the engine, ``transformers.AutoModelForCausalLM.from_pretrained`` for a model;
+        what is unpacked at another place than an engine is ``name[1]``; an attribute of it is ``name.attribute``.
+        """
+        kinds = self.kinds_of(node)
+        return kinds[0] if kinds else None
+
+    def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
+        """As :meth:`kind_of`, with the names of the classes that a class of the project derives from."""
+        return self._own(self.names.kinds(node))
+
+    def field(self, node: ast.expr) -> Field:
+        """The value of an expression: of constants, and of names that hold one; otherwise unknown, with the reason."""
+        return self.values.field(node, self.place(node))
+
+    def environment_variable(self, node: ast.AST) -> str | None:
+        """The environment variable that an expression reads: ``int(os.environ["LOCAL_RANK"])``."""
+        return self.values.environment_variable(node)
+
+    # What is in it
+
+    def nodes(self, *types: type[_Node]) -> Iterator[_Node]:
+        """The nodes of these types, in the order of the file."""
+        for each in types:
+            yield from self.index.by_type.get(each, ())
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """All functions and methods."""
+        return tuple(self.nodes(ast.FunctionDef, ast.AsyncFunctionDef))
+
+    @cached_property
+    def loops(self) -> tuple[ast.For | ast.AsyncFor | ast.While, ...]:
+        """All ``for`` and ``while`` statements."""
+        return tuple(self.nodes(ast.For, ast.AsyncFor, ast.While))
+
+    def imports(self, module: str) -> bool:
+        """Whether the script imports a module or something from it."""
+        prefix = f"{module}."
+        named = (alias.name for node in self.nodes(ast.Import) for alias in node.names)
+        taken = (node.module or "" for node in self.nodes(ast.ImportFrom) if not node.level)
+        return any(name == module or name.startswith(prefix) for name in (*named, *taken))
+
+    # What stands around a node
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds this one."""
+        return self.index.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that hold this one, the nearest first."""
+        parents = self.index.parents
+        current = parents.get(node)
+        while current is not None:
+            yield current
+            current = parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement that a node is or belongs to."""
+        return self.index.statement(node)
+
+    def enclosing_function(self, node: ast.AST) -> Function | None:
+        """The function that a node stands in."""
+        return next((each for each in self.ancestors(node) if isinstance(each, FUNCTIONS)), None)
+
+    def enclosing_loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The loop that runs a node again and again, in the same function."""
+        for each in self.ancestors(node):
+            if isinstance(each, (*FUNCTIONS, ast.Lambda)):
+                return None
+            if isinstance(each, LOOPS):
+                return each
+        return None
+
+    def with_contexts(self, node: ast.AST) -> tuple[str, ...]:
+        """The qualified names of the ``with`` items around a node and of its function's decorators, nearest first."""
+        return contexts_around(self.names, node)
+
+    def guarded_by(self, node: ast.AST) -> tuple[ast.expr, ...]:
+        """The tests that must hold for a node to run, in its function; of an ``else`` it is ``not test``."""
+        return tests_around(self.index, node)
+
+    # Places, and edits: None where a change can't be made without touching more than it should
+
+    @property
+    def editable(self) -> bool:
+        """Whether edits can be made: of a file in UTF-8 whose lines end alike."""
+        data = self.source.data
+        return (
+            self.parsed.tree is not None
+            and self.source.writable
+            and self.parsed.encoding is None
+            and (b"\r" not in data or data.count(b"\r") == data.count(b"\r\n") == data.count(b"\n"))
+        )
+
+    def place(self, node: ast.AST) -> Place:
+        """Where a node stands."""
+        source = self.source
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None)
+        if self.parsed.encoding is not None:
+            column = self._column(line, column)
+            end_column = self._column(end_line, end_column) if end_column is not None else None
+        start = source.offset(line, column)
+        return source.place(start, source.offset(end_line, end_column) if end_column is not None else start)
+
+    def _column(self, line: int, column: int) -> int:
+        """The column in the file's own encoding of one in UTF-8."""
+        encoding = self.parsed.encoding or "utf-8"
+        text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")
+        return len(text[:column].decode("utf-8", "ignore").encode(encoding, "replace"))
+
+    def headline(self, node: ast.AST) -> Place:
+        """The first line of a node: of a class or a loop, what a report should underline."""
+        place = self.place(node)
+        end = self.source.data.find(b"\n", place.start)
+        return place if end < 0 or end >= place.end else self.source.place(place.start, end)
+
+    @cached_property
+    def _editor(self) -> Editor | None:
+        return Editor(self.source, self.index) if self.editable else None
+
+    def removing_keyword(self, call: ast.Call | HoldsCall, name: str) -> Edit | None:
+        """Take a keyword out of a call; None where the call doesn't hold it itself, or nothing can be edited."""
+        node = call if isinstance(call, ast.Call) else call.node
+        keyword = next((each for each in node.keywords if each.arg == name), None)
+        return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
+
+    def setting_keyword(self, call: ast.Call | HoldsCall, name: str, source_text: str) -> Edit | None:
+        """Give a call a keyword, or the keyword another value."""
+        node = call if isinstance(call, ast.Call) else call.node
+        if self._editor is None:
+            return None
+        keyword = next((each for each in node.keywords if each.arg == name), None)
+        if keyword is None:
+            return self._editor.add_keyword(node, name, source_text)
+        return self.replacing(keyword, f"{name}={source_text}")
+
+    def removing_statement(self, node: ast.stmt) -> Edit | None:
+        """Take a statement out, with the comment lines right above it; the only one of its block becomes ``pass``."""
+        return self._editor.remove_statement(node) if self._editor is not None else None
+
+    def replacing(self, node: ast.AST, text: str) -> Edit | None:
+        """Write something else in a node's place."""
+        return self.place(node).edit(text) if self._editor is not None else None
+
+    def inserting_before(self, statement: ast.stmt, text: str) -> Edit | None:
+        """Put a statement before another, at its indentation."""
+        return self._editor.insert_before(statement, text) if self._editor is not None else None
+
+    def inserting_after(self, statement: ast.stmt, text: str) -> Edit | None:
+        """Put a statement after another, at its indentation."""
+        return self._editor.insert_after(statement, text) if self._editor is not None else None
+
+    def inserting_import(self, text: str) -> Edit | None:
+        """Add an import to those at the script's top."""
+        return self._editor.insert_import(text) if self._editor is not None else None
