@@ -25,7 +25,7 @@ from gonogo.evidence.launch.launchers.recognise import Called, called, script_ca
 from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.launch.launchers.world import World, world_of
-from gonogo.evidence.shell.run import Shell, ShellCommand, read_shell
+from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.finding import Text
@@ -139,24 +139,11 @@ def _inside(
     code: ShellWord, command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
 ) -> list[ShellCommand]:
     """The commands of ``bash -c CODE``."""
-    from gonogo.evidence.shell.nested import run_text
-    from gonogo.evidence.shell.state import State
-
     place = code.place
     if place.source.path == "<command>" and code.value is not None:
         source = SourceFile.of_text("<command>", code.value)
         return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
-    shell = Shell(place.source, given)
-    state = State(command.cwd)
-    state.cwd_known = command.cwd_known
-    # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
-    state.variables = {**command.shell, **environment}
-    state.written = dict(command.written)
-    try:
-        run_text(shell, [code], state, command.place)
-    except RecursionError:
-        return []
-    return shell.commands
+    return read_word(code, command, environment, given)
 
 
 def _on_input(command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]) -> list[ShellCommand]:

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from gonogo.evidence.shell.state import State
-from gonogo.evidence.shell.text import text_of
-
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
+from collections.abc import Callable
+from typing import Any
 
 _LARGEST = 1 << 62
 
 
-def evaluate(shell: Shell, node: Any, state: State, depth: int = 0) -> int | None:
-    """The number that a node comes to, or None where it can't be told."""
+Value = Callable[[Any, int], str | None]
+"""What a variable, an expansion or a string comes to, at some depth; None where that can't be told."""
+
+
+def evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int = 0) -> int | None:
+    """The number that a node comes to, or None where it can't be told. ``text`` is what stands there."""
     if depth > 24:
         return None
-    number = _evaluate(shell, node, state, depth)
+    number = _evaluate(node, text, value, depth)
     return number if number is not None and abs(number) < _LARGEST else None
 
 
-def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
-    from gonogo.evidence.shell.expansion import expand
-    from gonogo.evidence.shell.parameters import look_up
-
+def _evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int) -> int | None:
     kind = node.type
     if kind in ("arithmetic_expansion", "parenthesized_expression", "test_command"):
         inside = node.named_children
-        return evaluate(shell, inside[0], state, depth + 1) if len(inside) == 1 else None
+        return evaluate(inside[0], text, value, depth + 1) if len(inside) == 1 else None
     if kind in ("number", "word"):
-        return _number(shell.text(node))
-    if kind == "variable_name":
-        found, _assumed = look_up(shell, node, shell.text(node), state, split=False)
-        text = text_of(found) if found is not None else None
-        return _number(text) if text is not None else None
-    if kind in ("simple_expansion", "expansion", "string", "command_substitution"):
-        text = text_of(expand(shell, node, state, depth=depth))
-        return _number(text) if text is not None else None
+        return _number(text(node))
+    if kind in ("variable_name", "simple_expansion", "expansion", "string", "command_substitution"):
+        found = value(node, depth)
+        return _number(found) if found is not None else None
     if kind == "unary_expression":
-        operand = evaluate(shell, node.named_children[-1], state, depth + 1) if node.named_children else None
-        sign = shell.text(node)[:1]
+        operand = evaluate(node.named_children[-1], text, value, depth + 1) if node.named_children else None
+        sign = text(node)[:1]
         if operand is None:
             return None
         return {"-": -operand, "+": operand, "!": int(not operand)}.get(sign)
@@ -49,13 +41,11 @@ def _evaluate(shell: Shell, node: Any, state: State, depth: int) -> int | None:
         operator = node.child_by_field_name("operator")
         if left is None or right is None or operator is None:
             return None
-        return combined(
-            evaluate(shell, left, state, depth + 1), shell.text(operator), evaluate(shell, right, state, depth + 1)
-        )
+        return combined(evaluate(left, text, value, depth + 1), text(operator), evaluate(right, text, value, depth + 1))
     if kind == "ternary_expression" and len(node.named_children) == 3:
         condition, yes, no = node.named_children
-        tested = evaluate(shell, condition, state, depth + 1)
-        return None if tested is None else evaluate(shell, yes if tested else no, state, depth + 1)
+        tested = evaluate(condition, text, value, depth + 1)
+        return None if tested is None else evaluate(yes if tested else no, text, value, depth + 1)
     return None
 
 

@@ -6,16 +6,12 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.finding import Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
 
 _READ = Text("`{name}` is read from the standard input", "`{name}` 从标准输入读取")
 _NOTHING = """
@@ -24,7 +20,6 @@ _NOTHING = """
     ps free df hostname whoami uname git wget curl tar unzip apt apt-get jobs disown logger printenv id ln stat md5sum
     sync clear
 """
-_NOT_FOLLOWED = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
 
 
 @cache
@@ -32,8 +27,8 @@ def _without_effect() -> frozenset[str]:
     return frozenset(_NOTHING.split())
 
 
-def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> Status | None:
-    """Do what a builtin does; None where ``name`` is no builtin."""
+def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> Status | None:
+    """Do what a builtin does that follows no other script; None where ``name`` is none."""
     if name in ("exit", "exec") and not (name == "exec" and arguments):
         if name == "exit":
             state.ended = True
@@ -43,8 +38,6 @@ def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: 
         return SUCCESS
     if name in ("cd", "pushd"):
         return _cd(arguments, state)
-    if name in ("source", "."):
-        return _source(shell, arguments, state)
     if name == "shift":
         return _shift(arguments, state)
     if name == "set":
@@ -69,10 +62,6 @@ def run_builtin(shell: Shell, name: str, arguments: Sequence[ShellWord], state: 
         return FAILURE
     if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
         return None
-    if name == "eval":
-        from gonogo.evidence.shell.nested import run_text
-
-        return run_text(shell, arguments, state, place)
     if name in ("true", ":", "echo", "printf"):
         return SUCCESS
     return RAN if name in _without_effect() else None
@@ -123,13 +112,6 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> Status:
 def _names_script_folder(word: ShellWord) -> bool:
     """Whether ``cd`` goes to the script's own folder, or one that is told from there."""
     return "dirname" in word.place.text or "BASH_SOURCE" in word.place.text or "%/*" in word.place.text
-
-
-def _source(shell: Shell, arguments: Sequence[ShellWord], state: State) -> Status:
-    target = arguments[0].value if arguments else None
-    if not target or os.path.basename(target) in _NOT_FOLLOWED or target.startswith(("/etc/", "/opt/", "/usr/")):
-        return SUCCESS
-    return shell.source_script(Path(os.path.join(state.cwd, target)), state)
 
 
 def _shift(arguments: Sequence[ShellWord], state: State) -> Status:

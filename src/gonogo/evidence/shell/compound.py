@@ -1,20 +1,20 @@
-"""Lists, pipelines, branches, loops and functions."""
+"""Lists, pipelines, branches, loops, functions and redirections."""
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from gonogo.evidence.shell.arithmetic import combined, evaluate
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.conditions import holds
-from gonogo.evidence.shell.expansion import expand, expand_words
+from gonogo.evidence.shell.expansion import expand, expand_words, number_of
+from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, State, Status, Variable, merge
 from gonogo.evidence.shell.text import Piece, text_of
-
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
 
 _MOST_TURNS = 32
 _CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
@@ -28,6 +28,8 @@ def follow(shell: Shell, node: Any, state: State) -> Status:
         return _arithmetic(shell, node, state)
     if kind in ("program", "compound_statement", "do_group", "else_clause", "ERROR"):
         return shell.statements(node.children, state)
+    if kind == "redirected_statement":
+        return _redirected(shell, node, state)
     if kind == "list":
         return _list(shell, node, state)
     if kind == "pipeline":
@@ -71,11 +73,11 @@ def _arithmetic(shell: Shell, node: Any, state: State) -> Status:
     target = expression.named_children[0] if expression.named_children else None
     operator = next((shell.text(child) for child in expression.children if not child.is_named), "")
     if target is None or target.type not in ("variable_name", "word") or operator not in _CHANGING:
-        number = evaluate(shell, expression, state)
+        number = number_of(shell, expression, state)
         return UNSURE if number is None else Status(number != 0)
     name = shell.text(target)
-    before = evaluate(shell, target, state)
-    by = evaluate(shell, expression.named_children[-1], state) if operator not in ("++", "--") else 1
+    before = number_of(shell, target, state)
+    by = number_of(shell, expression.named_children[-1], state) if operator not in ("++", "--") else 1
     after = by if operator == "=" else combined(before, operator[0], by)
     place = shell.place(expression)
     piece = Piece(None if after is None else str(after), place.source, place.start, place.end)
@@ -305,4 +307,63 @@ def _export(name: str, state: State, exported: bool) -> None:
         state.variables[name] = msgspec.structs.replace(variable, exported=exported)
 
 
-__all__ = ["evaluate", "follow"]
+def _redirected(shell: Shell, node: Any, state: State) -> Status:
+    """Follow a command with redirections: heredocs are its input, or the text of a file that it writes."""
+    body = node.child_by_field_name("body")
+    redirects = [child for child in node.named_children if child is not body and "redirect" in child.type]
+    heredoc = next((child for child in redirects if child.type == "heredoc_redirect"), None)
+    status = SUCCESS
+    standard_input: tuple[Piece, ...] | None = None
+    place = None
+    if heredoc is not None:
+        text = next((child for child in heredoc.named_children if child.type == "heredoc_body"), None)
+        start = next((child for child in heredoc.named_children if child.type == "heredoc_start"), None)
+        if text is not None:
+            place = shell.place(text)
+            if start is not None and shell.text(start)[:1] in ("'", '"', "\\"):
+                whole = shell.source.data[text.start_byte : text.end_byte].decode("utf-8", "surrogateescape")
+                standard_input = (Piece(whole, shell.source, text.start_byte, text.end_byte, literal=True),)
+            else:
+                standard_input = tuple(expand(shell, text, state))
+        redirects += [child for child in heredoc.named_children if child.type == "file_redirect"]
+    if body is not None:
+        if body.type == "command":
+            status = shell.command(body, state, node, standard_input, place)
+            if standard_input is not None and place is not None:
+                _note_written(shell, body, redirects, standard_input, place, state)
+        else:
+            status = shell.statement(body, state)
+    if heredoc is not None:
+        # `cat <<EOF | cmd` and `cmd <<EOF && other` stand inside the heredoc's node.
+        inside = [
+            child
+            for child in heredoc.named_children
+            if child.type not in ("heredoc_start", "heredoc_body", "heredoc_end") and "redirect" not in child.type
+        ]
+        for child in inside:
+            status = shell.statement(child, state)
+    return status
+
+
+def _note_written(
+    shell: Shell, body: Any, redirects: list[Any], pieces: tuple[Piece, ...], place: Place, state: State
+) -> None:
+    name = body.child_by_field_name("name")
+    program = shell.text(name) if name is not None else ""
+    if program not in ("cat", "tee"):
+        return
+    targets = [
+        word
+        for child in redirects
+        if child.type == "file_redirect" and any(c.type in (">", ">>", ">|") for c in child.children)
+        for target in [child.child_by_field_name("destination")]
+        if target is not None
+        for word in expand_words(shell, target, state)
+    ]
+    if program == "tee":
+        targets += [
+            word for child in body.children_by_field_name("argument") for word in expand_words(shell, child, state)
+        ]
+    for word in targets:
+        if word.value:
+            state.written[os.path.normpath(os.path.join(state.cwd, word.value))] = (pieces, place)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gonogo.evidence.shell.arithmetic import evaluate
-from gonogo.evidence.shell.expansion import expand
-from gonogo.evidence.shell.parameters import look_up
+from gonogo.evidence.shell.expansion import expand, look_up, number_of
+from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import UNSURE, State, Status
 from gonogo.evidence.shell.text import ShellWord, text_of
-
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
 
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-gt": ">", "-le": "<=", "-ge": ">="}
 
@@ -26,14 +22,14 @@ class Tested:
         self.pattern = pattern
 
 
-def holds(shell: Shell, node: Any, state: State, depth: int = 0) -> Status:
+def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> Status:
     """How a ``test_command`` node ends."""
     if depth > 24:
         return UNSURE
     kind = node.type
     if kind == "test_command":
         if node.children and shell.text(node.children[0]) == "((":
-            number = evaluate(shell, node, state)
+            number = number_of(shell, node, state)
             return UNSURE if number is None else Status(bool(number))
         inside = node.named_children
         return holds(shell, inside[0], state, depth + 1) if len(inside) == 1 else UNSURE
@@ -58,7 +54,7 @@ def test_words(words: list[ShellWord]) -> Status:
     return UNSURE
 
 
-def _operand(shell: Shell, node: Any, state: State) -> Tested:
+def _operand(shell: Reading, node: Any, state: State) -> Tested:
     inner = node
     while (
         inner.type == "string"
@@ -82,7 +78,7 @@ def _operand(shell: Shell, node: Any, state: State) -> Tested:
     return Tested(text_of(expand(shell, node, state)), pattern=node.type in ("extglob_pattern", "word"))
 
 
-def _unary(shell: Shell, node: Any, state: State, depth: int) -> Status:
+def _unary(shell: Reading, node: Any, state: State, depth: int) -> Status:
     operator = shell.text(node.children[0]) if node.children else ""
     operand = node.named_children[-1] if node.named_children else None
     if operand is None:
@@ -97,7 +93,7 @@ def _unary(shell: Shell, node: Any, state: State, depth: int) -> Status:
     return Status((tested.text == "") == (operator == "-z"), tested.unset)
 
 
-def _binary(shell: Shell, node: Any, state: State, depth: int) -> Status:
+def _binary(shell: Reading, node: Any, state: State, depth: int) -> Status:
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     operator_node = node.child_by_field_name("operator")
     if left is None or right is None or operator_node is None:
@@ -136,7 +132,7 @@ def _binary(shell: Shell, node: Any, state: State, depth: int) -> Status:
     return UNSURE
 
 
-def _positional(shell: Shell, *nodes: Any) -> bool:
+def _positional(shell: Reading, *nodes: Any) -> bool:
     """Whether a test asks for the script's arguments: it is read as it runs without any."""
     return any(shell.text(node).strip('"${}')[:1].isdigit() for node in nodes if "$" in shell.text(node))
 

@@ -1,30 +1,29 @@
-"""What words come to: quotes, variables, parameter expansions, substitutions."""
+"""What words come to: quotes, ``$X``, ``${X:-8}``, ``${X%.json}``, ``${ARRAY[0]}``, ``${#X}``, substitutions."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gonogo.evidence.shell.arithmetic import evaluate
-from gonogo.evidence.shell.state import State, Variable
-from gonogo.evidence.shell.text import Piece, ShellWord, literal_pieces, reason_of, text_of, words_of
+from gonogo.evidence.shell.pieces import ansi_c, carried, from_variable, name_in, unknown, unknown_word
+from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.state import NOT_SET, State, Variable
+from gonogo.evidence.shell.text import Piece, ShellWord, changed_text, literal_pieces, reason_of, text_of, words_of
 from gonogo.finding import Text
 
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
-
 _ALL_ARGUMENTS = Text("whatever arguments the script gets", "取决于脚本得到的参数")
-NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
+_DEFAULT = Text("the default of `{text}`", "取 `{text}` 的默认值")
+_ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
 _DEEPEST = 24
-_KEPT_DEPTH = 8
 _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
 
 
-def expand_words(shell: Shell, node: Any, state: State) -> list[ShellWord]:
+def expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
     """The words that a word of a command comes to, after splitting."""
     place = shell.place(node)
     if node.type == "array":
@@ -43,7 +42,7 @@ def _has_quotes(node: Any) -> bool:
     )
 
 
-def _whole_array(shell: Shell, node: Any, state: State, *, in_quotes: bool = False) -> list[ShellWord] | None:
+def _whole_array(shell: Reading, node: Any, state: State, *, in_quotes: bool = False) -> list[ShellWord] | None:
     """What ``"${ARGS[@]}"``, ``"$@"`` and their like come to; None where the word is none of these."""
     if node.type == "string":
         inside = node.named_children
@@ -56,7 +55,7 @@ def _whole_array(shell: Shell, node: Any, state: State, *, in_quotes: bool = Fal
     if text in ("$@", "$*", "${@}", "${*}", "${@:1}"):
         if state.arguments_given:
             return list(state.positional) if in_quotes else _split_again(state.positional)
-        return [*state.positional, _unknown_word(shell, node, _ALL_ARGUMENTS)]
+        return [*state.positional, unknown_word(shell, node, _ALL_ARGUMENTS)]
     if node.type != "expansion":
         return None
     subscript = next((child for child in node.named_children if child.type == "subscript"), None)
@@ -87,21 +86,7 @@ def _split_again(words: Sequence[ShellWord]) -> list[ShellWord]:
     return found
 
 
-def _unknown_word(shell: Shell, node: Any, reason: Text) -> ShellWord:
-    place = shell.place(node)
-    piece = Piece(None, place.source, place.start, place.end, many=True, reason=reason)
-    return ShellWord((piece,), place)
-
-
-def name_in(shell: Shell, node: Any) -> str:
-    """The name inside ``${NAME…}``."""
-    name = node.child_by_field_name("name")
-    if name is None:
-        name = next((c for c in node.named_children if c.type in ("variable_name", "special_variable_name")), None)
-    return shell.text(name) if name is not None else ""
-
-
-def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth: int = 0) -> list[Piece]:
+def expand(shell: Reading, node: Any, state: State, *, split: bool = False, depth: int = 0) -> list[Piece]:
     """The pieces of text that a node comes to. ``split``: blanks of expansions separate words."""
     kind = node.type
     if depth > _DEEPEST:
@@ -123,11 +108,9 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
     if kind == "heredoc_body":
         return _parts(shell, node, state, node.start_byte, node.end_byte, "$`\\", False, depth)
     if kind in ("simple_expansion", "expansion"):
-        from gonogo.evidence.shell.parameters import expand_variable
-
         return expand_variable(shell, node, state, split, depth)
     if kind == "ansi_c_string":
-        return [_ansi_c(shell, node)]
+        return [ansi_c(shell, node)]
     if kind == "command_substitution" and shell.text(node).startswith("$((") and shell.text(node).endswith("))"):
         # Inside ${…} the grammar takes arithmetic for a subshell.
         inner = shell.parsed_part(node.start_byte, node.end_byte)
@@ -136,12 +119,12 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
         if inner is not None:
             return expand(shell, inner, state, split=split, depth=depth + 1)
     if kind == "command_substitution":
-        printed = shell.substituted(node, state)
+        printed = shell.printed(shell, node, state)
         if printed is None:
             return [msgspec.structs.replace(unknown(shell, node), many=split, split=split)]
         return [carried(shell, node, tuple(printed), split)]
     if kind == "arithmetic_expansion":
-        number = evaluate(shell, node, state)
+        number = number_of(shell, node, state)
         if number is None:
             return [unknown(shell, node)]
         return [Piece(str(number), shell.source, node.start_byte, node.end_byte)]
@@ -150,26 +133,8 @@ def expand(shell: Shell, node: Any, state: State, *, split: bool = False, depth:
     return [unknown(shell, node)]
 
 
-def _ansi_c(shell: Shell, node: Any) -> Piece:
-    """``$'…'`` with the escapes that scripts use."""
-    text = shell.text(node)[2:-1]
-    if "\\" in text:
-        for escape, character in (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"')):
-            text = text.replace(escape, character)
-        if "\\" in text:
-            return unknown(shell, node)
-    return Piece(text, shell.source, node.start_byte, node.end_byte)
-
-
-def unknown(shell: Shell, node: Any, reason: Text | None = None) -> Piece:
-    """A text that can't be told."""
-    shown = " ".join(shell.text(node).split())
-    shown = shown if len(shown) <= 60 else shown[:59] + "…"
-    return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or NOT_EVALUATED.format(text=shown))
-
-
 def _parts(
-    shell: Shell, node: Any, state: State, start: int, end: int, escapes: str, split: bool, depth: int
+    shell: Reading, node: Any, state: State, start: int, end: int, escapes: str, split: bool, depth: int
 ) -> list[Piece]:
     """A node's children with the literal text between them, which the grammar leaves out in part."""
     pieces: list[Piece] = []
@@ -202,34 +167,184 @@ def _with_home(pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def carried(shell: Shell, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
-    """The value of a variable at the place where it is used."""
-    text = text_of(inner)
-    kept = inner if _depth(inner) < _KEPT_DEPTH else ()
-    return Piece(
-        text,
-        shell.source,
-        node.start_byte,
-        node.end_byte,
-        split=split,
-        inner=kept,
-        many=text is None and split and any(piece.many for piece in inner),
-        reason=reason or reason_of(inner),
+def number_of(shell: Reading, node: Any, state: State) -> int | None:
+    """The whole number that an arithmetic node comes to; None where it can't be told."""
+
+    def value(inner: Any, depth: int) -> str | None:
+        if inner.type == "variable_name":
+            found, _assumed = look_up(shell, inner, shell.text(inner), state, split=False)
+        else:
+            found = expand(shell, inner, state, depth=depth)
+        return text_of(found) if found is not None else None
+
+    return evaluate(node, shell.text, value)
+
+
+def look_up(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
+    """What ``$name`` comes to (None: not set), and whether that rests on what the caller leaves unset."""
+    if name.isdigit() or name in ("@", "*", "#"):
+        return _positional(shell, node, name, state, split=split)
+    variable = state.variables.get(name)
+    if variable is not None:
+        return (None, False) if variable.unset else (from_variable(shell, node, variable, split=split), False)
+    text, reason = shell.special(name, state)
+    if text is not None:
+        return [Piece(text, shell.source, node.start_byte, node.end_byte, split=split, reason=reason)], False
+    if reason is not None:
+        return [unknown(shell, node, reason)], False
+    return None, True
+
+
+def _positional(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
+    assumed = not state.arguments_given
+    if name == "0":
+        return [Piece(shell.script_name, shell.source, node.start_byte, node.end_byte)], False
+    if name == "#":
+        return [Piece(str(len(state.positional)), shell.source, node.start_byte, node.end_byte)], assumed
+    if name in ("@", "*"):
+        if not state.positional:
+            return None, assumed
+        joined: list[Piece] = []
+        for word in state.positional:
+            if joined:
+                joined.append(Piece(" ", shell.source, node.start_byte, node.end_byte))
+            joined += word.pieces
+        return [carried(shell, node, tuple(joined), split)], assumed
+    index = int(name) if len(name) < 6 else 1 << 20
+    if 1 <= index <= len(state.positional):
+        return [carried(shell, node, state.positional[index - 1].pieces, split)], False
+    return None, assumed
+
+
+def expand_variable(shell: Reading, node: Any, state: State, split: bool, depth: int) -> list[Piece]:
+    """``$X`` and ``${X…}``."""
+    children = node.children
+    if node.type == "simple_expansion":
+        name = shell.text(children[1]) if len(children) > 1 else ""
+        found, assumed = look_up(shell, node, name, state, split=split)
+        return _or_not_set(shell, node, name, found, assumed, split)
+    inside = [child for child in children if child.type not in ("${", "}")]
+    if not inside:
+        return [unknown(shell, node)]
+    first = inside[0]
+    if not first.is_named or first.type in ("#", "!"):
+        return [_length(shell, node, inside, state) if shell.text(first) == "#" else unknown(shell, node)]
+    if first.type == "subscript":
+        name = name_in(shell, first)
+        found, assumed = _element(shell, node, first, state, split)
+    else:
+        name = shell.text(first)
+        found, assumed = look_up(shell, node, name, state, split=split)
+    if len(inside) == 1:
+        return _or_not_set(shell, node, name, found, assumed, split)
+    operator = shell.text(inside[1])
+    return _operated(shell, node, state, (name, operator, inside[2:]), found, assumed, split, depth)
+
+
+def _or_not_set(
+    shell: Reading, node: Any, name: str, found: list[Piece] | None, assumed: bool, split: bool
+) -> list[Piece]:
+    if found is not None:
+        return found
+    if not assumed:
+        return [Piece("", shell.source, node.start_byte, node.end_byte, split=split)]
+    reason = (_ARGUMENT if name.isdigit() else NOT_SET).format(name=name)
+    return [msgspec.structs.replace(unknown(shell, node, reason), split=split)]
+
+
+def _element(shell: Reading, node: Any, subscript: Any, state: State, split: bool) -> tuple[list[Piece] | None, bool]:
+    name, index = name_in(shell, subscript), subscript.child_by_field_name("index")
+    if name == "BASH_SOURCE":
+        return [Piece(shell.script_name, shell.source, node.start_byte, node.end_byte)], False
+    variable = state.variables.get(name)
+    if variable is None or index is None:
+        return None, True
+    where = shell.text(index)
+    if where in ("@", "*"):
+        words = variable.array if variable.array is not None else (ShellWord(variable.pieces, shell.place(node)),)
+        joined: list[Piece] = []
+        for word in words:
+            if joined:
+                joined.append(Piece(" ", shell.source, node.start_byte, node.end_byte))
+            joined += word.pieces
+        return [carried(shell, node, tuple(joined), split)], False
+    number = number_of(shell, index, state)
+    if number is None or variable.array is None:
+        return ([unknown(shell, node)], False) if number != 0 else look_up(shell, node, name, state, split=split)
+    if any(word.many for word in variable.array):
+        return [unknown(shell, node)], False
+    if -len(variable.array) <= number < len(variable.array):
+        return [carried(shell, node, variable.array[number].pieces, split)], False
+    return None, False
+
+
+def _length(shell: Reading, node: Any, inside: list[Any], state: State) -> Piece:
+    """``${#X}`` and ``${#ARRAY[@]}``."""
+    what = inside[1] if len(inside) > 1 else None
+    count: int | None = None
+    if what is not None and what.type == "subscript":
+        variable = state.variables.get(name_in(shell, what))
+        if variable is not None and variable.array is not None and not any(word.many for word in variable.array):
+            count = len(variable.array)
+    elif what is not None:
+        found, _assumed = look_up(shell, node, shell.text(what), state, split=False)
+        text = text_of(found) if found else None
+        count = len(text) if text is not None else None
+    return (
+        Piece(str(count), shell.source, node.start_byte, node.end_byte) if count is not None else unknown(shell, node)
     )
 
 
-def _depth(pieces: tuple[Piece, ...]) -> int:
-    deepest = 0
-    level: list[Piece] = list(pieces)
-    while level and deepest <= _KEPT_DEPTH:
-        level = [inner for piece in level[:64] for inner in piece.inner]
-        deepest += 1
-    return deepest
+def _operated(
+    shell: Reading,
+    node: Any,
+    state: State,
+    parts: tuple[str, str, list[Any]],
+    found: list[Piece] | None,
+    assumed: bool,
+    split: bool,
+    depth: int,
+) -> list[Piece]:
+    name, operator, rest = parts
+    text = text_of(found) if found is not None else ""
+    with_colon = operator.startswith(":")
+    is_set = found is not None and not (with_colon and text == "")
+    if operator in (":-", "-", ":=", "="):
+        if found is not None and text is None and with_colon:
+            return found
+        if is_set and found is not None:
+            return found
+        word = _rest(shell, node, rest, state, depth)
+        reason = _DEFAULT.format(text=shell.text(node)) if assumed else None
+        if operator in (":=", "="):
+            state.set(name, Variable(tuple(word), shell.place(node)))
+        split = split and not any(child.type in QUOTES for child in rest)
+        return [carried(shell, node, tuple(word), split, reason if text_of(word) is not None else None)]
+    if operator in (":+", "+"):
+        return _rest(shell, node, rest, state, depth) if is_set else []
+    if operator in (":?", "?"):
+        return _or_not_set(shell, node, name, found, assumed, split)
+    if found is None or text is None:
+        return _or_not_set(shell, node, name, found, assumed, split)
+    argument = text_of(_rest(shell, node, rest, state, depth))
+    changed = changed_text(operator, text, argument)
+    if changed is None:
+        return [unknown(shell, node)]
+    return [Piece(changed, shell.source, node.start_byte, node.end_byte, split=split, reason=reason_of(found))]
 
 
-def from_variable(shell: Shell, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
-    """What a variable's name comes to: its text, or an array's first element."""
-    if variable.array is not None:
-        pieces = variable.array[0].pieces if variable.array else ()
-        return [carried(shell, node, pieces, split)]
-    return [carried(shell, node, variable.pieces, split)]
+def _rest(shell: Reading, node: Any, rest: list[Any], state: State, depth: int) -> list[Piece]:
+    """What stands after an operator, up to the closing brace."""
+    end = node.end_byte - 1
+    if not rest:
+        return []
+    pieces: list[Piece] = []
+    position = rest[0].start_byte
+    for child in rest:
+        pieces += literal_pieces(shell.source, position, child.start_byte, "")
+        if child.is_named:
+            pieces += expand(shell, child, state, depth=depth + 1)
+        else:
+            pieces += literal_pieces(shell.source, child.start_byte, child.end_byte, "")
+        position = child.end_byte
+    return pieces + literal_pieces(shell.source, position, end, "")

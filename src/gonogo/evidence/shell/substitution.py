@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_words
+from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 
-if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import Shell
 
-
-def output(shell: Shell, node: Any, state: State) -> Sequence[Piece] | None:
+def output(shell: Reading, node: Any, state: State) -> Sequence[Piece] | None:
     """What the commands print, without line ends at the end; None where it can't be told."""
     inside = [child for child in node.named_children if child.type != "comment"]
     if len(inside) != 1:
@@ -31,7 +29,7 @@ def output(shell: Shell, node: Any, state: State) -> Sequence[Piece] | None:
     return pieces
 
 
-def _printed(shell: Shell, node: Any, state: State, depth: int) -> list[Piece] | None:
+def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece] | None:
     if depth > 10:
         return None
     kind = node.type
@@ -66,7 +64,7 @@ def _printed(shell: Shell, node: Any, state: State, depth: int) -> list[Piece] |
         return None
     name, arguments = expanded[0].value, expanded[1:]
     if name == "cd":
-        run_builtin(shell, "cd", arguments, state, shell.place(node))
+        run_builtin("cd", arguments, state, shell.place(node))
         return []
     if name == "echo":
         return _echoed(shell, node, arguments)
@@ -77,7 +75,7 @@ def _printed(shell: Shell, node: Any, state: State, depth: int) -> list[Piece] |
     return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
 
 
-def _expanded(shell: Shell, node: Any, state: State) -> list[ShellWord]:
+def _expanded(shell: Reading, node: Any, state: State) -> list[ShellWord]:
     words: list[ShellWord] = []
     for child in node.named_children:
         if child.type == "command_name":
@@ -90,14 +88,14 @@ def _expanded(shell: Shell, node: Any, state: State) -> list[ShellWord]:
     return words
 
 
-def _words(shell: Shell, node: Any, state: State) -> list[str] | None:
+def _words(shell: Reading, node: Any, state: State) -> list[str] | None:
     if node.type != "command":
         return None
     values = [word.value for word in _expanded(shell, node, state)]
     return None if None in values else [value for value in values if value is not None]
 
 
-def _echoed(shell: Shell, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
+def _echoed(shell: Reading, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
     pieces: list[Piece] = []
     for index, word in enumerate(arguments):
         if index == 0 and word.value in ("-n", "-e", "-ne"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -182,3 +183,34 @@ def literal_pieces(source: SourceFile, start: int, end: int, escapes: str) -> li
             position += 2
     take(end)
     return pieces
+
+
+def changed_text(operator: str, text: str, argument: str | None) -> str | None:
+    """``${X%suffix}``, ``${X##prefix}``, ``${X/a/b}``, ``${X^^}``, ``${X:from:length}``."""
+    if operator in ("^^", ",,", "^", ","):
+        change: Callable[[str], str] = str.upper if "^" in operator else str.lower
+        return change(text) if len(operator) == 2 else change(text[:1]) + text[1:]
+    if argument is None or len(text) > 1024:
+        return None
+    if operator in ("%", "%%"):
+        cuts = range(len(text), -1, -1) if operator == "%" else range(len(text) + 1)
+        return next((text[:cut] for cut in cuts if fnmatchcase(text[cut:], argument)), text)
+    if operator in ("#", "##"):
+        cuts = range(len(text) + 1) if operator == "#" else range(len(text), -1, -1)
+        return next((text[cut:] for cut in cuts if fnmatchcase(text[:cut], argument)), text)
+    if operator in ("/", "//"):
+        old, _, new = argument.partition("/")
+        if not old or any(character in old for character in "*?["):
+            return None
+        return text.replace(old, new, -1 if operator == "//" else 1)
+    if operator == ":":
+        numbers = argument.split(":")
+        if not all(number.strip().lstrip("-").isdigit() for number in numbers) or len(numbers) > 2:
+            return None
+        start = int(numbers[0])
+        cut = text[start:]
+        if len(numbers) == 1:
+            return cut
+        length = int(numbers[1])
+        return cut[:length]
+    return None

@@ -1,0 +1,79 @@
+"""Pieces of text for what a node of a shell script comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.state import Variable
+from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.finding import Text
+
+NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
+_KEPT_DEPTH = 8
+
+
+def unknown_word(shell: Reading, node: Any, reason: Text) -> ShellWord:
+    """A word that can't be told, and may be none or several."""
+    place = shell.place(node)
+    piece = Piece(None, place.source, place.start, place.end, many=True, reason=reason)
+    return ShellWord((piece,), place)
+
+
+def name_in(shell: Reading, node: Any) -> str:
+    """The name inside ``${NAME…}``."""
+    name = node.child_by_field_name("name")
+    if name is None:
+        name = next((c for c in node.named_children if c.type in ("variable_name", "special_variable_name")), None)
+    return shell.text(name) if name is not None else ""
+
+
+def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
+    """A text that can't be told."""
+    shown = " ".join(shell.text(node).split())
+    shown = shown if len(shown) <= 60 else shown[:59] + "…"
+    return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or NOT_EVALUATED.format(text=shown))
+
+
+def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
+    """The value of a variable at the place where it is used."""
+    text = text_of(inner)
+    kept = inner if _depth(inner) < _KEPT_DEPTH else ()
+    return Piece(
+        text,
+        shell.source,
+        node.start_byte,
+        node.end_byte,
+        split=split,
+        inner=kept,
+        many=text is None and split and any(piece.many for piece in inner),
+        reason=reason or reason_of(inner),
+    )
+
+
+def _depth(pieces: tuple[Piece, ...]) -> int:
+    deepest = 0
+    level: list[Piece] = list(pieces)
+    while level and deepest <= _KEPT_DEPTH:
+        level = [inner for piece in level[:64] for inner in piece.inner]
+        deepest += 1
+    return deepest
+
+
+def from_variable(shell: Reading, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
+    """What a variable's name comes to: its text, or an array's first element."""
+    if variable.array is not None:
+        pieces = variable.array[0].pieces if variable.array else ()
+        return [carried(shell, node, pieces, split)]
+    return [carried(shell, node, variable.pieces, split)]
+
+
+def ansi_c(shell: Reading, node: Any) -> Piece:
+    """``$'…'`` with the escapes that scripts use."""
+    text = shell.text(node)[2:-1]
+    if "\\" in text:
+        for escape, character in (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"')):
+            text = text.replace(escape, character)
+        if "\\" in text:
+            return unknown(shell, node)
+    return Piece(text, shell.source, node.start_byte, node.end_byte)

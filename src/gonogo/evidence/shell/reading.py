@@ -1,0 +1,100 @@
+"""A shell script while it is read: its text, its syntax tree, and the variables that others set for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.shell.state import State
+from gonogo.evidence.shell.text import Piece
+from gonogo.finding import Text
+
+_SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")
+_SET_BY_SLURM = Text("slurm sets `${name}` when the job runs", "`${name}` 由 slurm 在作业运行时设置")
+_FROM_DIRECTIVE = Text("as the job's #SBATCH lines ask", "按作业的 #SBATCH 行")
+
+
+@cache
+def parser() -> Any:
+    """tree-sitter's parser of bash."""
+    import tree_sitter
+
+    return tree_sitter.Parser(tree_sitter.Language(_grammar()))
+
+
+def _grammar() -> Any:
+    """tree-sitter-bash's grammar, from its extension module alone.
+
+    Its package loads importlib.resources for query files that are not used here: 10 ms of each start.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    package = PathFinder.find_spec("tree_sitter_bash")
+    folders = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("_binding", list(folders)) if folders else None
+    if spec is None or spec.loader is None:
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.language()
+
+
+class Reading:
+    """What words are worked out from; nodes are those of ``source``."""
+
+    def __init__(
+        self,
+        source: SourceFile,
+        given: dict[str, str] | None,
+        printed: Callable[[Reading, Any, State], Sequence[Piece] | None],
+    ) -> None:
+        self.source = source
+        self.script_name = os.path.abspath(source.path)
+        self.given = given or {}
+        """Variables that something outside the script sets, such as slurm."""
+        self.printed = printed
+        """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
+
+    def place(self, node: Any) -> Place:
+        """Where a node stands."""
+        return Place(self.source, node.start_byte, node.end_byte)
+
+    def text(self, node: Any) -> str:
+        """A node's source text."""
+        return self.source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def special(self, name: str, state: State) -> tuple[str | None, Text | None]:
+        """A variable that the script does not set: what the shell, slurm or the caller sets it to, and why."""
+        if name in self.given:
+            return self.given[name], _FROM_DIRECTIVE
+        if name == "PWD":
+            return (str(state.cwd), None) if state.cwd_known else (None, _SET_BY_SHELL.format(name=name))
+        if name == "HOME":
+            return os.path.expanduser("~"), None
+        if name == "BASH_SOURCE":
+            return self.script_name, None
+        if name.startswith("SLURM_"):
+            return None, _SET_BY_SLURM.format(name=name)
+        if name in ("RANDOM", "HOSTNAME", "USER", "UID", "SECONDS", "?", "$", "!", "-", "_", "OLDPWD", "LINENO"):
+            return None, _SET_BY_SHELL.format(name=name)
+        return None, None
+
+    def parsed_part(self, start: int, end: int) -> Any:
+        """A part of the source, parsed where it stands: the script inside ``bash -c '…'``."""
+        import tree_sitter
+
+        own = tree_sitter.Parser(parser().language)
+        data = self.source.data
+
+        def point(offset: int) -> tuple[int, int]:
+            line = self.source.line_of(offset)
+            return line - 1, offset - self.source.line_start(line)
+
+        own.included_ranges = [tree_sitter.Range(point(start), point(end), start, end)]
+        return own.parse(data).root_node
