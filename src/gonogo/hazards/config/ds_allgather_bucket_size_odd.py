@@ -1,9 +1,10 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.rule import Text
 
 
-class DsAllgatherBucketSizeOdd(Hazard):
+class DsAllgatherBucketSizeOdd(ConfigHazard):
     """ZeRO-1 or 2 is given an odd allgather_bucket_size.
 
     ## What happens
@@ -25,21 +26,16 @@ class DsAllgatherBucketSizeOdd(Hazard):
 
     name = "ds-allgather-bucket-size-odd"
     title = Text(en="allgather_bucket_size is an odd number", zh="allgather_bucket_size 是奇数")
+    keys = ("zero_optimization.allgather_bucket_size",)
+    stages = (1, 2)
+    wrong = number(lambda size: size % 2 == 1)
+    cause = Text(
+        en="{key} is {number:,.0f}, and ZeRO-{stage} takes even numbers only.",
+        zh="{key} 为 {number:,.0f}，而 ZeRO-{stage} 只接受偶数。",
+    )
+    cure = (Text("Write {even}", "写 {even}"),)
+    change = Change(Text("make it even", "改为偶数"), "{even}")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An odd size at stage 1 or 2."""
-        size = config.raw(ZERO, "allgather_bucket_size").number
-        if config.zero_stage not in (1, 2) or size is None or size % 2 != 1:
-            return
-        even = int(size) + 1
-        yield self.finding(
-            Text(
-                en="allgather_bucket_size is {size:,}, and ZeRO-{stage} takes even numbers only.",
-                zh="allgather_bucket_size 为 {size:,}，而 ZeRO-{stage} 只接受偶数。",
-            ).format(size=int(size), stage=config.zero_stage),
-            cure=(Text("Write {even}", "写 {even}").format(even=even),),
-            spans=(span_in(config, ZERO, "allgather_bucket_size"),),
-            fixes=fix_of(
-                Text("make it even", "改为偶数"), lambda: config.replacing(ZERO, "allgather_bucket_size", value=even)
-            ),
-        )
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The next even number."""
+        return {"even": int(at.field.number or 0) + 1}

@@ -1,10 +1,10 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from collections.abc import Mapping
 
-_TOO_SMALL = 100_000
+from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.rule import Certainty, Severity, Text
 
 
-class DsBucketTiny(Hazard):
+class DsBucketTiny(ConfigHazard):
     """A bucket size counts elements, and holds fewer than a hundred thousand.
 
     ## What happens
@@ -34,30 +34,18 @@ class DsBucketTiny(Hazard):
     title = Text(
         en="A bucket of ZeRO is so small that communication never stops", zh="ZeRO 的 bucket 过小，通信极其频繁"
     )
+    keys = ("zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size")
+    stages = (1, 2, 3)
+    wrong = number(lambda size: 0 < size < 100_000)
+    severity, certainty = Severity.WARNING, Certainty.LIKELY
+    cause = Text(
+        en="{key} is {number:,.0f} elements (not bytes or MB): a model of 7 billion parameters makes {count:,.0f} "
+        "collectives a step of it.",
+        zh="{key} 为 {number:,.0f} 个元素（不是字节或 MB）：70 亿参数的模型每步需要 {count:,.0f} 次集合通信。",
+    )
+    cure = (Text("Write 5e7 to 5e8", "写 5e7 至 5e8"),)
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Bucket sizes that their stage uses and that are far too small."""
-        stage = config.zero_stage
-        keys = (
-            ()
-            if not stage
-            else ("reduce_bucket_size",)
-            if stage == 3
-            else ("reduce_bucket_size", "allgather_bucket_size")
-        )
-        for key in keys:
-            size = config.raw(ZERO, key).number
-            if size is None or not 0 < size < _TOO_SMALL:
-                continue
-            yield self.finding(
-                Text(
-                    en="{key} is {size:,.0f} elements (not bytes or MB): a model of 7 billion parameters makes "
-                    "{count:,.0f} collectives a step of it.",
-                    zh="{key} 为 {size:,.0f} 个元素（不是字节或 MB）：70 亿参数的模型每步需要 {count:,.0f} 次集合通信"
-                    "。",
-                ).format(key=key, size=size, count=7e9 / size),
-                severity=Severity.WARNING,
-                certainty=Certainty.LIKELY,
-                cure=(Text("Write 5e7 to 5e8", "写 5e7 至 5e8"),),
-                spans=(span_in(config, ZERO, key),),
-            )
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """How many collectives that makes; ZeRO-3 has no bucket for allgather."""
+        unused = at.config.zero_stage == 3 and at.keys[-1] == "allgather_bucket_size"
+        return None if unused else {"count": 7e9 / (at.field.number or 1)}
