@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gonogo import __version__
 from gonogo.cli.app import rehearse
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "gonogo"
 PAIRS = [
     ("README.md", "README.zh-CN.md"),
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
@@ -29,6 +31,9 @@ PAIRS = [
     ("docs/performance.md", "docs/performance.zh-CN.md"),
     ("docs/api.md", "docs/api.zh-CN.md"),
     ("docs/plan.md", "docs/plan.zh-CN.md"),
+    ("docs/design.md", "docs/design.zh-CN.md"),
+    ("docs/strategies.md", "docs/strategies.zh-CN.md"),
+    ("docs/architectures.md", "docs/architectures.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
@@ -71,6 +76,16 @@ def test_paths_that_are_named_exist(document: Path) -> None:
     named = re.findall(r"`((?:src|tests|benchmarks|examples|docs)/[\w./-]+)`", document.read_text(encoding="utf-8"))
     for path in named:
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("document", ["design.md", "design.zh-CN.md"])
+def test_the_design_names_files_that_exist(document: str) -> None:
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|json))`", text)) | set(re.findall(r"`((?:\w+/)+)`", text))
+    assert len(named) > 40
+    for path in named:
+        places = [PACKAGE / path, PACKAGE / "virtual" / path, PACKAGE / "hazards" / path, PACKAGE / "evidence" / path]
+        assert any(place.exists() for place in [*places, PACKAGE / "rehearse" / path, ROOT / path]), path
 
 
 def test_every_option_is_documented_with_its_default() -> None:
@@ -152,22 +167,59 @@ OPTIONAL = {"PIL"}
 
 
 def imports_of(path: Path) -> set[str]:
+    """All that a file imports: at its top, in functions, and for types only."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found.add(node.module)
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
+
+
+def modules_of_gonogo() -> dict[str, Path]:
+    """Every module by its name, but for ``gonogo`` itself, which hands on what its rooms have, when asked."""
+    left_out = {"stand_ins", "start"}
+    paths = [path for path in sorted(PACKAGE.glob("*/**/*.py")) if not left_out & set(path.parts)]
+    return {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__"): path for path in paths
+    }
 
 
 @pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_imports_run_one_way(layer: str) -> None:
-    package = ROOT / "src" / "gonogo"
-    files = sorted((package / layer).rglob("*.py")) or [package / f"{layer}.py"]
-    for path in files:
-        layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")}
+    for path in sorted((PACKAGE / layer).rglob("*.py")):
+        layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")} - {"__version__"}
         assert layers <= MAY_IMPORT[layer], path.relative_to(ROOT)
+
+
+def test_no_imports_go_round_in_a_circle() -> None:
+    modules = modules_of_gonogo()
+    imports = {name: (imports_of(path) & modules.keys()) - {name} for name, path in modules.items()}
+    sorter = TopologicalSorter(imports)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+def test_what_is_private_is_not_used_from_another_room() -> None:
+    for name, path in modules_of_gonogo().items():
+        for imported in imports_of(path):
+            room, private, _ = imported.rpartition("._")
+            if private and imported.startswith("gonogo."):
+                assert name == room or name.startswith(f"{room}."), f"{path.relative_to(ROOT)} imports {imported}"
+
+
+def test_the_rooms_show_the_plan() -> None:
+    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
+    assert len(entries) <= 14, sorted(entries)
+    for folder in (folder for folder in PACKAGE.rglob("*") if folder.is_dir()):
+        files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        if folder.parent != PACKAGE / "hazards" and "stand_ins" not in folder.parts:
+            assert len(files) <= 22, folder.relative_to(ROOT)
+        for path in files:
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path.relative_to(ROOT)
 
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
