@@ -134,7 +134,7 @@ def test_table_is_printed_without_torch() -> None:
     "cell",
     [
         pytest.param(Cell("llama", 2, checkpointing=True), marks=pytest.mark.very_slow),
-        Cell("llama", 3, tune="lora", world=2),
+        pytest.param(Cell("llama", 3, tune="lora", world=2), marks=pytest.mark.very_slow),
     ],
     ids=lambda cell: cell.name,
 )

@@ -124,8 +124,8 @@ def test_a_faulty_script_is_no_go_and_its_line_is_named(
 @pytest.mark.parametrize(
     ("name", "gpus"),
     [
-        ("qwen_omni_audio_zero3", "4xH100-80G"),
-        ("qwen_7b_device_map", "8xA100-80G"),
+        pytest.param("qwen_omni_audio_zero3", "4xH100-80G", marks=pytest.mark.very_slow),
+        pytest.param("qwen_7b_device_map", "8xA100-80G", marks=pytest.mark.very_slow),
         ("slam_omni_dummy_loss", "8xH100-80G"),
     ],
 )

@@ -79,7 +79,10 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bo
 @pytest.mark.parametrize(
     ("example", "command"),
     [
-        ("qwen_72b_zero3_offload", ("finetune.py", *TRAINER, "--model_max_length", "128")),
+        pytest.param(
+            *("qwen_72b_zero3_offload", ("finetune.py", *TRAINER, "--model_max_length", "128")),
+            marks=pytest.mark.very_slow,
+        ),
         (
             "qwen_7b_device_map",
             (
@@ -87,7 +90,10 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bo
                 *("--eval_strategy", "steps", "--eval_steps", "1", "--prediction_loss_only", "True"),
             ),
         ),
-        ("minicpmv_zero3_offload", ("finetune.py", *TRAINER, "--remove_unused_columns", "False")),
+        pytest.param(
+            *("minicpmv_zero3_offload", ("finetune.py", *TRAINER, "--remove_unused_columns", "False")),
+            marks=pytest.mark.very_slow,
+        ),
         ("qwen_omni_audio_zero3", ("train.py", *TRAINER, "--remove_unused_columns", "False", "--save_strategy", "no")),
     ],
 )

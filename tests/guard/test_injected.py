@@ -216,6 +216,7 @@ class TestTheGuardHarmsNobody:
         assert "30 steps" in done.stdout
         assert "gonogo run itself was killed" in done.stdout
 
+    @pytest.mark.very_slow
     def test_training_goes_on_when_the_folders_disk_is_full(self, tmp_path: Path) -> None:
         for rank in (0, 1):  # whatever is written to /dev/full finds no space
             (tmp_path / f"rank-{rank}.jsonl").symlink_to("/dev/full")

@@ -17,6 +17,7 @@ TRAIN = str(HERE / "train.py")
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.very_slow
 def test_a_healthy_run_in_which_the_ranks_differ_a_little(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "differs")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -160,6 +161,7 @@ def test_a_loop_of_ones_own_with_ddp(tmp_path: Path) -> None:
     assert (compared.differences, compared.missing, compared.sum_checked) == ((), (), True)
 
 
+@pytest.mark.very_slow
 def test_a_rank_that_waits_for_one_that_never_starts(tmp_path: Path) -> None:
     program = (
         "import datetime, torch.distributed as dist\n"

@@ -180,7 +180,7 @@ def test_a_plain_deepspeed_loop_on_the_second_host(folder: Path) -> None:
     assert not (folder / "checkpoints").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_accelerate_with_deepspeeds_yaml_on_the_second_machine(folder: Path) -> None:
     record, rank = rehearsed("accelerate launch --config_file zero2.yaml with_accelerator.py", 7)
     assert (record.nodes, record.world_size, rank.device) == (2, 8, "cuda:3")

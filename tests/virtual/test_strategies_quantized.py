@@ -113,7 +113,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("quantized")
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(1800)
 def test_quantized_training(folder: Path) -> None:
     records = rehearse_all(folder, PROGRAMS)
