@@ -117,21 +117,17 @@ def test_names_are_taken_once() -> None:
     assert len(HAZARDS) == len(all_hazards())
 
 
-def test_hazards_import_no_torch_and_are_quick_to_find() -> None:
+def test_hazards_import_nothing_heavy() -> None:
+    """How long it takes to find them all, `benchmarks/check.py` measures; a test would fail on a busy machine."""
     program = (
-        "import sys, time\n"
+        "import sys\n"
         "from gonogo.hazards.hazard import all_hazards\n"
-        "start = time.process_time()\n"
         "all_hazards()\n"
-        "print(time.process_time() - start)\n"
-        "print(sorted({'torch', 'deepspeed', 'transformers', 'numpy'} & set(sys.modules)))\n"
+        "heavy = {'torch', 'deepspeed', 'transformers', 'numpy', 're2', 'yaml', 'tree_sitter', 'rich', 'typer'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split("\n")
-        for _ in range(3)
-    ]
-    assert {run[1] for run in runs} == {"[]"}
-    assert min(float(run[0]) for run in runs) < 0.4  # seconds for more than a hundred; the best of three
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 class TestPlaces:

@@ -180,9 +180,9 @@ def test_any_pieces_of_scripts_are_answered(pieces: list[str]) -> None:
     ],
 )
 def test_deep_and_circular_scripts_are_answered_soon(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     everything(script_of(text))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_the_standard_library_is_read() -> None:

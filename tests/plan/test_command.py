@@ -82,7 +82,7 @@ def test_a_plan_and_the_same_again(tmp_path: Path) -> None:
 
     started = time.monotonic()
     again = gonogo_plan(tmp_path, *words)
-    assert time.monotonic() - started < 20  # 0.3 s where nothing else runs
+    assert time.monotonic() - started < 60  # 0.3 s where nothing else runs
     assert json.loads(again.stdout)["plan"]["fitting"] == report["plan"]["fitting"]
     assert "(0 new" in again.stdout
 

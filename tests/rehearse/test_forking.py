@@ -124,7 +124,7 @@ def test_a_worker_and_what_it_started_are_ended_by_a_signal(workers: Workers, se
 
 
 def is_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return True

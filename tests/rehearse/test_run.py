@@ -207,7 +207,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
     project.write("train.py", "import time\nwhile True: time.sleep(1)\n")
     started = time.monotonic()
     record = project.rehearse("deepspeed", "--num_gpus", "8", "train.py", ranks="all", timeout=4.0)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert {rank.outcome for rank in record.ranks} == {"timed-out"}
     assert record.ranks[0].last_activity == "told to end"
     assert not any("the worker was not started" in rank.events for rank in record.ranks)  # they meet: all run at once
@@ -257,7 +257,7 @@ def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number:
         "train.py", "import os, time\nopen(os.environ['SEEN'], 'a').write(f'{os.getpid()} ')\ntime.sleep(300)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, _FAKE_WORKER], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
         time.sleep(0.1)
     time.sleep(0.3)
@@ -274,7 +274,7 @@ def test_no_worker_outlives_a_rehearsal_that_is_killed(project: Project) -> None
     code = _INTERRUPTED.replace("[python, sys.argv[1], plan]", "with_fake_worker(python, plan, **_)")
     code = code.replace("record =", _WITH_PARENT + "\nrecord =").replace('"all"', '"0"')
     parent = subprocess.Popen([sys.executable, "-c", code, _FAKE_WORKER])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
         time.sleep(0.1)
     parent.kill()

@@ -366,9 +366,9 @@ def test_is_fast_enough() -> None:
     chooser = random.Random(0)
     sizes = [chooser.choice([4, 512, 8192, MIB, 3 * MIB, 128 * MIB]) for _ in range(20_000)]
     live: list[int] = []
-    start = time.perf_counter()
+    start = time.process_time()
     for size in sizes:
         live.append(memory.malloc(size))
         if len(live) > 200:
             memory.free(live.pop(size % 200))
-    assert (time.perf_counter() - start) / 40_000 < 30e-6
+    assert (time.process_time() - start) / 40_000 < 30e-6
