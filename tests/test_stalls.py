@@ -9,10 +9,10 @@ import pytest
 from gonogo.diagnose.findings import diagnose
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.stall import stall_of
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty
 from gonogo.hazards.facts.exit_summary import exits, first_failure
-from gonogo.hazards.facts.stall import stall_of
 
 WORK = "[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({work}, Timeout(ms)=600000) ran for 600027"
 

@@ -83,7 +83,7 @@ def test_a_broadcast_gives_the_roots_value(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "parting"),
+    ("changes", "kind"),
     [
         ({"operator": "barrier"}, "other-call"),
         ({"parameters": (7,)}, "other-call"),
@@ -93,12 +93,12 @@ def test_a_broadcast_gives_the_roots_value(world: World) -> None:
         ({"reduction": "MAX"}, "other-size"),
     ],
 )
-def test_another_call_is_a_divergence(world: World, changes: dict[str, Any], parting: str) -> None:
+def test_another_call_is_a_divergence(world: World, changes: dict[str, Any], kind: str) -> None:
     world.call(0)
     world.call(1, **changes)
     divergence = world.comparison.divergence
     assert divergence is not None
-    assert divergence.parting == parting
+    assert divergence.kind == kind
     assert [side.ranks for side in divergence.sides] == [(0,), (1,)]
     assert world.kinds(0) == world.kinds(1) == ["stop"]
 
@@ -134,7 +134,7 @@ def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
     world.comparison.hear(1, Ended("completed", 2))
     divergence = world.comparison.divergence
     assert divergence is not None
-    assert divergence.parting == "ended"
+    assert divergence.kind == "ended"
     assert [(side.ranks, side.call is None, side.steps) for side in divergence.sides] == [
         ((0,), False, 0),
         ((1,), True, 2),
@@ -156,7 +156,7 @@ def test_anothers_failure_is_no_divergence(world: World, how: Any) -> None:
     assert world.told[0] == [Reply("stop", stopped_by=(1, how))]
 
 
-def test_a_failure_after_the_ranks_have_parted_is_not_the_cause(world: World) -> None:
+def test_a_failure_after_the_ranks_have_diverged_is_not_the_cause(world: World) -> None:
     world.call(1, "barrier", waits=Waits.NO)
     world.comparison.hear(1, Ended("raised"))
     world.call(0)
@@ -177,7 +177,7 @@ def test_groups_crossed_are_a_deadlock(world: World) -> None:
     world.call(1, group="other")
     divergence = world.comparison.divergence
     assert divergence is not None
-    assert divergence.parting == "deadlock"
+    assert divergence.kind == "deadlock"
 
 
 def test_asynchronous_calls_may_cross(world: World) -> None:
@@ -201,7 +201,7 @@ def test_calls_at_other_lines_that_were_matched_are_remembered(world: World) -> 
     world.comparison.hear(1, Ended("completed"))
     divergence = world.comparison.divergence
     assert divergence is not None
-    assert [side.call and side.call.frames[0].line for side in divergence.apart] == [2, 3]
+    assert [side.call and side.call.frames[0].line for side in divergence.earlier] == [2, 3]
 
 
 def test_a_question_is_no_collective(world: World) -> None:

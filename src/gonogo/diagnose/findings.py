@@ -70,9 +70,10 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     roots = {name for name in sure if not hazards[name].consequence}
     for name, finding in list(found.items()):
         hazard = hazards[name]
-        if any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to):
+        yields = any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to)
+        if yields and not hazard.consequence:
             del found[name]
-        elif hazard.consequence and roots and finding.certainty in CONFIDENT:
+        elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     if not any(_explains(finding) for finding in found.values()):
         for name, hazard in hazards.items():

@@ -12,7 +12,8 @@ from gonogo.evidence.guarded.ends import Death, exception_of, log_of, roots, wen
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import all_hazards
+from gonogo.rehearse.findings import fallback_findings, findings_in_record
 
 
 def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
@@ -40,14 +41,11 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
 def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
     """What hazards that judge rehearsals and logs say of the exceptions, and of the place where the ranks part."""
     record = as_rehearsal(run)
-    explained: set[int] = set()
-    hazards = all_hazards()
-    for hazard in hazards:
-        if not hazard.fallback and type(hazard).in_rehearsal is not Hazard.in_rehearsal:
-            for finding in hazard.in_rehearsal(record):
-                yield finding
-                if hazard.explains_failure and finding.severity is Severity.ERROR:
-                    explained |= set(finding.ranks)
+    found, explained = findings_in_record(record)
+    yield from found
+    general = fallback_findings(record)
+    failing = {rank for failed in failed_ranks(record) for rank in failed.ranks}
+    yield from (one for one in general if not set(one.ranks) <= explained and not set(one.ranks) & failing)
     for failed in failed_ranks(record):
         if set(failed.ranks) <= explained:
             continue
@@ -55,11 +53,9 @@ def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
         if told is not None and told.certainty is not Certainty.POSSIBLE:
             yield told
             continue
-        fallbacks = [
-            f for h in hazards if h.fallback for f in h.in_rehearsal(record) if set(f.ranks) & set(failed.ranks)
-        ]
-        yield from fallbacks[:1]
-        if told is not None and all(one.hazard == "program-raises" for one in fallbacks[:1]):
+        fallbacks = [finding for finding in general if set(finding.ranks) & set(failed.ranks)][:1]
+        yield from fallbacks
+        if told is not None and all(one.hazard == "program-raises" for one in fallbacks):
             yield told
 
 

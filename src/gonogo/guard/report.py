@@ -12,9 +12,9 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
+from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.summary import guarded_object
-from gonogo.hazards.facts.parted import ranks_text
 from gonogo.rehearse.summary import seen_from
 
 _NO_RANK = Skipped(

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.rehearsal.divergence import Side
+from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazards.page import sources_in
@@ -41,9 +44,10 @@ class Hazard:
     log_words: ClassVar[tuple[str, ...]] = ()
     """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
     yields_to: ClassVar[tuple[str, ...]] = ()
-    """Hazards whose confident finding in a log explains what this one would say of it more generally."""
+    """Hazards whose confident finding in a log or a rehearsal explains what this one would say more generally."""
     consequence: ClassVar[bool] = False
-    """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins."""
+    """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
+    this one stays possible beside it, or beside a hazard that it yields to."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -111,6 +115,22 @@ class Hazard:
             sources=self.sources,
             confirm=confirm,
             fixes=fixes,
+        )
+
+    def divergence_finding(
+        self, divergence: RankDivergence, telling: Side, *, cure: tuple[Text, ...], because: Text | None = None
+    ) -> Finding:
+        """A finding where ranks diverge: what each does, why, and what comes of it; ``telling``'s call stands first."""
+        call = telling.call
+        parameters = call.parameters if call is not None else ()
+        return self.finding(
+            describe_divergence(divergence, telling, because),
+            certainty=divergence.certainty,
+            cure=cure,
+            spans=places_of_divergence(divergence, telling),
+            ranks=divergence.ranks,
+            module=call.module if call is not None else None,
+            parameter=next((name for name in parameters if not name.startswith("#")), None),
         )
 
     @staticmethod

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
-from gonogo.hazards.facts.parted import ranks_text
+from gonogo.finding.ranks import ranks_text
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.summary import rehearsal_object, seen_from
 

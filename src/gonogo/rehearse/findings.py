@@ -23,28 +23,40 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
     Exceptions that no hazard explains from the record go through the hazards' ``in_log``, as a log's would; fallbacks
     speak only for ranks that nothing else explains for certain.
     """
-    hazards = all_hazards()
-    findings: list[Finding] = []
-    explained: set[int] = set()
-    for hazard in hazards:
-        if not hazard.fallback:
-            found = list(hazard.in_rehearsal(record))
-            findings += found
-            if hazard.explains_failure:
-                explained |= {rank for f in found if f.severity is Severity.ERROR for rank in f.ranks}
+    findings, explained = findings_in_record(record)
     for failed in failed_ranks(record):
         if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
             for finding in _explained_as_log(record, failed):
                 findings.append(finding)
                 if finding.certainty is Certainty.CERTAIN:
                     explained |= set(failed.ranks)
-    for hazard in hazards:
-        if hazard.fallback:
-            for finding in hazard.in_rehearsal(record):
-                if not set(finding.ranks) <= explained:
-                    findings.append(finding)
-                    explained |= set(finding.ranks)
+    for finding in fallback_findings(record):
+        if not set(finding.ranks) <= explained:
+            findings.append(finding)
+            explained |= set(finding.ranks)
     return best_first(findings)
+
+
+def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]]:
+    """What all hazards but fallbacks find in the record itself, and the ranks whose end that explains.
+
+    Of two that speak of the same ranks, the one that yields to the other is silent.
+    """
+    hazards = {hazard.name: hazard for hazard in all_hazards() if not hazard.fallback}
+    found = [finding for hazard in hazards.values() for finding in hazard.in_rehearsal(record)]
+
+    def yields(finding: Finding) -> bool:
+        others = hazards[finding.hazard].yields_to
+        return any(other.hazard in others and set(other.ranks) & set(finding.ranks) for other in found)
+
+    kept = [finding for finding in found if not yields(finding)]
+    explaining = [f for f in kept if f.severity is Severity.ERROR and hazards[f.hazard].explains_failure]
+    return kept, {rank for finding in explaining for rank in finding.ranks}
+
+
+def fallback_findings(record: RehearsalRecord) -> list[Finding]:
+    """What fallbacks say of the record, whatever else was found."""
+    return [finding for hazard in all_hazards() if hazard.fallback for finding in hazard.in_rehearsal(record)]
 
 
 def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[Finding]:

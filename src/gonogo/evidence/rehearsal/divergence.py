@@ -1,4 +1,4 @@
-"""Where ranks part: the first collective that they do not all make alike, as facts."""
+"""Where ranks diverge: the first collective that they do not all make alike, as facts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from gonogo.evidence.rehearsal.frame import Frame
 
-Parting = Literal["other-call", "other-size", "ended", "deadlock"]
-"""How ranks part: they make different collectives of one group; the same one with other sizes or types; some have
+Kind = Literal["other-call", "other-size", "ended", "deadlock"]
+"""How ranks diverge: they make different collectives of one group; the same one with other sizes or types; some have
 ended while others wait; or they wait for each other in several groups."""
 
 
@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """Ranks that did the same where the ranks part."""
+    """Ranks that did the same where the ranks diverge."""
 
     ranks: tuple[int, ...]
     call: Call | None
@@ -77,11 +77,11 @@ class Side(msgspec.Struct, frozen=True):
 class Divergence(msgspec.Struct, frozen=True):
     """The first collective that the rehearsed ranks do not make together."""
 
-    parting: Parting
+    kind: Kind
     sides: tuple[Side, ...]
     """Most ranks first."""
     agreed: Call | None = None
     """The last collective of the same group that all of them made alike."""
-    apart: tuple[Side, ...] = ()
-    """Where they had parted before: the same collective, but called at different places of the program, from which on
+    earlier: tuple[Side, ...] = ()
+    """Where they had diverged before: the same collective, but called at different places of the program, from which on
     it was so each time (a barrier of one rank alone that is matched with the next barrier of the others)."""

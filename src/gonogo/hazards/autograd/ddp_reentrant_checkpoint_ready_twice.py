@@ -1,4 +1,4 @@
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, LoggedError, Pattern, Run, Text

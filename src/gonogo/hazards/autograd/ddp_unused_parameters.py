@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match, matched_text, one_line
+from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text

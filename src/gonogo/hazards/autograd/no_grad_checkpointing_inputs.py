@@ -3,7 +3,7 @@ import re
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import first_match
+from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import (
     Certainty,

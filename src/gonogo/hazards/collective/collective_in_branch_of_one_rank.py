@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.rank_tests import mentions_rank, one_rank_guard
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
@@ -52,24 +52,32 @@ class CollectiveInBranchOfOneRank(Hazard):
         en="One rank enters a collective that the others never reach",
         zh="只有一个 rank 进入集合通信，其他 rank 不会到达",
     )
+    yields_to = (
+        "collective-sizes-differ",
+        "zero3-generate-without-synced-gpus",
+        "ds-checkpoint-saved-on-one-rank",
+        "zero3-weights-gathered-on-one-rank",
+        "trainer-evaluates-on-one-rank",
+        "zero3-model-run-on-one-rank",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one had a call of its own."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
+        """Ranks that diverge where one had a call of its own."""
+        divergence = rank_divergence(record)
+        if divergence is None or divergence.rank_test is None:
+            return
+        side, _ = divergence.rank_test
+        if side.call is None or not side.call.parameters:
+            yield self.divergence_finding(
+                divergence,
+                side,
                 cure=(
                     Text(
                         "Move the call behind the branch, where every rank comes to it",
                         "把该调用移到分支之后，让每个 rank 都执行",
                     ),
                 ),
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
+                because=_REHEARSED,
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _CURE = (
@@ -47,14 +47,8 @@ class CollectiveSizesDiffer(Hazard):
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The same operator of one group, with other sizes, types or reductions."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        if divergence.divergence.kind == "other-size":
+            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE)

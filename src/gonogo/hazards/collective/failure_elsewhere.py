@@ -1,6 +1,6 @@
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.stall import STALL_WORDS, Stall, is_time_out, stall_of
 from gonogo.hazards.facts.exit_summary import exits, first_failure
-from gonogo.hazards.facts.stall import STALL_WORDS, Stall, is_time_out, stall_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Text
 
 _CONSEQUENCE = Pattern(

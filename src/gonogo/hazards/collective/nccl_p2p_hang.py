@@ -1,9 +1,28 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.evidence.log.progress import step_line
+from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Fix,
+    Found,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Severity,
+    Text,
+)
 
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
+_CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
+_CONSUMER_IN_LOG = (
+    r"(?i)\b(?:RTX|GeForce)[ -]?(?:GTX |RTX )?(?:A\d{4}|\d{4})|RTX PRO \d{4}|\bL40S?\b"
+    r"|\b[345]0[6-9]0(?:s|ti|d| ?gpus?| ?显卡| ?卡| cards?)\b"
+)
+_PEER_TO_PEER = r"NCCL_P2P_DISABLE|NCCL_P2P_LEVEL|via P2P/(?:IPC|CUMEM|direct)|\bp2p\b|P2P"
+_INIT_COMPLETE = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
 _CURE = (
     Text(
         en="export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
@@ -44,8 +63,16 @@ class NcclP2pHang(Hazard):
     title = Text(
         en="NCCL's peer-to-peer copies between these GPUs never arrive", zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成"
     )
-    log_words = (*STALL_WORDS,)
+    log_words = STALL_WORDS
     consequence = True
+    yields_to = (
+        "nccl-timeout-preprocessing",
+        "rendezvous-port-zero-hang",
+        "zero3-generate-without-synced-gpus",
+        "zero3-moe-hang",
+        "zero3-mixed-modality-hang",
+        "uneven-data-per-rank-hang",
+    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""
@@ -89,11 +116,15 @@ class NcclP2pHang(Hazard):
                 cure=_CURE,
             )
             return
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        stall = stall_of(log)
+        gpus = in_log_or_setup(log, _CONSUMER_IN_LOG)
+        complete = log.find(_INIT_COMPLETE)
+        talks = in_log_or_setup(log, _PEER_TO_PEER) if complete is not None else False
+        if stall is None or not (gpus or talks) or _had_trained(log, stall):
             return
+        sure = gpus and (step_line(log) is None or stall.early)
         yield self.log_finding(
-            cause.evidence,
+            stall.evidence,
             Text(
                 en="The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to be "
                 "lost without NVLink. Nothing is printed then until the watchdog's time-out.",
@@ -101,12 +132,14 @@ class NcclP2pHang(Hazard):
                 "输出。",
             ),
             cure=_CURE,
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
+            also=tuple(one for one in (gpus or talks, complete) if isinstance(one, Found)),
             confirm=(
                 Text(en="The same command runs with NCCL_P2P_DISABLE=1", zh="同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
             ),
         )
 
 
-_CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
+def _had_trained(log: FailureLog, stall: Stall) -> bool:
+    """Whether more than the first collectives had passed."""
+    return step_line(log) is not None and (stall.first_sequence or 0) > FEW

@@ -1,10 +1,30 @@
 import ast
 
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Run, Script, Severity, Text
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.progress import last_activity, prepares_data
+from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
 
+_PREPARED = Pattern(r"100%\|")
+_AT_A_TIME_OUT = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")
+_PREPARES_IN_CODE = (
+    "main_process_first", "torch_distributed_zero_first", "rank_zero_first", "zero_first", "preprocess_dataset",
+    "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
+)  # fmt: skip
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
@@ -107,13 +127,13 @@ class NcclTimeoutPreprocessing(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A time-out before training, with a bar, frames or words of data preparation, or with a barrier's low
-        number."""
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        """A time-out before training, with a bar or frames of data preparation, or with a barrier's low number."""
+        stall = stall_of(log)
+        evidence, bar, certainty = _cut_while_preparing(log) if stall is None else _stalled(log, stall)
+        if evidence is None:
             return
         yield self.log_finding(
-            cause.evidence,
+            evidence,
             Text(
                 en="The time-out comes before the first training step, in a collective in which ranks merely wait: a "
                 "rank that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
@@ -134,8 +154,8 @@ class NcclTimeoutPreprocessing(Hazard):
                     "InitProcessGroupKwargs(timeout=timedelta(hours=2))（Accelerate）",
                 ),
             ),
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=certainty,
+            also=(bar,) if bar is not None else (),
             confirm=(
                 Text(
                     en="py-spy dump on rank 0 while the others wait shows map or the tokenizer",
@@ -143,6 +163,29 @@ class NcclTimeoutPreprocessing(Hazard):
                 ),
             ),
         )
+
+
+def _stalled(log: FailureLog, stall: Stall) -> tuple[Found | LogLine | None, LogLine | None, Certainty]:
+    """The time-out, the bar of what was being prepared, and how sure that is."""
+    activity = last_activity(log, stall.line)
+    bar = activity if activity is not None and prepares_data(activity) else None
+    if not stall.time_outs and stall.by_store is None:
+        return None, None, Certainty.POSSIBLE
+    if bar is not None and not _PREPARED.search(bar.text):
+        return stall.evidence, bar, stall.at_most(Certainty.CERTAIN)
+    if stall.early and (bar is not None or log.passes(*_PREPARES_IN_CODE)):
+        return stall.evidence, bar, stall.at_most(Certainty.LIKELY)
+    if stall.early and stall.time_outs and stall.time_outs[0].numel in (None, 1):
+        return stall.evidence, None, Certainty.POSSIBLE
+    return None, None, Certainty.POSSIBLE
+
+
+def _cut_while_preparing(log: FailureLog) -> tuple[Found | None, None, Certainty]:
+    """A traceback without its end beside a bar of data preparation that had come to a default time-out's age."""
+    if not log.cut or log.errors or outside_training(log):
+        return None, None, Certainty.POSSIBLE
+    bars = [found for found in log.find_all(_AT_A_TIME_OUT) if prepares_data(found)]
+    return bars[-1] if bars else None, None, Certainty.LIKELY
 
 
 def _seconds(script: Script, node: ast.expr | None) -> float | None:

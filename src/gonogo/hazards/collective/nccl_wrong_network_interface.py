@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.facts.stall import STALL_WORDS, stall_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Launch, Pattern, Run, Text
 
 _NO_INTERFACE = Pattern(

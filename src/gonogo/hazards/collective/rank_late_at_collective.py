@@ -6,7 +6,7 @@ from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.frame import Frame
-from gonogo.hazards.facts.parted import ranks_text
+from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Span, Text
 
 _LASTING = 600.0

@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.hazards.facts.parted import ranks_text
+from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _ZERO_3 = Text(
@@ -49,18 +49,12 @@ class RanksPartAtCollective(Hazard):
         zh="各 rank 分道扬镳：在不同的集合通信中互相等待",
     )
 
+    fallback = True
+
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A divergence that no narrower hazard explains."""
-        parting = parted(record, self.name)
-        if parting is None:
+        divergence = rank_divergence(record)
+        if divergence is None:
             return
-        cure = (_ZERO_3, _SAME_WAY) if parting.gathers and parting.zero_stage == 3 else (_SAME_WAY, _ORDER)
-        yield self.finding(
-            parting.cause_text(),
-            certainty=parting.certainty,
-            cure=cure,
-            spans=parting.spans(),
-            ranks=parting.ranks,
-            module=parting.module,
-            parameter=parting.parameter,
-        )
+        cure = (_ZERO_3, _SAME_WAY) if divergence.gathers and divergence.zero_stage == 3 else (_SAME_WAY, _ORDER)
+        yield self.divergence_finding(divergence, divergence.telling_side(), cure=cure)

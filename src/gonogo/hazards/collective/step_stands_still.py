@@ -5,7 +5,7 @@ from gonogo.evidence.guarded.ends import unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
-from gonogo.hazards.facts.parted import ranks_text
+from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _TRANSPORT = (

@@ -1,5 +1,5 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.rank_tests import one_rank_guard
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
@@ -9,6 +9,7 @@ _CURE = (
         "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
     ),
 )
+_EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
 _REHEARSED = Text(en="The Trainer gathers the results of all ranks.", zh="Trainer 要汇总所有 rank 的结果。")
 
 
@@ -36,20 +37,22 @@ class TrainerEvaluatesOnOneRank(Hazard):
 
     name = "trainer-evaluates-on-one-rank"
     title = Text(en="The Trainer evaluates or predicts on one rank only", zh="Trainer 只在一个 rank 上评估或预测")
+    yields_to = (
+        "collective-sizes-differ",
+        "zero3-generate-without-synced-gpus",
+        "ds-checkpoint-saved-on-one-rank",
+        "zero3-weights-gathered-on-one-rank",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one evaluated."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge where one evaluated."""
+        divergence = rank_divergence(record)
+        if divergence is None or divergence.rank_test is None:
+            return
+        side, _ = divergence.rank_test
+        frames = side.call.frames if side.call is not None else ()
+        if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
+            yield self.divergence_finding(divergence, side, cure=_CURE, because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""

@@ -1,11 +1,12 @@
-from gonogo.hazards.facts.parted import parted
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.evidence.log.progress import nearly_done
+from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
 from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
     Findings,
+    Found,
     Hazard,
     Pattern,
     RehearsalRecord,
@@ -15,6 +16,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 
+_ITERABLE = r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
     Text(
@@ -83,21 +85,23 @@ class UnevenDataPerRankHang(Hazard):
     )
     log_words = STALL_WORDS
     consequence = True
+    yields_to = (
+        "collective-sizes-differ",
+        "nccl-timeout-preprocessing",
+        "rendezvous-port-zero-hang",
+        "zero3-generate-without-synced-gpus",
+        "zero3-moe-hang",
+        "zero3-mixed-modality-hang",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted after different numbers of batches or steps."""
+        """Ranks that diverge after different numbers of batches or steps."""
         yield from self._uneven_loaders(record)
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        if divergence.rank_test is None and _read_unevenly(divergence):
+            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE, because=_REHEARSED)
 
     def _uneven_loaders(self, record: RehearsalRecord) -> Findings:
         """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
@@ -173,12 +177,15 @@ class UnevenDataPerRankHang(Hazard):
                 cure=_CURE,
             )
             return
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        stall = stall_of(log)
+        if stall is None:
             return
-        certain = cause.certainty is not Certainty.POSSIBLE
+        iterable = in_log_or_setup(log, _ITERABLE)
+        near_end = None if iterable or (stall.diverged and not stall.in_gather) else nearly_done(log)
+        if not iterable and near_end is None and (not stall.diverged or stall.in_gather):
+            return
         yield self.log_finding(
-            cause.evidence,
+            stall.evidence,
             Text(
                 en="The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part "
                 "in the gradients' all-reduce, and the others wait for it.",
@@ -186,15 +193,15 @@ class UnevenDataPerRankHang(Hazard):
                 "rank 一直等它。",
             ).format(
                 where=Text("an epoch's end or an iterable dataset", "epoch 末尾或可迭代数据集")
-                if certain
+                if iterable
                 else Text(
                     "near the end of the progress bar, or in different collectives",
                     "进度条接近末尾，或处在不同的集合通信",
                 )
             ),
             cure=_CURE,
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
+            also=tuple(one for one in (iterable, near_end) if isinstance(one, Found)),
             confirm=(
                 Text(
                     en="Print each rank's number of batches in an epoch: they differ",
@@ -202,3 +209,15 @@ class UnevenDataPerRankHang(Hazard):
                 ),
             ),
         )
+
+
+def _read_unevenly(divergence: RankDivergence) -> bool:
+    """Whether the ranks have read unequally many batches, or one has left a loop after fewer steps than another."""
+    sides = divergence.divergence.sides
+    batches = {side.batches for side in sides}
+    if 0 not in batches and len(batches) > 1:
+        return True
+    if divergence.left_loop is not None and divergence.left_loop[2].kind == "for":
+        inside, outside, _ = divergence.left_loop
+        return outside.steps <= inside.steps
+    return 0 in batches and len({side.steps for side in sides}) > 1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import matched_text, one_line
+from gonogo.evidence.log.match import matched_text, one_line
 
 REFUSED = "Please correct the following DeepSpeed config values that mismatch"
 """Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""

@@ -1,7 +1,7 @@
 import re
 
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config

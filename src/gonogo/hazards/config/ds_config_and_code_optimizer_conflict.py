@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match
+from gonogo.evidence.log.match import first_match
 from gonogo.hazards.config._optimizers import optimizers_against_config
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 

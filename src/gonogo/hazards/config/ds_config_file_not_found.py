@@ -1,5 +1,5 @@
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.config._missing_file import missing_config
 from gonogo.hazards.rule import (
     Certainty,

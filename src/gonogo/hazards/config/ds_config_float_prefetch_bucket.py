@@ -1,7 +1,7 @@
 import math
 
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
 from gonogo.hazards.rule import (
     Certainty,

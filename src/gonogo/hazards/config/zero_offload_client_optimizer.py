@@ -1,5 +1,5 @@
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match, matched_text
+from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
 

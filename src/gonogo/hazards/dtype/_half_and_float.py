@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import one_line
+from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import compiled_when_used
 
 _HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.said import first_match
+from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.said import first_match
+from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.said import first_match
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text

@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import BREAKING, span_of_rank
 from gonogo.evidence.guarded.records import Difference
 from gonogo.evidence.rehearsal.failures import few, shorten
-from gonogo.hazards.facts.parted import ranks_text
+from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _FACTS = {

@@ -1,11 +1,12 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.progress import training_line
+from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
 from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, Launch, Pattern, Run, Text
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
+_MEETS = Pattern(r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized")
 _NAMES_PORT_ZERO = Pattern(
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
 )
@@ -48,6 +49,7 @@ class RendezvousPortZeroHang(Hazard):
     title = Text(en="The ranks cannot meet: the rendezvous port is 0", zh="各 rank 无法汇合：端口设为 0")
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
     consequence = True
+    yields_to = ("nccl-timeout-preprocessing",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Port 0 where each process would pick its own: the deepspeed launcher, accelerate on several machines."""
@@ -90,15 +92,20 @@ class RendezvousPortZeroHang(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""
-        cause = cause_of_stall(log, self.name)
-        if cause is not None:
-            yield self._found(log, cause.certainty, cause.evidence, *cause.also)
-            return
+        stall = stall_of(log)
         ends = log.find(_INITIALIZES)
         port = log.find(_NAMES_PORT_ZERO)
+        told = port is not None or log.setup.mentions(_IN_SETUP)
+        if stall is not None and told:
+            certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
+            yield self._found(log, stall.at_most(certainty), stall.evidence, *([port] if port else []))
+            return
+        if stall is not None and not stall.time_outs and (beside := _initializing_beside(log, stall.line)):
+            yield self._found(log, Certainty.POSSIBLE, stall.evidence, beside)
+            return
         if ends is None or log.errors:
             return
-        if not (port or log.setup.mentions(_IN_SETUP)):
+        if not told:
             last = [*log.find_all(_INITIALIZES)][-1]
             if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
                 yield self._found(log, Certainty.POSSIBLE, last)
@@ -140,3 +147,9 @@ class RendezvousPortZeroHang(Hazard):
                 ),
             ),
         )
+
+
+def _initializing_beside(log: FailureLog, line: LogLine) -> LogLine | None:
+    """A line about the first meeting of the ranks that stands around the one given."""
+    around = (*log.lines_before(line, 8), line, *log.lines_after(line, 4))
+    return next((one for one in reversed(around) if _MEETS.search(one.text)), None)

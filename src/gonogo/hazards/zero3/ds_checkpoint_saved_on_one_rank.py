@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
@@ -44,20 +44,16 @@ class DsCheckpointSavedOnOneRank(Hazard):
         en="The engine saves its checkpoint on one rank only, and waits there for the others",
         zh="只在一个 rank 上保存 DeepSpeed checkpoint，它会一直等待其他 rank",
     )
+    yields_to = ("collective-sizes-differ", "zero3-generate-without-synced-gpus")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one saved a checkpoint."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=(_ON_ALL,),
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge where one saved a checkpoint."""
+        divergence = rank_divergence(record)
+        if divergence is None or divergence.rank_test is None:
+            return
+        side, _ = divergence.rank_test
+        if "save_checkpoint" in side.functions:
+            yield self.divergence_finding(divergence, side, cure=(_ON_ALL,), because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""

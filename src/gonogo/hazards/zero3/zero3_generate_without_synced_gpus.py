@@ -1,8 +1,7 @@
 import ast
 
-from gonogo.hazards.facts.parted import parted
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import (
     Call,
@@ -30,6 +29,14 @@ _CURE = (
 )
 
 
+_GENERATES_IN_CODE = (
+    "transformers/generation",
+    "generation_utils.py",
+    ".generate(",
+    "prediction_step",
+    "trainer_seq2seq",
+)
+_GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
 _REHEARSED = Text(
     en="Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
     "gather.",
@@ -70,17 +77,14 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted while one of them generated."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
+        """Ranks that diverge while one of them generated."""
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        generating = [side for side in divergence.sides if _GENERATES & set(side.functions)]
+        if generating and divergence.zero_stage == 3:
+            yield self.divergence_finding(
+                divergence, divergence.telling_side(*generating), cure=_CURE, because=_REHEARSED
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -124,14 +128,17 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
 
     log_words = STALL_WORDS
     consequence = True
+    yields_to = ("collective-sizes-differ", "nccl-timeout-preprocessing", "rendezvous-port-zero-hang")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A stall under ZeRO-3 inside generate, or said to be in validation or generation."""
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        """A stall under ZeRO-3 inside generate."""
+        stall = stall_of(log)
+        if stall is None or not stall.gathers_parameters:
+            return
+        if not log.passes(*_GENERATES_IN_CODE) or log.setup.mentions(r"synced_gpus\s*=\s*True"):
             return
         yield self.log_finding(
-            cause.evidence,
+            stall.evidence,
             Text(
                 en="The run stands still while it generates under ZeRO-3: each token needs the weights of all ranks, "
                 "and a rank whose sequence has ended does not take part any more.",
@@ -149,8 +156,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
                     "ds3_gather_for_generation=True），或使用 ZeRO-2",
                 ),
             ),
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=stall.at_most(Certainty.LIKELY),
             confirm=(
                 Text(
                     en="py-spy dump shows some ranks inside generate and others past it",

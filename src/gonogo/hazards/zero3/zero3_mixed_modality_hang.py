@@ -1,10 +1,21 @@
 import ast
 
-from gonogo.hazards.facts.parted import parted
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.evidence.log.named_model import named_multimodal
+from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.zero_files import in_module, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    FailureLog,
+    Findings,
+    Found,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+)
 
 _CURE = (
     Text(
@@ -18,6 +29,9 @@ _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_imag
 _SIZES = ("shape", "size", "numel", "any", "sum", "len")
 
 
+_TOWER = Pattern(
+    r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
+)
 _REHEARSED = Text(
     en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no "
     "audio) does not run it.",
@@ -57,18 +71,14 @@ class Zero3MixedModalityHang(Hazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one ran a tower that the other's batch had nothing for."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge where one ran a tower that the other's batch had nothing for."""
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        towers = [side for side in divergence.sides if _TOWER.search(names_in_call(side))]
+        unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
+        if unlike and divergence.gathers and divergence.rank_test is None:
+            yield self.divergence_finding(divergence, divergence.telling_side(*towers), cure=_CURE, because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tower that a model of the script's own calls only where a batch brings something for it."""
@@ -111,14 +121,25 @@ class Zero3MixedModalityHang(Hazard):
 
     log_words = STALL_WORDS
     consequence = True
+    yields_to = (
+        "collective-sizes-differ",
+        "nccl-timeout-preprocessing",
+        "rendezvous-port-zero-hang",
+        "zero3-generate-without-synced-gpus",
+        "zero3-moe-hang",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A stall under ZeRO-3 of a multimodal model, surest on mixed data or after an invalid trace cache."""
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        """A stall under ZeRO-3 of a multimodal model, surest after an invalid trace cache."""
+        stall = stall_of(log)
+        if stall is None or not stall.gathers_parameters:
             return
+        named, cache = named_multimodal(log), stall.trace_cache
+        if not named and (cache is None or stall.time_outs):
+            return
+        shown = named and (cache is not None or stall.diverged)
         yield self.log_finding(
-            cause.evidence,
+            stall.evidence,
             Text(
                 en="The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, "
                 "audio) it does not call that tower, and the ranks that do call it wait for its share.",
@@ -137,8 +158,8 @@ class Zero3MixedModalityHang(Hazard):
                     zh="或按模态分组，使所有 rank 同一步的模态相同（group_by_modality_length），或使用 ZeRO-2",
                 ),
             ),
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
+            also=tuple(one for one in (named, cache) if isinstance(one, Found)),
             confirm=(
                 Text(
                     en="With text-only or image-only data the run goes on; so it does under ZeRO-2",

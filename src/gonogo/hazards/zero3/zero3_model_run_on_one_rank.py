@@ -1,6 +1,8 @@
 import ast
 
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.divergence import Call as Collective
+from gonogo.evidence.rehearsal.divergence import Guard
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import (
     gathered,
     is_engine,
@@ -53,20 +55,24 @@ class Zero3ModelRunOnOneRank(Hazard):
         en="One rank alone runs a model whose weights ZeRO-3 has partitioned among all",
         zh="只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
     )
+    yields_to = (
+        "collective-sizes-differ",
+        "zero3-generate-without-synced-gpus",
+        "ds-checkpoint-saved-on-one-rank",
+        "zero3-weights-gathered-on-one-rank",
+        "trainer-evaluates-on-one-rank",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one ran the model."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge where one ran the model."""
+        divergence = rank_divergence(record)
+        if divergence is None or divergence.rank_test is None:
+            return
+        side, guard = divergence.rank_test
+        call = side.call
+        runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
+        if runs_model and divergence.zero_stage == 3:
+            yield self.divergence_finding(divergence, side, cure=_CURE, because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Runs of the trained model that only one rank makes."""
@@ -94,6 +100,13 @@ class Zero3ModelRunOnOneRank(Hazard):
                     stage_span(run),
                 ),
             )
+
+
+def _in_forward(call: Collective, guard: Guard) -> bool:
+    """Whether the condition stands in a module's forward: one of the model's layers, not the whole model."""
+    return any(
+        frame.function == "forward" and frame.path == guard.path and frame.line >= guard.line for frame in call.frames
+    )
 
 
 def _runs_the_model(script: Script, node: ast.Call) -> bool:

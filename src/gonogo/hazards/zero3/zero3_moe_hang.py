@@ -1,6 +1,7 @@
-from gonogo.hazards.facts.parted import parted
-from gonogo.hazards.facts.stall import STALL_WORDS
-from gonogo.hazards.facts.stall_causes import cause_of_stall
+from gonogo.evidence.log.named_model import named_multimodal, named_with_experts
+from gonogo.evidence.log.progress import before_first_step
+from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
+from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import (
     Certainty,
@@ -8,7 +9,9 @@ from gonogo.hazards.rule import (
     FailureLog,
     Field,
     Findings,
+    Found,
     Hazard,
+    Pattern,
     RehearsalRecord,
     Run,
     Text,
@@ -28,6 +31,7 @@ _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
+_EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = Text(
     en="ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
     zh="ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
@@ -68,18 +72,13 @@ class Zero3MoeHang(Hazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted in a block of experts."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=_CURE,
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge in a block of experts."""
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
+        if reached and divergence.gathers and divergence.rank_test is None:
+            yield self.divergence_finding(divergence, divergence.telling_side(*reached), cure=_CURE, because=_REHEARSED)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A model with experts under ZeRO-3, and no leaf modules."""
@@ -121,14 +120,21 @@ class Zero3MoeHang(Hazard):
 
     log_words = STALL_WORDS
     consequence = True
+    yields_to = (
+        "collective-sizes-differ",
+        "nccl-timeout-preprocessing",
+        "rendezvous-port-zero-hang",
+        "zero3-generate-without-synced-gpus",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""
-        cause = cause_of_stall(log, self.name)
-        if cause is None:
+        stall = stall_of(log)
+        experts = named_with_experts(log)
+        if stall is None or not stall.gathers_parameters or not (experts or _gathers_unlike(log, stall)):
             return
         yield self.log_finding(
-            cause.evidence,
+            stall.evidence,
             Text(
                 en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
                 "the experts that its own tokens reach, so the ranks ask for different ones.",
@@ -144,8 +150,8 @@ class Zero3MoeHang(Hazard):
                 ),
                 Text(en="Or use ZeRO-2, with offload if memory is short", zh="或使用 ZeRO-2，显存不足时加上卸载"),
             ),
-            certainty=cause.certainty,
-            also=cause.also,
+            certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
+            also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, Found)),
             confirm=(
                 Text(
                     en="The model has experts, and the run goes on under ZeRO-2",
@@ -153,3 +159,19 @@ class Zero3MoeHang(Hazard):
                 ),
             ),
         )
+
+
+def _certainty(log: FailureLog, stall: Stall) -> Certainty:
+    """How sure it is of a model with experts: surest where the ranks gather different sizes, and not of a tower."""
+    if stall.diverged and stall.in_gather and not named_multimodal(log):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE
+
+
+def _gathers_unlike(log: FailureLog, stall: Stall) -> bool:
+    """Whether some module that not all ranks call is gathered, where nothing names the model's kind."""
+    if not stall.in_gather or named_multimodal(log):
+        return False
+    # Before the first step is done, only ZeRO-3 has gathered that often.
+    early = (stall.first_sequence or 0) > FEW and before_first_step(log)
+    return bool(stall.zero3 or stall.diverged or early)

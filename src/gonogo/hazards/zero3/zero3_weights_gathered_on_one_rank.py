@@ -1,6 +1,7 @@
 import ast
 
-from gonogo.hazards.facts.parted import parted
+from gonogo.evidence.rehearsal.divergence import Side
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
 from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
@@ -16,6 +17,9 @@ _ON_ALL = Text(
 )
 
 
+_SAVES_WEIGHTS = frozenset(
+    {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
+)
 _REHEARSED = Text(
     en="ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.",
     zh="ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
@@ -49,20 +53,16 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         en="One rank alone asks for the whole weights that ZeRO-3 has partitioned",
         zh="只有一个 rank 请求被 ZeRO-3 切分的完整权重",
     )
+    yields_to = ("collective-sizes-differ", "zero3-generate-without-synced-gpus", "ds-checkpoint-saved-on-one-rank")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that parted where one gathered weights."""
-        parting = parted(record, self.name)
-        if parting is not None:
-            yield self.finding(
-                parting.cause_text(_REHEARSED),
-                certainty=parting.certainty,
-                cure=(_ON_ALL,),
-                spans=parting.spans(),
-                ranks=parting.ranks,
-                module=parting.module,
-                parameter=parting.parameter,
-            )
+        """Ranks that diverge where one gathered weights."""
+        divergence = rank_divergence(record)
+        if divergence is None or divergence.rank_test is None:
+            return
+        side, _ = divergence.rank_test
+        if divergence.zero_stage == 3 and _gathers_to_read(side):
+            yield self.divergence_finding(divergence, side, cure=(_ON_ALL,), because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Gathers that only one rank calls."""
@@ -92,6 +92,14 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
                 ),
                 fixes=(self.fix(Text("Call it on all ranks", "在所有 rank 上调用"), edit, safe=False),) if edit else (),
             )
+
+
+def _gathers_to_read(side: Side) -> bool:
+    """Whether the side's call gathers whole weights, by hand or to save them."""
+    by_hand = side.call is not None and any(
+        frame.function == "__enter__" and frame.path.endswith("partition_parameters.py") for frame in side.call.frames
+    )
+    return by_hand or bool(_SAVES_WEIGHTS & set(side.functions))
 
 
 def _gathers(script: Script, node: ast.Call) -> bool:

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gonogo.evidence.rehearsal.divergence import Call, Divergence, Parting, Side
+from gonogo.evidence.rehearsal.divergence import Call, Divergence, Kind, Side
 from gonogo.virtual.ranks.protocol import Collective, Context, End, Ended, Group, Hello, Message, Reply, Site, Waits
 
 _KEPT = 4
@@ -53,7 +53,7 @@ class _Group:
     agreed: _Made | None = None
     """The last call that all have made alike."""
     only_asks: bool = False
-    apart: dict[int, _Made] | None = None
+    earlier: dict[int, _Made] | None = None
     """The first of the last calls in a row that were made alike, but not at the same place in the code."""
 
 
@@ -127,13 +127,13 @@ class Comparison:
                 self._answer(group, heads)
                 continue
             if len({made.collective.signature for made in heads.values()}) > 1:
-                self._part(_kind_of(heads), heads)
+                self._diverge(_kind_of(heads), heads)
                 return
             group.agreed = next(iter(heads.values()))
             if len({self.ranks[rank].sites[made.collective.site].place for rank, made in heads.items()}) == 1:
-                group.apart = None
-            elif group.apart is None:
-                group.apart = heads
+                group.earlier = None
+            elif group.earlier is None:
+                group.earlier = heads
             self._answer(group, heads)
 
     def _answer(self, group: _Group, heads: dict[int, _Made]) -> None:
@@ -164,7 +164,7 @@ class Comparison:
             self._stop(Reply("enough"))
         elif waiting:
             ended = any(state.end == "completed" for state in self.ranks.values())
-            self._part("ended" if ended else "deadlock", waiting)
+            self._diverge("ended" if ended else "deadlock", waiting)
         else:
             self._left_over()
 
@@ -173,7 +173,7 @@ class Comparison:
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
             if heads and not group.only_asks:
-                self._part("ended", heads, tuple(group.pending))
+                self._diverge("ended", heads, tuple(group.pending))
                 return
 
     def _stop(self, reply: Reply) -> None:
@@ -185,25 +185,25 @@ class Comparison:
 
     # -- the divergence -----------------------------------------------------------------------------------------------
 
-    def _part(self, parting: Parting, heads: dict[int, _Made], concerned: tuple[int, ...] | None = None) -> None:
+    def _diverge(self, kind: Kind, heads: dict[int, _Made], concerned: tuple[int, ...] | None = None) -> None:
         ended = [rank for rank, state in self.ranks.items() if state.end == "completed" and rank not in heads]
         if concerned is not None:
             ended = [rank for rank in ended if rank in concerned]
         sides: dict[object, list[int]] = defaultdict(list)
         for rank, made in heads.items():
             sides[(made.collective.group, made.index, made.collective.signature)].append(rank)
-        if parting not in ("other-call", "other-size"):
+        if kind not in ("other-call", "other-size"):
             for rank in ended:
                 sides["ended"].append(rank)
         group = self._groups[next(iter(heads.values())).collective.group]
         places: dict[int, list[int]] = defaultdict(list)
-        for rank, made in (group.apart or {}).items():
+        for rank, made in (group.earlier or {}).items():
             places[self.ranks[rank].sites[made.collective.site].place].append(rank)
         self.divergence = Divergence(
-            parting,
+            kind,
             self._sides(sides.values(), heads),
             self._call_of_any(group.agreed) if group.agreed is not None else None,
-            self._sides(places.values(), group.apart or {}),
+            self._sides(places.values(), group.earlier or {}),
         )
         self._over = True
         for rank, state in self.ranks.items():
@@ -253,7 +253,7 @@ def _call(rank: _Rank, made: _Made) -> Call:
     )
 
 
-def _kind_of(heads: dict[int, _Made]) -> Parting:
+def _kind_of(heads: dict[int, _Made]) -> Kind:
     """Whether the calls are different ones, or the same with other sizes or types."""
     calls = {(made.collective.operator, made.collective.root, made.collective.parameters) for made in heads.values()}
     groups_made = any(operator == "new_group" for operator, _, _ in calls)

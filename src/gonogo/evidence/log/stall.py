@@ -1,26 +1,28 @@
-"""Recognise that ranks waited for each other in vain: the time-outs of collectives, and a reporter's own words."""
+"""That ranks waited for each other in vain: collectives that timed out, a log that ends where ranks meet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, lru_cache
 
 import msgspec
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import outside_training, under_fsdp, under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty
 
 STALL_WORDS = (
-    "stuck", " hang", "Hang", " hung", "freez", "froze", "eadlock", "卡住", "卡死", "卡在", "挂起", "死锁",
-    "无响应", "没有反应", "不动", "超时", "卡主", "停住", "一直等待", "没有进展", "无法完成", "imeout after",
-    "fails after", "longer than", "exceed", "n't finish", "not finish", "n't proceed", "not proceed", "n't return",
-    "not return", "n't terminate", "not terminate", "n't continue", "not continue", "n't done", "not done",
-    "no progress", "Timeout", "Timed out", "WorkNCCL", "WorkHCCL", "Invalidate trace cache",
-    "exhausted inputs", "TorchBackend",
+    "Timeout", "Timed out", "imeout after", "WorkNCCL", "WorkHCCL", "Invalidate trace cache", "TorchBackend",
+    "stuck", " hang", "Hang", " hung", "freez", "卡住", "卡死",
 )  # fmt: skip
-"""What a log says of a stall; ``log_words`` of the hazards that look for one."""
+"""Literals of the lines by which a stall shows; ``log_words`` of the hazards that look for one."""
+GATHERS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
+"""The collectives by which ZeRO-3 gathers parameters and scatters gradients."""
+FEW = 20
+"""A process group that has trained has counted hundreds of collectives."""
 
 _TIME_OUT = Pattern(
     r"collective operation timeout|Work[A-Z]CCL\(.*\) (?:timed out in blocking wait|ran for \d+ millisec)"
@@ -32,18 +34,14 @@ _RANK = Pattern(r"\[(?:Rank|rank) ?(\d{1,5})\] (?:Watchdog|Work)|Rank (\d{1,5})\
 _STORE_TIME_OUT = Pattern(
     r"via c10d key-value store by key .* got error: |[Ss]ocket [Tt]imeout|[Ww]ait timeout after \d+ ?ms"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|Timeout waiting for key: default_pg"
-    r"|(?i:\btime-?outs? after \d+ ?min|fails after \d+ ?min|\b(?:longer than|exceed(?:s|ed)?) \d+ ?(?:min"
-    r"|sec)(?:ute|ond)?s?\b)"
     r"|gloo/.*Read timeout"
-    r"|(?i:\bnccl (?:\w+ ){0,3}(?:time-?out|timed out))|(?i:nccl|通信|通讯).{0,10}超时"
 )
-_SAYS_IT_STALLS = Pattern(
-    r"(?i)\b(?:hang(?:s|ing|ed)?|hung|stuck|frozen|freez(?:e|es|ing)|deadlock(?:s|ed)?|does(?:n't| not) (?:move"
-    r"|progress|finish|return|terminate|proceed|continue)|never (?:finish(?:es|ed)?|returns?|ends?|completes?)"
-    r"|is(?:n't| not) done|no progress)\b"
-    r"|卡住|卡死|卡在|挂起|死锁|无响应|没有反应|不动了|一直不动|卡主|停住|一直等待|没有进展|无法完成"
-)
+_NOTED = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
+"""A run that hangs prints nothing: whoever saved its log may have noted it there."""
 _TRACE_CACHE = Pattern(r"Invalidate trace cache")
+_DISTRIBUTED = (
+    r"(?i)nccl|deepspeed|torchrun|\bddp\b|fsdp|distributed|accelerate|zero[-_ ]?[23]|num_processes|nproc|\brank\b"
+)
 _DEVICE_FAULT = Pattern(
     r"terminated with exception: (?:\[.*?\] )?CUDA error|CUDA error: (?:an illegal|device-side|unspecified"
     r"|uncorrectable|misal)"
@@ -62,7 +60,7 @@ class TimedOut(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """That ranks waited. ``evidence`` is the line that says so; without ``time_outs`` it is the reporter's sentence."""
+    """That ranks waited. ``evidence`` is the line that shows it: the first time-out, where there is one."""
 
     evidence: Found | LogLine
     time_outs: tuple[TimedOut, ...]
@@ -70,6 +68,12 @@ class Stall(msgspec.Struct, frozen=True):
     """Where the ranks waited for the first rank's key in the store, or in Gloo: before the first collective."""
     another_failure: bool
     """True where an error stands beside it that is no time-out: the ranks may have waited for a dead one."""
+    distributed: bool
+    """Whether the log or the setup shows more than one process at all."""
+    zero3: bool | None
+    """Whether the run is under ZeRO-3, as far as the log and the setup tell."""
+    trace_cache: Found | None
+    """ZeRO-3's notice that a step ran its modules in another order than the one before."""
 
     @property
     def diverged(self) -> bool:
@@ -85,19 +89,57 @@ class Stall(msgspec.Struct, frozen=True):
         """The lowest number of a collective that timed out."""
         return min((one.sequence for one in self.time_outs if one.sequence is not None), default=None)
 
-    def in_operation(self, *operations: str) -> bool:
-        """True where a collective of that kind timed out."""
-        return any(one.operation in operations for one in self.time_outs)
+    @property
+    def early(self) -> bool:
+        """True where only the first few collectives had been made, or none."""
+        if not self.time_outs:
+            return self.by_store is not None
+        return self.first_sequence is not None and self.first_sequence <= FEW
+
+    @property
+    def in_gather(self) -> bool:
+        """True where one of the collectives timed out by which ZeRO-3 gathers and scatters."""
+        return any(one.operation in GATHERS for one in self.time_outs)
+
+    @property
+    def gathers_parameters(self) -> bool:
+        """True where the ranks may have waited in a gather of ZeRO-3's."""
+        return self.zero3 is not False and bool(self.zero3 or self.trace_cache or self.in_gather)
+
+    @property
+    def line(self) -> LogLine:
+        """The line of the evidence."""
+        return self.evidence.line if isinstance(self.evidence, Found) else self.evidence
+
+    def at_most(self, certainty: Certainty) -> Certainty:
+        """That certainty, but possible at most where another failure may be what the ranks waited for."""
+        return Certainty.POSSIBLE if self.another_failure or not self.distributed else certainty
 
 
+@lru_cache(maxsize=1)
 def stall_of(log: FailureLog) -> Stall | None:
     """The stall that a training log tells of, or None."""
     time_outs = tuple(_time_outs(log))
     by_store = log.find(_STORE_TIME_OUT)
-    evidence = time_outs[0].found if time_outs else by_store or log.find(_SAYS_IT_STALLS) or _ends_on_trace(log)
+    evidence = time_outs[0].found if time_outs else by_store or log.find(_NOTED) or _ends_on_trace(log)
     if evidence is None or outside_training(log):
         return None
-    return Stall(evidence, time_outs, by_store, _another_failure(log))
+    zero3 = under_zero3(log)
+    if zero3 is None and under_fsdp(log):
+        zero3 = False
+    distributed = bool(time_outs or zero3 or in_log_or_setup(log, _DISTRIBUTED))
+    cache = log.find(_TRACE_CACHE)
+    return Stall(evidence, time_outs, by_store, _another_failure(log), distributed, zero3, cache)
+
+
+def in_log_or_setup(log: FailureLog, pattern: str) -> Found | bool:
+    """The log's first line with a pattern, True where only the setup has it, else False."""
+    return log.find(_compiled(pattern)) or log.setup.mentions(pattern)
+
+
+@cache
+def _compiled(pattern: str) -> Pattern:
+    return Pattern(pattern)
 
 
 def _ends_on_trace(log: FailureLog) -> Found | None:
@@ -106,13 +148,8 @@ def _ends_on_trace(log: FailureLog) -> Found | None:
     return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None
 
 
-def says_it_stalls(log: FailureLog) -> Found | None:
-    """The reporter's sentence that the run stands still, or None."""
-    return log.find(_SAYS_IT_STALLS)
-
-
 def is_time_out(message: str) -> bool:
-    """True for an exception's words that tell of a wait for other ranks."""
+    """True for an exception's message that tells of a wait for other ranks."""
     return _TIME_OUT.search(message) is not None or _STORE_TIME_OUT.search(message) is not None
 
 

@@ -1,0 +1,59 @@
+"""How far a run had come: the bars of data preparation and of training, and the losses that a log shows."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import Pattern
+
+_PREPARES = Pattern(
+    r"(?i)\d{1,3}%\|.*(?:examples?/s|\bex/s|samples/s|\bba/s)"
+    r"|(?:running tokenizer|tokeniz\w*|\bmap\b|\bfilter\b|pre-?process\w*|grouping|packing|converting format|\bsplit\b"
+    r"|encoding|formatting|applying|adding eos|truncating|extracting|concatenat\w*)[^%|]{0,80}\d{1,3}%\|"
+)
+_TRAINS = Pattern(
+    r"[{'\"]loss['\"]?: |\bloss ?[=:] ?\d|^\s*\d{1,3}%\|[^|]*\|.*(?:it/s|s/it)"
+    r"|\b[Ee]poch:? ?\[?\d+\]?[:/ ]+ *\d+(?:%\||/)|\bsteps?: +\d+%\|"
+)
+_STEPPED = Pattern(
+    r"[{'\"]loss['\"]?: |^\s*\d{1,3}%\|[^|]*\| *[1-9]\d*/\d+ \[|\b[Ee]poch:? ?\d+: +\d+%\|[^|]*\| *[1-9]\d*/"
+)
+_NO_STEP = Pattern(r"\b0%\|[^|]*\| *0/\d+ \[")
+_STATE = Pattern(r"\b\d{1,3}%(?:\|[^|]*\|)? *(\d{1,9})/(\d{1,9})(?: \[|[\"'”]|\s|$)")
+
+
+def prepares_data(line: LogLine | Found) -> bool:
+    """True for a progress bar of ``map``, a tokenizer, or another preparation of data."""
+    return _PREPARES.search(line.text) is not None
+
+
+def training_line(log: FailureLog) -> Found | None:
+    """The first line that training writes: a bar of steps, even at none, or a loss."""
+    return log.find(_TRAINS)
+
+
+def step_line(log: FailureLog) -> Found | None:
+    """The first line that shows a finished step."""
+    return log.find(_STEPPED)
+
+
+def before_first_step(log: FailureLog) -> bool:
+    """True where the training's bar stands at its start, and no line shows a finished step."""
+    return step_line(log) is None and log.find(_NO_STEP) is not None
+
+
+def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
+    """The last line before, or the line itself, on which data was prepared or a step was taken."""
+    for line in reversed((*log.lines_before(before, 40), before)):
+        if prepares_data(line) or _TRAINS.search(line.text):
+            return line
+    return None
+
+
+def nearly_done(log: FailureLog) -> Found | None:
+    """The last state of a training progress bar, where it stopped within the last steps."""
+    last = next(iter([*log.find_all(_STATE)][-1:]), None)
+    if last is None or prepares_data(last):
+        return None
+    done, total = int(last.match.group(1)), int(last.match.group(2))
+    return last if total >= 20 and 0.96 * total <= done <= total else None

@@ -1,0 +1,175 @@
+"""A divergence of ranks in words and places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from gonogo.evidence.rehearsal.divergence import Call, Guard, Side
+from gonogo.evidence.rehearsal.failures import PHASES, few, places
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.finding import Span, Text
+from gonogo.finding.ranks import capital, ranks_text
+
+_OPERATORS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "allgather_base": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+}
+
+
+def describe_divergence(divergence: RankDivergence, telling: Side, because: Text | None) -> Text:
+    """What each side does, why (``because``, and the condition that sent them there), and what comes of it."""
+    parts = [
+        _joined(_describe_side(side) for side in divergence.sides),
+        because,
+        _condition(divergence, telling),
+        _batches(divergence),
+        _outcome(divergence),
+    ]
+    given = [part for part in parts if part is not None]
+    return Text(en=" ".join(part.en for part in given), zh="".join(part.zh for part in given))
+
+
+def _outcome(divergence: RankDivergence) -> Text:
+    """What comes of it."""
+    if divergence.divergence.kind == "other-size":
+        return Text(
+            en="NCCL does not compare them: the run hangs, or goes on with wrong numbers.",
+            zh="NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
+        )
+    if divergence.divergence.earlier:
+        return Text(
+            en="These are taken for one another, from then on every call meets another one, until ranks wait for "
+            "ever: {where}",
+            zh="它们被错误地配对，此后每次调用都与另一处配对，直到有 rank 永远等待：{where}",
+        ).format(where=_joined(_describe_side(side) for side in divergence.divergence.sides))
+    return Text(
+        en="They wait for each other until the time-out (NCCL: 10 minutes).",
+        zh="它们互相等待，直到超时（NCCL 为 10 分钟）。",
+    )
+
+
+def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
+    """The condition by which the ranks went different ways, or None where none is seen."""
+    if divergence.rank_test is None and divergence.left_loop is not None:
+        side, other, loop = divergence.left_loop
+        return Text(
+            en="{ranks} stand{s} in the loop at {place} (`{test}`), which {others} {have} left.",
+            zh="{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
+        ).format(
+            ranks=capital(ranks_text(side.ranks)),
+            s="s" if len(side.ranks) == 1 else "",
+            place=_place(loop),
+            test=loop.text,
+            others=ranks_text(other.ranks),
+            have="has" if len(other.ranks) == 1 else "have",
+        )
+    for side in (telling, *divergence.sides):
+        for guard in divergence.own_guards(side)[:1]:
+            return Text(
+                en="{ranks} came there because `{test}` at {place} is {what} there; the others did not.",
+                zh="{ranks} 走到那里，是因为 {place} 处的 `{test}` 在其上{what}；其他 rank 没有。",
+            ).format(
+                ranks=capital(ranks_text(side.ranks)),
+                test=guard.text,
+                place=_place(guard),
+                what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
+            )
+    return None
+
+
+def _batches(divergence: RankDivergence) -> Text | None:
+    """What the ranks' batches hold, where that differs."""
+    if not divergence.batches_differ:
+        return None
+    read = [
+        Text("{ranks} read {names}", "{ranks} 读到 {names}").format(
+            ranks=ranks_text(side.ranks), names=few((name for name, _ in side.batch), 6) or "-"
+        )
+        for side in divergence.sides
+    ]
+    return Text(
+        en=f"Their last batches differ: {'; '.join(one.en for one in read)}.",
+        zh=f"它们最后的 batch 内容不同：{'；'.join(one.zh for one in read)}。",
+    )
+
+
+def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Span, ...]:
+    """The line of each side, the telling one's first, then the conditions."""
+    first = [telling, *(side for side in divergence.sides if side is not telling)]
+    at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, Call]]]] = {}
+    for side in first:
+        frame = (side.call.innermost("user") or side.call.innermost("library")) if side.call else None
+        if side.call is not None and frame is not None:
+            at.setdefault((frame.path, frame.line), (frame, []))[1].append((side, side.call))
+    marked: list[tuple[Frame | None, Text | None]] = []
+    for frame, calls in at.values():
+        calls.sort(key=lambda pair: pair[0].ranks)
+        labels = [
+            Text("{ranks}: {operator}", "{ranks} 调用 {operator}").format(
+                ranks=ranks_text(side.ranks), operator=_operator(call)
+            )
+            for side, call in calls
+        ]
+        marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
+    left = divergence.left_loop if divergence.rank_test is None else None
+    if left is not None:
+        loop = left[2]
+        marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), Text("the loop", "循环")))
+    for side in first if left is None else ():
+        for guard in divergence.own_guards(side)[:1]:
+            frame = Frame(guard.path, guard.line, "", guard.text, "user")
+            marked.append((frame, Text("not alike on all ranks", "各 rank 的结果不同")))
+    return places(*marked)
+
+
+def _describe_side(side: Side) -> Text:
+    call = side.call
+    if call is None:
+        return Text(
+            en="{ranks} had ended after {steps} optimizer steps.", zh="{ranks} 在 {steps} 次参数更新后已经结束。"
+        ).format(ranks=capital(ranks_text(side.ranks)), steps=side.steps)
+    frame = call.innermost("user") or call.innermost("library")
+    what = few(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
+    if call.operator == "new_group":
+        what = str(list(call.sizes))
+    size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
+    return Text(
+        en="{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.",
+        zh="{ranks} 在{phase}（{step}）调用 {operator}{what}{size}{module}{place}。",
+    ).format(
+        ranks=capital(ranks_text(side.ranks)),
+        s="s" if len(side.ranks) == 1 else "",
+        operator=_operator(call),
+        what=Text(f" for {what}", f"，对象为 {what}") if what else "",
+        size=Text(size, size),
+        module=Text(f" in module {call.module}", f"，模块 {call.module}") if call.module else "",
+        place=Text(f" at {_place(frame)}", f"，位于 {_place(frame)}") if frame else "",
+        phase=PHASES.get(call.phase, Text(call.phase, call.phase)),
+        step=Text("step {n}", "第 {n} 步").format(n=call.step + 1)
+        if call.phase in ("forward", "backward", "step")
+        else Text("after {n} steps", "已完成 {n} 步").format(n=call.step),
+    )
+
+
+def _operator(call: Call) -> str:
+    """The operator as torch.distributed spells it."""
+    return _OPERATORS.get(call.operator, call.operator)
+
+
+def _place(at: Frame | Guard) -> str:
+    return f"{os.path.basename(at.path)}:{at.line}"
+
+
+def _joined(texts: Iterable[Text]) -> Text:
+    listed = list(texts)
+    return Text(" ".join(text.en for text in listed), "".join(text.zh for text in listed))

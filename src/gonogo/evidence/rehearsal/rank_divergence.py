@@ -1,0 +1,120 @@
+"""Where the ranks of a rehearsal diverge: which of them stands where, and by which condition it came there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.rehearsal.divergence import Call, Divergence, Guard, Side
+from gonogo.evidence.rehearsal.failures import setting
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Certainty
+
+_ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
+
+
+class RankDivergence:
+    """The divergence of a record, as facts; a hazard says which of them are its own."""
+
+    def __init__(self, record: RehearsalRecord, divergence: Divergence) -> None:
+        self.record = record
+        self.divergence = divergence
+        self.sides = divergence.earlier or divergence.sides
+        """Where they diverge in the program: earlier than where they stop, if calls of different lines were matched."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that this ended."""
+        named = {rank for side in self.divergence.sides for rank in side.ranks}
+        return tuple(sorted(named | {rank.rank for rank in self.record.ranks if rank.outcome == "diverged"}))
+
+    @cached_property
+    def zero_stage(self) -> object:
+        """ZeRO's stage, or None."""
+        configs = (rank.deepspeed_config for rank in self.record.ranks)
+        return next((stage for c in configs if (stage := setting(c, "zero_optimization", "stage")) is not None), None)
+
+    @property
+    def calls(self) -> list[tuple[Side, Call]]:
+        """The sides that call something."""
+        return [(side, side.call) for side in self.sides if side.call is not None]
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether a side gathers weights that ZeRO-3 has partitioned."""
+        return any(call.parameters and "gather" in call.operator for _, call in self.calls)
+
+    def own_guards(self, side: Side) -> list[Guard]:
+        """The conditions that a side's call stands in and no other side's does, innermost first."""
+        others = {(g.path, g.line, g.kind) for other in self.sides if other is not side for g in other.guards}
+        return [
+            guard
+            for guard in reversed(side.guards)
+            if guard.kind in ("if", "else") and (guard.path, guard.line, guard.kind) not in others
+        ]
+
+    @cached_property
+    def rank_test(self) -> tuple[Side, Guard] | None:
+        """The side that comes to its call by a condition on the rank, and that condition."""
+        for side, _ in self.calls:
+            for guard in self.own_guards(side):
+                if _ASKS_FOR_RANK.search(guard.text):
+                    return side, guard
+        return None
+
+    @cached_property
+    def left_loop(self) -> tuple[Side, Side, Guard] | None:
+        """A loop of the program (no module's) that one side's call stands in and another side has left behind."""
+        for side, call in self.calls:
+            for guard in side.guards:
+                if guard.kind in ("if", "else") or guard.function == "forward":
+                    continue
+                for other in self.sides:
+                    if other is not side and _has_left(other, guard, call):
+                        return side, other, guard
+        return None
+
+    @property
+    def batches_differ(self) -> bool:
+        """Whether one side's last batch has tensors that another's has not."""
+        return len({frozenset(name for name, _ in side.batch) for side in self.sides}) > 1
+
+    def telling_side(self, *marked: Side) -> Side:
+        """The side whose call tells most.
+
+        One behind a test of the rank; the only one of those given; one in a condition of its own; that of fewest ranks.
+        """
+        if self.rank_test is not None:
+            return self.rank_test[0]
+        if len(marked) == 1:
+            return marked[0]
+        sides = [side for side, _ in self.calls] or list(self.sides)
+        return next((side for side in sides if self.own_guards(side)), sides[-1])
+
+    @property
+    def certainty(self) -> Certainty:
+        """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
+        assumed = {assumption.where for rank in self.record.ranks for assumption in rank.assumptions}
+        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
+        return Certainty.LIKELY if assumed & guards else Certainty.CERTAIN
+
+
+def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:
+    """Where the ranks of a record diverge, or None where they do not."""
+    return RankDivergence(record, record.divergence) if record.divergence is not None else None
+
+
+def names_in_call(side: Side) -> str:
+    """The module that runs a side's call, and the parameters that it gathers or reduces."""
+    return " ".join([side.call.module or "", *side.call.parameters]) if side.call is not None else ""
+
+
+def _has_left(side: Side, loop: Guard, inside: Call) -> bool:
+    """Whether a side has ended, or calls something below the loop in the function that holds it."""
+    if side.call is None:
+        return True
+    own = [frame for frame in side.call.frames if frame.path == loop.path and frame.function == loop.function]
+    inner = [f.line for f in inside.frames if f.path == loop.path and f.function == loop.function]
+    last = max(inner, default=loop.line)
+    within = any((guard.path, guard.line) == (loop.path, loop.line) for guard in side.guards)
+    return bool(own) and not within and own[0].line > last
