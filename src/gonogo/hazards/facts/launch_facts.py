@@ -6,17 +6,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field, whole_number
+from gonogo.evidence.patterns import Pattern
 
 if TYPE_CHECKING:
     from gonogo.evidence.document.source_file import Place
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
+_GPU = Pattern(r"^(?:-?\d+|(?:GPU|MIG)-\S+)$")
 TORCHRUN = ("torchrun", "torch.distributed.launch")
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, parted by blanks."""
+    """The words of a text: a long list of names in few lines."""
     return frozenset(text.split())
 
 
@@ -36,7 +38,8 @@ def gpus_shown(launch: Launch) -> list[str] | None:
     value = launch.visible_devices.get()
     if value is None or not str(value).strip():
         return None
-    return [part.strip() for part in str(value).split(",")]
+    entries = [part.strip() for part in str(value).split(",")]
+    return entries if all(_GPU.match(entry) is not None for entry in entries) else None
 
 
 def is_loopback(address: str) -> bool:
@@ -55,22 +58,6 @@ def name_place(field: Field, name: str) -> Place | None:
     if place is None or not place.source.writable or not place.text.startswith(f"{name}="):
         return None
     return place.source.place(place.start, place.start + len(name.encode()))
-
-
-def value_place(field: Field, name: str) -> Place | None:
-    """Where a variable's value stands, without its quotes, if it stands there as it is."""
-    place = field.place
-    if place is None or not place.source.writable:
-        return None
-    text = place.text
-    lead = f"{name}=" if text.startswith(f"{name}=") else ""
-    written = text[len(lead) :]
-    quote = written[:1] if written[:1] in ("'", '"') and written[-1:] == written[:1] else ""
-    value = written[len(quote) : len(written) - len(quote)]
-    if value != str(field.value):
-        return None
-    start = place.start + len((lead + quote).encode())
-    return place.source.place(start, start + len(value.encode()))
 
 
 def under_srun(launch: Launch) -> bool:

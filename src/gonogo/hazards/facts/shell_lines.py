@@ -8,11 +8,8 @@ from functools import lru_cache
 import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.patterns import Pattern
 
 _OTHER_LANGUAGES = (".py", ".yaml", ".yml", ".json", ".toml", ".md", ".ipynb")
-_ASSIGNMENTS = Pattern(r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$""")
-_NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 
 
 def is_shell_script(source: SourceFile) -> bool:
@@ -92,29 +89,3 @@ def _lines(source: SourceFile) -> tuple[Line, ...]:
     while (line := line_at(source, len(found) + 1)) is not None:
         found.append(line)
     return tuple(found)
-
-
-class Assignments(msgspec.Struct, frozen=True):
-    """A command that only sets shell variables (``A=1 B=2``), without ``export``: no program gets them."""
-
-    names: tuple[str, ...]
-    place: Place
-    line: int
-
-
-def plain_assignments(source: SourceFile, until: int) -> Iterator[Assignments]:
-    """Such commands before byte ``until``; one that goes on over several lines is one."""
-    parts: list[Line] = []
-    for line in lines_from(source, 1):
-        if line.start >= until:
-            return
-        parts.append(line)
-        if line.continues:
-            continue
-        text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
-        if "=" in text and _ASSIGNMENTS.match(text) is not None:
-            names = tuple(match.group(1) for match in _NAME.finditer(text))
-            indent = len(parts[0].text) - len(parts[0].text.lstrip())
-            last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
-            yield Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number)
-        parts = []

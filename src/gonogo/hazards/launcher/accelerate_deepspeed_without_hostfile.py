@@ -73,13 +73,17 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 Text(
-                    "Set deepspeed_multinode_launcher: standard where every machine runs this command; else name a "
-                    "deepspeed_hostfile and run it on one",
-                    "若每台机器都运行此命令，设 deepspeed_multinode_launcher: standard；否则给出 deepspeed_hostfile，只"
-                    "在一台上运行",
+                    "Where every machine runs this command: --deepspeed_multinode_launcher standard (in the config: "
+                    "deepspeed_config: deepspeed_multinode_launcher: standard)",
+                    "若每台机器都运行此命令：--deepspeed_multinode_launcher standard（在配置中：deepspeed_config: "
+                    "deepspeed_multinode_launcher: standard）",
+                ),
+                Text(
+                    "Or name a hostfile (--deepspeed_hostfile hostfile), and run the command on one machine",
+                    "或给出 hostfile（--deepspeed_hostfile hostfile），只在一台机器上运行此命令",
                 ),
             ),
-            spans=(machines.span(), launch.place.span()),
+            spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
             fixes=fixes,
             confirm=(Text("/job/hostfile is not there", "不存在 /job/hostfile"),),
         )

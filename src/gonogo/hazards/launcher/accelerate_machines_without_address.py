@@ -60,18 +60,19 @@ class AccelerateMachinesWithoutAddress(Hazard):
             if field.absent and not (name == "machine_rank" and run.accelerate is not None)
         ]
         if missing:
-            named = " and ".join(f"--{name}" for name in missing)
             yield self.finding(
                 Text(
                     en="num_machines is {count}, and nothing sets {missing}.",
                     zh="num_machines 为 {count}，但没有设置 {missing}。",
-                ).format(count=count, missing=Text(named, named.replace(" and ", " 和 "))),
+                ).format(count=count, missing=Text(" and ".join(missing), " 和 ".join(missing))),
                 certainty=Certainty.CERTAIN if run.accelerate is not None else Certainty.LIKELY,
-                cure=(_CURE,),
-                spans=(machines.span(), launch.place.span()),
+                cure=tuple(cure for name, cure in _CURES.items() if name in missing),
+                spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
                 confirm=(
                     Text("accelerate's default config does not set it either", "accelerate 的默认配置中也没有设置"),
-                ),
+                )
+                if run.accelerate is None
+                else (),
             )
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
@@ -80,13 +81,18 @@ class AccelerateMachinesWithoutAddress(Hazard):
                     zh="{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
                 ).format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
-                cure=(_CURE,),
+                cure=(_CURES["main_process_ip"],),
                 spans=(address.span(), machines.span()),
             )
 
 
-_CURE = Text(
-    en="Give --main_process_ip HOST --main_process_port 29500 (the same on all machines) and --machine_rank N (0 on "
-    "HOST)",
-    zh="给出 --main_process_ip 主机 --main_process_port 29500（所有机器相同）以及 --machine_rank N（该主机上为 0）",
-)
+_CURES = {
+    "main_process_ip": Text(
+        "Give the address of the machine with rank 0, the same on all machines: --main_process_ip HOST "
+        "--main_process_port 29500",
+        "给出 rank 为 0 的机器的地址，所有机器相同：--main_process_ip 主机 --main_process_port 29500",
+    ),
+    "machine_rank": Text(
+        "Give each machine its own number, from 0: --machine_rank N", "给每台机器各自的编号，从 0 起：--machine_rank N"
+    ),
+}

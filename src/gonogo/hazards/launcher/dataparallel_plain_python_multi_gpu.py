@@ -24,7 +24,7 @@ _NOT_ALL_ON_ONE = Pattern(
     r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
 )
 # What DataParallel's copies meet where one process a GPU would not: a dtype, a device, a shape not the model's.
-_OFREPLICAS = Pattern(
+_OF_REPLICAS = Pattern(
     r"expected scalar type \w+ but found \w+|mat1 and mat2 (?:shapes|must have the same dtype)"
     r"|found at least two devices|different from other tensors on|[Ee]xpected .{0,40}same device"
     r"|arguments are located on different GPUs"
@@ -33,7 +33,6 @@ _OFREPLICAS = Pattern(
 )
 _DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
-_SHAPELESS = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
 _SPLITS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
 _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
@@ -48,7 +47,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
     ## Why
     One process that sees several GPUs makes Trainer use `DataParallel`, which copies the module to every GPU in each
-    step. Quantised weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
+    step. Quantized weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
     not at work at all.
 
     ## Example
@@ -150,7 +149,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def _in_its_consequences(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
         in_it = [error for error in log.errors if error.passes("parallel/data_parallel.py", "parallel_apply.py")]
         for error in in_it:
-            if _OFREPLICAS.search(error.message) and error.type != "OutOfMemoryError":
+            if _OF_REPLICAS.search(error.message) and error.type != "OutOfMemoryError":
                 return error, Certainty.CERTAIN
         plain = plain_on_several_gpus(log)
         for error in log.errors:
@@ -163,8 +162,6 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 return error, Certainty.POSSIBLE
         if not log.errors and (cut := cut_in(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))):
             return cut, Certainty.LIKELY if plain and cut.passes("transformers/trainer.py") else Certainty.POSSIBLE
-        if plain is None and not any(error.frames for error in log.errors) and (line := log.find(_SHAPELESS)):
-            return line, Certainty.POSSIBLE
         for mismatch in mismatches_in(log):
             # Its frames would show DataParallel; device_map is told by an operator that names its argument.
             if mismatch.between_accelerators and not mismatch.frames and plain is not False and not _is_split(log):
@@ -178,7 +175,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             evidence,
             Text(
                 en="A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose "
-                "copies of the module on the other GPUs don't fit its weights (quantised, adapted, split or cast).",
+                "copies of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast).",
                 zh="单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重（"
                 "量化、适配器、切分或转换类型）不相符。",
             ),
@@ -208,7 +205,7 @@ def _of_replica(log: FailureLog, caught: str) -> Certainty:
     """Certain where the replica's own error is of the copying; possible where it is one of any program's."""
     if caught == "OutOfMemoryError" or log.find(Pattern(r"OutOfMemoryError: |CUDA out of memory")):
         return Certainty.POSSIBLE
-    if caught == "StopIteration" or log.find(_OFREPLICAS) is not None:
+    if caught == "StopIteration" or log.find(_OF_REPLICAS) is not None:
         return Certainty.CERTAIN
     if caught in _OWN_FAULT:
         return Certainty.POSSIBLE

@@ -26,7 +26,6 @@ _MISSING = Pattern(
 )
 _SEVERAL_NODES = Pattern(
     r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
-    r"|(?i:multiple nodes|multi-?nodes?\b|(?:two|2) (?:nodes|machines)|多机|多节点|两台)"
     r"|cmd = (?:pdsh|mpirun|srun)"
 )
 _IN_SETUP = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
@@ -97,20 +96,25 @@ class DeepspeedEnvNotPropagated(Hazard):
         lost = [(name, field) for name, field in lost if name not in listed and field.place is not None]
         if not lost or not launch.variable("DS_ENV_FILE").absent:
             return
-        names = ", ".join(name for name, _field in lost)
+        names = [name for name, _field in lost]
         yield self.finding(
             Text(
-                en="{names} is exported here only: deepspeed starts the other {others} node(s) over ssh, and passes on "
-                "only {passed}*.",
+                en="{names} {are} exported here only: deepspeed starts the other nodes over ssh, and passes on only "
+                "{passed}*.",
                 zh="{names} 只在此处导出：deepspeed 经 ssh 启动其余 {others} 个节点，只传递 {passed}*。",
-            ).format(names=names, others=nodes - 1, passed="*, ".join(_PASSED_ON)),
+            ).format(
+                names=Text(", ".join(names), "、".join(names)),
+                are="is" if len(names) == 1 else "are",
+                others=nodes - 1,
+                passed=Text("*, ".join(_PASSED_ON), "*、".join(_PASSED_ON)),
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
                 Text(
-                    en="Write them into .deepspeed_env beside the script (or in ~), NAME=VALUE a line",
-                    zh="把它们写入脚本旁（或 ~ 下）的 .deepspeed_env，每行一个 NAME=VALUE",
-                ),
+                    en="Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
+                    zh="写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
+                ).format(lines=", ".join(f"{name}=…" for name in names)),
             ),
             spans=(*(field.span() for _name, field in lost), launch.place.span()),
             confirm=(Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),),

@@ -43,6 +43,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         en="DeepSpeed is configured, but the run was started without a launcher",
         zh="配置了 DeepSpeed，但没有用启动器启动",
     )
+    log_words = ("DummyOptim", "DummyScheduler")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
@@ -74,8 +75,6 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
             ),
             confirm=_CONFIRM,
         )
-
-    log_words = ("DummyOptim", "DummyScheduler")
 
     def in_log(self, log: FailureLog) -> Findings:
         """The placeholder of an optimizer that was used as one."""

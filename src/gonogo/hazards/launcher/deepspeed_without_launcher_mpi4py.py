@@ -20,8 +20,10 @@ _MPI_FAILS = Pattern(
     r"MPI_Init|MPI_ERRORS_ARE_FATAL|orte_init failed|ompi_mpi_init|PMIx?\w* .{0,40}(?:failed|unable)|pmix_\w+: unable"
     r"|It looks like (?:orte|MPI|opal)_\w+ failed|OPAL ERROR|PMI_Init"
 )
-_TOLD = Pattern(r"(?i)(?:缺少|没有|找不到|未安装|missing|requires?|needs?) ?(?:模块|module|package)? ?mpi4py")
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
+_STARTED_OTHERWISE = (
+    *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
+)
 
 _LAUNCH_CURE = (
     Text(
@@ -115,10 +117,10 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY)
 
     def _without_message(self, log: FailureLog) -> Findings:
-        """MPI that fails itself, a traceback cut at the import, or the reporter's own words for the missing module."""
+        """MPI that fails itself, or a traceback that is cut at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = log.find(_MPI_FAILS) if log.find(_DISCOVERS) and not log.has("Discovered MPI settings") else None
-        if evidence := cut or broken or log.find(_TOLD):
+        if evidence := cut or broken:
             yield self._found(evidence, Certainty.LIKELY)
 
     def _found(self, found: LoggedError | Found, certainty: Certainty) -> Finding:
@@ -139,13 +141,3 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 ),
             ),
         )
-
-
-_STARTED_OTHERWISE = (
-    b"mp.spawn",
-    b"multiprocessing",
-    b"init_process_group",
-    b"MASTER_ADDR",
-    b"notebook_launcher",
-    b"ray",
-)

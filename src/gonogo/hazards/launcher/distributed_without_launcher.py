@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
 )
 
 _SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_SAID = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
+_NOT_SET = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
 _KEY = Pattern(rf"^'({'|'.join(_SET_BY_LAUNCHERS)})'$")
 _STARTED_OTHERWISE = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
 _CURE = (
@@ -103,12 +103,12 @@ class DistributedWithoutLauncher(Hazard):
         """The exception of torch's rendezvous, or of the environment."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            said = _SAID.search(failure.message) if failure.type == "ValueError" else None
+            missing = _NOT_SET.search(failure.message) if failure.type == "ValueError" else None
             if failure.type == "KeyError" and any("environ" in frame.text for frame in failure.frames):
-                said = _KEY.search(failure.message)
-            if said is not None:
+                missing = _KEY.search(failure.message)
+            if missing is not None:
                 yield self.finding(
-                    _told(said.group(1)),
+                    _cause(missing.group(1)),
                     certainty=Certainty.CERTAIN,
                     cure=_CURE,
                     spans=failure_places(failure),
@@ -117,19 +117,15 @@ class DistributedWithoutLauncher(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The same exceptions; a KeyError only where its traceback shows that the environment was asked."""
-        for error in log.errors_of("ValueError", says=_SAID):
-            said = _SAID.search(error.message)
-            if said is not None:
-                yield self.log_finding(error, _told(said.group(1)), cure=_CURE)
-                return
-        for error in log.errors_of("KeyError", says=_KEY):
-            said = _KEY.search(error.message)
-            if said is not None and any("environ" in frame.code for frame in error.frames):
-                yield self.log_finding(error, _told(said.group(1)), cure=_CURE)
+        for error in log.errors_of("ValueError", "KeyError"):
+            missing = (_NOT_SET if error.type == "ValueError" else _KEY).search(error.message)
+            asked = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
+            if missing is not None and asked:
+                yield self.log_finding(error, _cause(missing.group(1)), cure=_CURE)
                 return
 
 
-def _told(variable: str) -> Text:
+def _cause(variable: str) -> Text:
     return Text(
         en="Nothing set {variable} for this process, which a launcher does for each process of a distributed run.",
         zh="没有任何地方为该进程设置 {variable}：分布式运行中由启动器为每个进程设置。",

@@ -1,5 +1,6 @@
+from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -33,7 +34,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
 
     ## Why
     The allocator refuses what it does not know. expandable_segments came with torch 2.1. Options are written
-    NAME:VALUE and parted by commas; `max_split_size_mb=128` is none.
+    NAME:VALUE and separated by commas; `max_split_size_mb=128` is none.
 
     ## Example
     ```sh
@@ -65,17 +66,18 @@ class LaunchAllocatorOptionUnknown(Hazard):
             value = field.string if field is not None else None
             if field is None or not value:
                 continue
-            for part in _parts(value):
+            for part in _options_in(value):
                 name, colon, _ = part.partition(":")
                 name = name.strip()
                 since = _SINCE.get(name)
+                right, certainty = "", Certainty.CERTAIN
+                cure = Text("Take the option out, or use a torch that knows it", "去掉该选项，或换用认识它的 torch")
                 if not colon:
-                    wrong, _, setting = part.partition("=")
-                    right = f"{wrong.strip()}:{setting.strip()}" if "=" in part else ""
-                    known = wrong.strip() in _KNOWN
+                    wrong, equals, setting = part.partition("=")
+                    if equals and wrong.strip() in _KNOWN:
+                        right = f"{wrong.strip()}:{setting.strip()}"
                     what = Text("`{part}` is not written as NAME:VALUE", "`{part}` 没有写成 名称:值").format(part=part)
-                    certainty = Certainty.CERTAIN
-                    right = right if known else ""
+                    cure = Text("Write it as NAME:VALUE", "写成 名称:值")
                 elif name not in _KNOWN:
                     right = part.replace(name, _MEANT[name], 1) if name in _MEANT else ""
                     what = Text("no release of torch knows `{name}`", "没有哪个 torch 版本认识 `{name}`").format(
@@ -83,41 +85,48 @@ class LaunchAllocatorOptionUnknown(Hazard):
                     )
                     certainty = Certainty.LIKELY
                 elif since is not None and run.environment.within("torch", since) is False:
-                    right = ""
                     what = Text(
                         "`{name}` needs torch {since}, and the run has {version}",
                         "`{name}` 需要 torch {since}，而运行环境是 {version}",
                     ).format(name=name, since=since, version=run.environment.version("torch") or "an older one")
-                    certainty = Certainty.CERTAIN
+                    cure = Text(
+                        'pip install "torch{since}", or take the option out',
+                        '执行 pip install "torch{since}"，或去掉该选项',
+                    )
+                    cure = cure.format(since=since)
                 else:
                     continue
+                if right:
+                    cure = Text("Write {right}", "改为 {right}").format(right=right)
+                word = _place_of(field, part)
                 fixes: tuple[Fix, ...] = ()
-                place = field.place
-                if right and place is not None and (at := place.source.data.find(part.encode(), place.start)) >= 0:
-                    word = place.source.place(at, at + len(part.encode()))
-                    if word.line == place.line:
-                        title = Text("write {right}", "改为 {right}").format(right=right)
-                        fixes = (self.fix(title, word.edit(right), safe=False),)
+                if right and word is not None:
+                    title = Text("write {right}", "改为 {right}").format(right=right)
+                    fixes = (self.fix(title, word.edit(right), safe=False),)
                 yield self.finding(
                     Text(
                         en="{variable}={value}: {what}; CUDA's first use raises.",
                         zh="{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
                     ).format(variable=variable, value=value, what=what),
                     certainty=certainty,
-                    cure=(
-                        Text("Write {right}", "改为 {right}").format(right=right)
-                        if right
-                        else Text(
-                            "Take the option out, or use a torch that knows it", "去掉该选项，或换用认识它的 torch"
-                        ),
+                    cure=(cure,),
+                    spans=(
+                        word.span() if word is not None else field.span(),
+                        run.environment.field("torch").span() if since else None,
                     ),
-                    spans=(field.span(), run.environment.field("torch").span() if since else None),
                     fixes=fixes,
                 )
 
 
-def _parts(value: str) -> list[str]:
-    """The options, parted by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
+def _place_of(field: Field, part: str) -> Place | None:
+    """Where an option stands on the line of its variable; None where it is put together elsewhere."""
+    place = field.place
+    at = place.source.data.find(part.encode(), place.start, place.end) if place is not None else -1
+    return place.source.place(at, at + len(part.encode())) if place is not None and at >= 0 else None
+
+
+def _options_in(value: str) -> list[str]:
+    """The options, separated by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
     parts = [""]
     depth = 0
     for character in value:

@@ -84,7 +84,7 @@ class LaunchBrokenContinuation(Hazard):
                 what=first.what,
                 word=first.cut_off.text.split()[0],
                 next=first.cut_off.number,
-                more=Text(f"; {len(breaks) - 1} more such lines follow", f"；后面还有 {len(breaks) - 1} 处")
+                more=Text(f"; it is cut {len(breaks) - 1} more time(s) below", f"；后面还有 {len(breaks) - 1} 处")
                 if len(breaks) > 1
                 else Text("", ""),
             ),

@@ -1,12 +1,16 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import TORCHRUN, names
+from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, Text
 
 _COUNTS = {
-    **dict.fromkeys(TORCHRUN, names("nproc_per_node nnodes node_rank master_port max_restarts")),
-    "deepspeed": names("num_gpus num_accelerators num_nodes node_rank master_port"),
-    "accelerate": names("num_processes num_machines machine_rank main_process_port num_cpu_threads_per_process"),
+    **dict.fromkeys(TORCHRUN, ("master_port", "max_restarts", "nnodes", "node_rank", "nproc_per_node")),
+    "deepspeed": ("master_port", "node_rank", "num_accelerators", "num_gpus", "num_nodes"),
+    "accelerate": (
+        *("machine_rank", "main_process_port", "num_cpu_threads_per_process", "num_machines", "num_processes"),
+    ),
 }
+
+_WHICH = {"deepspeed": "--include localhost:"}
 
 
 class LaunchCountNotANumber(Hazard):
@@ -40,11 +44,11 @@ class LaunchCountNotANumber(Hazard):
     """
 
     name = "launch-count-not-a-number"
-    title = Text("A launcher's number is none", "启动器的数字选项不是数字")
+    title = Text("A launcher's option takes a number, and is given none", "启动器的选项需要数字，给出的却不是")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's options of type int."""
-        for name in sorted(_COUNTS.get(launch.launcher, ())):
+        for name in _COUNTS.get(launch.launcher, ()):
             if name not in launch.launcher_options:
                 continue
             field = launch.launcher_options.get(name)
@@ -68,11 +72,17 @@ class LaunchCountNotANumber(Hazard):
                 ),
                 cure=(
                     Text(
-                        "Give the number ({count}), and name the GPUs in --include (deepspeed) or CUDA_VISIBLE_DEVICES",
-                        "写数目（{count}），并用 --include（deepspeed）或 CUDA_VISIBLE_DEVICES 指定 GPU",
-                    ).format(count=len(gpus))
+                        "Name the GPUs with {which}, or give their number: --{name} {count}",
+                        "用 {which} 指定 GPU，或只写数目：--{name} {count}",
+                    ).format(
+                        name=name,
+                        count=len(gpus),
+                        which=f"{_WHICH.get(launch.launcher, 'CUDA_VISIBLE_DEVICES=')}{','.join(gpus)}",
+                    )
                     if len(gpus) > 1
-                    else Text("Give --{name} a number", "给 --{name} 一个数字").format(name=name),
+                    else Text(
+                        "Give --{name} its number: --{name} 8 {value}", "给 --{name} 写上数字：--{name} 8 {value}"
+                    ).format(name=name, value=value),
                 ),
                 spans=(field.span() or launch.place.span(),),
                 fixes=fixes,

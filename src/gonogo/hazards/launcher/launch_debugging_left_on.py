@@ -1,5 +1,8 @@
-from gonogo.hazards.rule import Field, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
+_WAITS = Text(
+    "the host waits for every collective, so nothing runs beside it", "主机等待每次集合通信完成，无法并行其他工作"
+)
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": Text(
         "every kernel is waited for before the next is started, so computing and communication no longer overlap; with "
@@ -10,17 +13,14 @@ _COSTS = {
         "every collective is first compared among all ranks over the store, which multiplies the time of each",
         "每次集合通信之前，所有 rank 都要先经由 store 互相核对，耗时成倍增加",
     ),
-    "TORCH_NCCL_BLOCKING_WAIT": Text(
-        "the host waits for every collective, so nothing runs beside it", "主机等待每次集合通信完成，无法并行其他工作"
-    ),
-    "NCCL_BLOCKING_WAIT": Text(
-        "the host waits for every collective, so nothing runs beside it", "主机等待每次集合通信完成，无法并行其他工作"
-    ),
+    "TORCH_NCCL_BLOCKING_WAIT": _WAITS,
+    "NCCL_BLOCKING_WAIT": _WAITS,
     "NCCL_DEBUG": Text(
         "NCCL writes a line for each call on each rank, which soon fills disks",
         "NCCL 对每个 rank 的每次调用都写一行，很快写满磁盘",
     ),
 }
+_COSTLY = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "NCCL_DEBUG": "TRACE"}
 
 
 class LaunchDebuggingLeftOn(Hazard):
@@ -61,7 +61,10 @@ class LaunchDebuggingLeftOn(Hazard):
         """Those variables, at the values that cost."""
         for name, cost in _COSTS.items():
             field = launch.variables.get(name)
-            if field is None or field.place is None or not _is_costly(name, field):
+            if field is None or field.place is None:
+                continue
+            level = _COSTLY.get(name)
+            if str(field.get("")).upper() != level if level else field.truth is not True:
                 continue
             yield self.finding(
                 Text(en="{name}={value}: {cost}.", zh="{name}={value}：{cost}。").format(
@@ -76,11 +79,3 @@ class LaunchDebuggingLeftOn(Hazard):
                 ),
                 spans=(field.span(),),
             )
-
-
-def _is_costly(name: str, field: Field) -> bool:
-    if name == "TORCH_DISTRIBUTED_DEBUG":
-        return str(field.get("")).upper() == "DETAIL"
-    if name == "NCCL_DEBUG":
-        return str(field.get("")).upper() == "TRACE"
-    return field.truth is True

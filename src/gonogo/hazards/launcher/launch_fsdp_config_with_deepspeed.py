@@ -41,7 +41,6 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
         if launch.launcher != "accelerate" or "deepspeed" not in launch.options:
             return
         options = launch.launcher_options
-        field = options.get("deepspeed")
         field = launch.options.get("deepspeed")
         if field.absent or field.truth is False:
             return

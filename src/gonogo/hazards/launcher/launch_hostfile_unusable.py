@@ -80,12 +80,12 @@ class LaunchHostfileUnusable(Hazard):
                     path=path,
                     line=line.line,
                     what=what,
-                    more=Text(f" ({len(problems) - 1} more such lines)", f"（另有 {len(problems) - 1} 行）")
+                    more=Text(f" ({len(problems) - 1} more below)", f"（另有 {len(problems) - 1} 行）")
                     if len(problems) > 1
                     else Text("", ""),
                 ),
                 cure=(Text("Write each line as NAME slots=N, each name once", "每行写成 名称 slots=N，名称不重复"),),
-                spans=(*(one.span(said) for one, said in problems), place.span() if place else None),
+                spans=(*(one.span(label) for one, label in problems), place.span() if place else None),
             )
         if not problems and not hosts:
             yield self.finding(
@@ -177,17 +177,13 @@ class LaunchHostfileUnusable(Hazard):
             place = options.place_of(name)
             wrong = _not_there(text, hosts) if text else None
             if wrong is not None and place is not None:
+                what, cure = wrong
                 yield self.finding(
                     Text(
                         en="--{name} {text}: {wrong}, says {path}; the launcher raises.",
                         zh="--{name} {text}：按 {path}，{wrong}；启动器会报错。",
-                    ).format(name=name, text=text, wrong=wrong, path=path),
-                    cure=(
-                        Text(
-                            "Let the hostfile say how many GPUs each host has, and the filter which of them to use",
-                            "让 hostfile 写明每台主机的 GPU 总数，再用过滤选项指定其中哪些",
-                        ),
-                    ),
+                    ).format(name=name, text=text, wrong=what, path=path),
+                    cure=(cure.format(path=path),),
                     spans=(place.span(),),
                 )
 
@@ -214,15 +210,23 @@ def _problems(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, i
     return problems, hosts
 
 
-def _not_there(text: str, hosts: dict[str, int]) -> Text | None:
-    """A host or a slot of a filter that the hostfile doesn't have."""
+def _not_there(text: str, hosts: dict[str, int]) -> tuple[Text, Text] | None:
+    """A host or a slot of a filter that the hostfile doesn't have, and what to do."""
     for part in text.split("@"):
         name, colon, slots = part.partition(":")
         if name not in hosts:
-            return Text(f"there is no host {name}", f"没有主机 {name}")
+            return Text(f"there is no host {name}", f"没有主机 {name}"), Text(
+                f"Name one of {', '.join(hosts)}, or add a line {name} slots=8 to {{path}}",
+                f"改为 {'、'.join(hosts)} 之一，或在 {{path}} 中加一行 {name} slots=8",
+            )
         for slot in slots.split(",") if colon else ():
             if slot.strip().isdigit() and int(slot) >= hosts[name]:
                 return Text(
                     f"{name} has no slot {slot} (slots={hosts[name]})", f"{name} 没有编号 {slot}（slots={hosts[name]}）"
+                ), Text(
+                    f"Let {{path}} give all the GPUs of {name}, slots={int(slot) + 1} or more, and the filter choose "
+                    f"among them; or choose from 0 to {hosts[name] - 1}",
+                    f"让 {{path}} 写出 {name} 的全部 GPU（slots={int(slot) + 1} 或更多），再由过滤选项从中选择；或从 0 "
+                    f"到 {hosts[name] - 1} 中选择",
                 )
     return None

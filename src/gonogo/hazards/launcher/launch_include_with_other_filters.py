@@ -56,22 +56,24 @@ class LaunchIncludeWithOtherFilters(Hazard):
                     Text("take --{name} out", "去掉 --{name}").format(name=counted[0]), options.removing(counted[0])
                 ),
             )
-        written = ", ".join(f"--{name} {options.get(name).get('…')}" for name in both)
+        written = [f"--{name} {options.get(name).get('…')}" for name in both]
         yield self.finding(
             Text(
                 en="deepspeed is given {written}: it raises “{message}” and starts nothing.",
                 zh="deepspeed 同时得到 {written}：会抛出“{message}”，不启动任何进程。",
             ).format(
-                written=written,
+                written=Text(" and ".join(written), " 与 ".join(written)),
                 message="include_str and exclude_str are mutually exclusive."
                 if len(named) == 2 and not counted
                 else "Cannot specify num_nodes/gpus with include/exclude",
             ),
             cure=(
                 Text(
-                    "Keep one of them; --include NODE:SLOTS says which GPUs and how many",
-                    "只保留其中之一；--include 节点:编号 已说明用哪些、用几张 GPU",
-                ),
+                    "Take {counted} out: {filter} says which GPUs, and so how many",
+                    "去掉 {counted}：{filter} 已说明用哪些、也就是用几张 GPU",
+                ).format(counted=", ".join(f"--{name}" for name in counted), filter=written[0])
+                if len(named) == 1
+                else Text("Keep one of them", "只保留其中之一"),
             ),
             spans=tuple(place.span() if (place := options.place_of(name)) else None for name in reversed(both)),
             fixes=fixes,

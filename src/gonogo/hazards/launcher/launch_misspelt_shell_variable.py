@@ -9,7 +9,7 @@ _SET = Pattern(
     r"|(?:^|[\s;])for ([A-Za-z_]\w*) in|\bread (?:-\w+ )*([A-Za-z_]\w*)|\bmapfile (?:-t )?([A-Za-z_]\w*)"
     r"|\$\{([A-Za-z_]\w*):?="
 )
-_PARTING = str.maketrans(dict.fromkeys(";&|(){}`", "\n"))
+_COMMAND_ENDS = str.maketrans(dict.fromkeys(";&|(){}`", "\n"))
 _BEFORE = frozenset(("export", "local", "readonly", "declare", "typeset", "env", "then", "do", "else", "!"))
 
 
@@ -92,7 +92,7 @@ def _assigned(text: str) -> tuple[str, ...]:
     found = {
         group for match in _SET.finditer(text) for group in match.groups()[1:] if group
     }  # for, read, mapfile, ${NAME:=...}
-    for command in text.replace("\\\n", " ").translate(_PARTING).splitlines():
+    for command in text.replace("\\\n", " ").translate(_COMMAND_ENDS).splitlines():
         for word in command.split():
             name, equals, _ = word.partition("=")
             if equals and name.removesuffix("+").isidentifier():

@@ -69,9 +69,13 @@ class LaunchNestedLaunchers(Hazard):
                 )
                 if program in _INTERPRETERS
                 else Text(
-                    "Keep one launcher: either {launcher} or {program}, with the number of processes",
-                    "只保留一个启动器：{launcher} 或 {program}，并给出进程数",
-                ).format(launcher=launch.launcher, program=program),
+                    "Keep one launcher, {launcher} or {program}, with the number of processes{number}",
+                    "只保留一个启动器：{launcher} 或 {program}，并给出进程数{number}",
+                ).format(
+                    launcher=launch.launcher,
+                    program=program,
+                    number=Text(f" ({count})", f"（{count}）") if count else Text("", ""),
+                ),
             ),
             spans=(launch.program.span() or launch.place.span(),),
         )

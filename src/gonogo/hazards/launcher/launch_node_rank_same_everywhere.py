@@ -4,6 +4,11 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 _OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
 
+_WITHOUT_RANKS = Text(
+    "Or take it out, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500",
+    "或去掉它，由各节点自行商定编号：--rdzv_backend c10d --rdzv_endpoint 主机:29500",
+)
+
 
 class LaunchNodeRankSameEverywhere(Hazard):
     """srun starts the launcher on each node, with the same node rank on all.
@@ -81,10 +86,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
                     "quotes",
                     zh="让每个节点的 shell 自行展开：srun bash -c '... --{name} $SLURM_NODEID ...'，用单引号",
                 ).format(name=name),
-                Text(
-                    "Or take it out and use --rdzv_backend c10d --rdzv_endpoint HOST:PORT (torchrun)",
-                    "或去掉它，改用 --rdzv_backend c10d --rdzv_endpoint 主机:端口（torchrun）",
-                ),
+                *((_WITHOUT_RANKS,) if name == "node_rank" else ()),
             ),
             spans=(place.span(),),
         )

@@ -2,16 +2,28 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
-_ON_EVERY_NODE = Text(
-    en="Give all nodes the address of one of them: --master_addr HOST --master_port 29500 (torchrun; with "
-    "--node_rank), "
-    "or --rdzv_backend c10d --rdzv_endpoint HOST:29500; MASTER_ADDR=HOST for swift and llamafactory-cli. Under slurm: "
-    'HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-    zh="给所有节点同一个节点的地址：--master_addr 主机 --master_port 29500（torchrun，另需 --node_rank），或 "
-    "--rdzv_backend "
-    "c10d --rdzv_endpoint 主机:29500；swift 与 llamafactory-cli 用 MASTER_ADDR=主机。slurm 下："
-    '主机=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+_HOST = Text("HOST", "主机")
+_UNDER_SLURM = Text(
+    'Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    'slurm 下：主机=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
 )
+
+
+def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
+    """The cure for the launcher at hand: one node's address, the same for all."""
+    if launch.launcher in TORCHRUN:
+        cure = Text(
+            en="Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
+            "--master_addr {host} --master_port 29500 with each node's own --node_rank",
+            zh="给所有节点同一个节点的地址：--rdzv_backend c10d --rdzv_endpoint {host}:29500，或 --master_addr {host} "
+            "--master_port 29500，并给每个节点各自的 --node_rank",
+        )
+    else:
+        cure = Text(
+            "Give all nodes the address of one of them: MASTER_ADDR={host}",
+            "给所有节点同一个节点的地址：MASTER_ADDR={host}",
+        )
+    return (cure.format(host=host), *((_UNDER_SLURM,) if launch.slurm and host is _HOST else ()))
 
 
 class LaunchNodesWithoutRendezvous(Hazard):
@@ -68,7 +80,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                         zh="NNODES={nodes} 但没有 MASTER_ADDR：各节点的 torchrun 都在 127.0.0.1（即自己）汇合。",
                     ).format(nodes=nodes),
                     certainty=Certainty.LIKELY,
-                    cure=(_ON_EVERY_NODE,),
+                    cure=_one_address(launch),
                     spans=(launch.place.span(), span),
                     confirm=(Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),),
                 )
@@ -88,7 +100,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             yield self.finding(
                 Text(
                     en="--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its "
-                    "own, and waits for {others} more nodes that never come.",
+                    "own, and waits for the others, which never come.",
                     zh="--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其"
                     "余 {others} 个节点。",
                 ).format(nodes=nodes, others=nodes - 1),
@@ -97,7 +109,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                         "Take --standalone out, and name one node as the meeting place",
                         "去掉 --standalone，指定一个节点作为汇合点",
                     ),
-                    _ON_EVERY_NODE,
+                    *_one_address(launch),
                 ),
                 spans=(place.span() if place else None, count),
             )
@@ -135,7 +147,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 else Text("", ""),
             ),
             certainty=Certainty.LIKELY,
-            cure=(_ON_EVERY_NODE,),
+            cure=_one_address(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
             spans=(
                 count,
                 exported.span(Text("not read by torchrun", "torchrun 不读取")) if not exported.absent else None,
@@ -156,6 +168,6 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 zh="{nodes} 个节点而 {name} 为 {address}：在每个节点上都指向自己，节点之间永远无法汇合。",
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
-            cure=(_ON_EVERY_NODE,),
+            cure=_one_address(launch),
             spans=(address.span() or launch.place.span(),),
         )

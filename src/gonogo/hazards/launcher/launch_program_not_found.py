@@ -42,12 +42,12 @@ class LaunchProgramNotFound(Hazard):
             return
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
-        whole = launch.cwd / path
-        if whole.exists() or str(whole) in launch.written_files or not launch.cwd.is_dir():
+        program = launch.cwd / path
+        if program.exists() or str(program) in launch.written_files or not launch.cwd.is_dir():
             return
         if not launch.cwd_known and (Path(launch.source.path).parent / path).exists():
             return  # it is started from its own folder
-        near = _like(whole.name, launch.cwd)
+        near = _like(program.name, launch.cwd)
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
         yield self.finding(

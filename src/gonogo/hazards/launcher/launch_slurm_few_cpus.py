@@ -67,8 +67,8 @@ class LaunchSlurmFewCpus(Hazard):
             severity=Severity.WARNING,
             cure=(
                 Text(
-                    "Ask for at least {least}: processes × (1 + data loader workers)",
-                    "至少申请 {least}：进程数 ×（1 + 数据加载 worker 数）",
+                    "#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)",
+                    "#SBATCH --cpus-per-task={least} 或更多：进程数 ×（1 + 数据加载 worker 数）",
                 ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
             ),
             spans=(field.span(),),

@@ -59,7 +59,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                         en="The job has {asked} node(s), and the launcher is told {count}: {then}.",
                         zh="作业有 {asked} 个节点，而启动器得到的是 {count}：{then}。",
                     ).format(asked=asked, count=count, then=_THEN[count > asked]),
-                    cure=(_SAME,),
+                    cure=(_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),),
                     spans=spans,
                 )
         elif asked > 1 and _REACHES_NODES.search(launch.source.text) is None:
@@ -94,7 +94,11 @@ _THEN = {
     True: Text("it waits for nodes that the job does not have", "它会等待作业中不存在的节点"),
     False: Text("the nodes beyond find no place in the run", "多出的节点无法加入训练"),
 }
-_SAME = Text("Let slurm say the number: --nnodes $SLURM_NNODES", "由 slurm 给出节点数：--nnodes $SLURM_NNODES")
+_SAME = Text(
+    "Let slurm say the number: {option}$SLURM_NNODES, or ask for as many: #SBATCH --nodes={count}",
+    "由 slurm 给出节点数：{option}$SLURM_NNODES，或申请同样多：#SBATCH --nodes={count}",
+)
+_OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
 _SRUN = Text(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
     "--rdzv_endpoint HOST:29500 ...",

@@ -1,4 +1,9 @@
-from gonogo.hazards.facts.shell_lines import Assignments, is_shell_script, plain_assignments
+from collections.abc import Iterator
+
+import msgspec
+
+from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.hazards.facts.shell_lines import Line, is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _READ_FROM_THE_ENVIRONMENT = Pattern(
@@ -9,7 +14,23 @@ _READ_FROM_THE_ENVIRONMENT = Pattern(
     r"|USE_HF|DS_SKIP_CUDA_CHECK|TORCH_CUDA_ARCH_LIST|CUDA_HOME|TRITON_CACHE_DIR)$"
 )
 _OF_FRAMEWORKS = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_ASSIGNMENTS = Pattern(r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$""")
+_NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
+
+
+_NO_EMPTY_LINE = Text(
+    "Take out the empty line between the assignments and the command: they were meant to be one command",
+    "去掉赋值与命令之间的空行：它们本应是一条命令",
+)
+
+
+class _Assignments(msgspec.Struct, frozen=True):
+    """A command that only sets shell variables (``A=1 B=2``), without ``export``: no program gets them."""
+
+    names: tuple[str, ...]
+    place: Place
+    line: int
 
 
 class LaunchVariableNotExported(Hazard):
@@ -57,12 +78,13 @@ class LaunchVariableNotExported(Hazard):
         if not is_shell_script(source):
             return
         text = source.text
-        until = launch.words[0].place.start if launch.words else launch.place.start
-        for assignments in plain_assignments(source, until):
+        first = launch.words[0].place if launch.words else launch.place
+        command = source.place(first.start, launch.place.end) if first.source is source else first
+        for assignments in _plain_assignments(source, command.start):
             names = [name for name in assignments.names if self._is_lost(name, launch, text, assignments)]
             if not names or _EXPORTS_ALL.search(text):
                 continue
-            listed = ", ".join(names)
+            cut = _empty_lines(assignments, command.start)
             yield self.finding(
                 Text(
                     en="Line {line} sets {names} without export: the {launcher} command on line {at} does not get "
@@ -70,39 +92,38 @@ class LaunchVariableNotExported(Hazard):
                     zh="第 {line} 行设置了 {names}，但没有 export：第 {at} 行的 {launcher} 命令得不到。",
                 ).format(
                     line=assignments.line,
-                    names=listed,
+                    names=Text(", ".join(names), "、".join(names)),
                     launcher=launch.launcher,
-                    at=launch.place.line,
+                    at=command.line,
                     it="it" if len(names) == 1 else "them",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
+                    *((_NO_EMPTY_LINE,) if cut is not None else ()),
                     Text(
-                        "Write `export` before it, or put it right before the command on the same line (a backslash at "
-                        "each line's end, no empty line)",
-                        "在前面加 `export`，或写在命令同一行之前（每行末尾加反斜杠，中间不留空行）",
+                        "{export}: export {name}=…, or put it right before the command, with a backslash at each "
+                        "line's end",
+                        "{export}：export {name}=…，或紧接着写在命令之前，每行末尾加反斜杠",
+                    ).format(
+                        name=names[0],
+                        export=Text("Export it", "导出它") if cut is None else Text("Or export it", "或导出它"),
                     ),
                 ),
                 spans=(
                     assignments.place.span(Text("set here, and not exported", "在此赋值，未导出")),
-                    launch.place.span(Text("not handed on to this command", "不会传给此命令")),
+                    command.span(Text("not handed on to this command", "不会传给此命令")),
                 ),
-                fixes=(self._fix(assignments, until),),
+                fixes=(self._fix(assignments, cut),),
             )
 
-    def _fix(self, assignments: Assignments, until: int) -> Fix:
-        source = assignments.place.source
-        gap = source.data[assignments.place.end : until]
-        if assignments.place.text.endswith("\\") and not gap.strip():
-            # What was meant is one command; the empty lines cut it in two.
-            after = source.line_start(source.line_of(assignments.place.end) + 1)
-            empty = source.place(after, source.line_start(source.line_of(until)))
-            return self.fix(Text("take the empty line out", "去掉空行"), empty.edit(""), safe=False)
-        start = source.place(assignments.place.start, assignments.place.start)
+    def _fix(self, assignments: _Assignments, cut: Place | None) -> Fix:
+        if cut is not None:
+            return self.fix(Text("take the empty line out", "去掉空行"), cut.edit(""), safe=False)
+        start = assignments.place.source.place(assignments.place.start, assignments.place.start)
         return self.fix(Text("export it", "加上 export"), start.edit("export "), safe=False)
 
-    def _is_lost(self, name: str, launch: Launch, text: str, assignments: Assignments) -> bool:
+    def _is_lost(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _OF_FRAMEWORKS
         if not framework and _READ_FROM_THE_ENVIRONMENT.search(name) is None:
             return False
@@ -112,3 +133,31 @@ class LaunchVariableNotExported(Hazard):
         if (elsewhere and not launch.variable(name).absent) or f"export {name}" in text:
             return False
         return f"${name}" not in text and f"${{{name}" not in text
+
+
+def _plain_assignments(source: SourceFile, until: int) -> Iterator[_Assignments]:
+    """Such commands before byte ``until``; one that goes on over several lines is one."""
+    parts: list[Line] = []
+    for line in lines_from(source, 1):
+        if line.start >= until:
+            return
+        parts.append(line)
+        if line.continues:
+            continue
+        text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
+        if "=" in text and _ASSIGNMENTS.match(text) is not None:
+            names = tuple(match.group(1) for match in _NAME.finditer(text))
+            indent = len(parts[0].text) - len(parts[0].text.lstrip())
+            last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
+            yield _Assignments(names, Place(source, parts[0].start + indent, last.end), parts[0].number)
+        parts = []
+
+
+def _empty_lines(assignments: _Assignments, until: int) -> Place | None:
+    """The empty lines that cut off assignments that end in a backslash from the command at ``until``."""
+    source = assignments.place.source
+    gap = source.data[assignments.place.end : until]
+    if not assignments.place.text.endswith("\\") or gap.strip():
+        return None
+    after = source.line_start(source.line_of(assignments.place.end) + 1)
+    return source.place(after, source.line_start(source.line_of(until)))

@@ -1,5 +1,5 @@
-from gonogo.hazards.facts.launch_facts import value_place
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.evidence.document.source_file import Place
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
 
 
 class LaunchVisibleDevicesMalformed(Hazard):
@@ -10,7 +10,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
     first (`0-3`, `0 1 2 3`), or the deepspeed launcher's "invalid literal for int()".
 
     ## Why
-    CUDA takes numbers (or GPU-/MIG- identifiers) parted by commas, and reads as far as it understands: `0-3` and
+    CUDA takes numbers (or GPU-/MIG- identifiers) separated by commas, and reads as far as it understands: `0-3` and
     `0 1 2 3` are GPU 0 alone, `0,,2` too, `[0,1]` is none, and a GPU listed twice makes the whole list void.
 
     ## Example
@@ -53,12 +53,12 @@ class LaunchVisibleDevicesMalformed(Hazard):
         yield self.finding(
             Text(
                 en="CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
-                zh="CUDA_VISIBLE_DEVICES={value}：CUDA 只看到 {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
+                zh="CUDA_VISIBLE_DEVICES={value}：CUDA {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
             ).format(
                 value=value,
-                seen=Text(f"GPU {','.join(seen)} only", f"GPU {','.join(seen)}")
+                seen=Text(f"GPU {','.join(seen)} only", f"只看到 GPU {','.join(seen)}")
                 if seen
-                else Text("no GPU", "零张 GPU"),
+                else Text("no GPU", "看不到任何 GPU"),
                 count=len(dict.fromkeys(wanted)),
                 right=right,
                 why=Text("; a GPU that is listed twice voids the list", "；同一 GPU 列出两次会使整个列表作废")
@@ -68,7 +68,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
             certainty=Certainty.CERTAIN if not seen else Certainty.LIKELY,
             cure=(
                 Text(
-                    "Write numbers parted by commas, each once: CUDA_VISIBLE_DEVICES={right}",
+                    "Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}",
                     "写成以逗号分隔、互不重复的编号：CUDA_VISIBLE_DEVICES={right}",
                 ).format(right=right),
             ),
@@ -87,7 +87,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         right = ",".join(dict.fromkeys(wanted)) if wanted else ""
         yield self.finding(
             Text(
-                en="CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers parted by commas, and "
+                en="CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers separated by commas, and "
                 "raises “invalid literal for int(): '{wrong}'”.",
                 zh="CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
                 "int(): '{wrong}'”。",
@@ -102,7 +102,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         )
 
     def _writing(self, launch: Launch, right: str) -> tuple[Fix, ...]:
-        place = value_place(launch.visible_devices, "CUDA_VISIBLE_DEVICES")
+        place = _value_place(launch.visible_devices)
         if place is None:
             return ()
         title = Text("write {right}", "改为 {right}").format(right=right)
@@ -145,3 +145,19 @@ def _as_cuda_reads(value: str) -> list[str]:
             return []
         found.append(number)
     return found
+
+
+def _value_place(field: Field) -> Place | None:
+    """Where the value stands, without its quotes, if it stands there as it is."""
+    place = field.place
+    if place is None or not place.source.writable:
+        return None
+    text = place.text
+    lead = "CUDA_VISIBLE_DEVICES=" if text.startswith("CUDA_VISIBLE_DEVICES=") else ""
+    written = text[len(lead) :]
+    quote = written[:1] if written[:1] in ("'", '"') and written[-1:] == written[:1] else ""
+    value = written[len(quote) : len(written) - len(quote)]
+    if value != str(field.value):
+        return None
+    start = place.start + len((lead + quote).encode())
+    return place.source.place(start, start + len(value.encode()))

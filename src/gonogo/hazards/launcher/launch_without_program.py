@@ -7,7 +7,7 @@ _LAUNCHERS = {
     "accelerate": "training_script",
     "deepspeed": "user_script",
 }
-_SAID = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
+_REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
 _ASKS_ONLY = ("help", "h", "version")
 _CURE = (
     Text(
@@ -56,6 +56,7 @@ class LaunchWithoutProgram(Hazard):
 
     name = "launch-without-program"
     title = Text("The launcher is given no program to start", "没有告诉启动器要启动哪个程序")
+    log_words = ("the following arguments are required: ",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher all of whose words are known, and none of which is the program."""
@@ -72,11 +73,9 @@ class LaunchWithoutProgram(Hazard):
             spans=(launch.place.span(),),
         )
 
-    log_words = ("the following arguments are required: ",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """A launcher's word for the program that it misses."""
-        line = log.find(_SAID)
+        line = log.find(_REQUIRED)
         if line is not None:
             yield self.log_finding(
                 line,

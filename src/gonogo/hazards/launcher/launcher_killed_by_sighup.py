@@ -3,17 +3,13 @@ from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SIGHUP = Pattern(
-    r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
+    r"got signal ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
     r"|closing signal (?:Signals\.)?SIGHUP"
     r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
     r"|by) (?:signal )?SIGHUP\b"
 )
-_SIGNALLED = Pattern(r"SignalException")
-_CLOSED = Pattern(
-    r"(?i)\bnohup\b|(?:terminal|ssh|session|window|connection|vs ?code|终端|窗口|会话|连接).{0,40}(?:clos"
-    r"|disconnect|exit|lost"
-    r"|end(?:s|ed)\b|drop|关|断)|(?:关|断).{0,6}(?:终端|窗口|会话|连接)"
-)
+_IN_BACKGROUND = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
+_KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")
 
 
 class LauncherKilledBySighup(Hazard):
@@ -52,7 +48,7 @@ class LauncherKilledBySighup(Hazard):
 
     name = "launcher-killed-by-sighup"
     title = Text(en="The run was ended by the closing of its terminal (SIGHUP)", zh="终端关闭（SIGHUP）结束了训练")
-    log_words = ("got sig", "death signal", "SIGHUP", "SignalException", "nohup", "closed")
+    log_words = ("got sig", "death signal", "SIGHUP")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or what calls it, under nohup; a launch in the background of the shell."""
@@ -69,14 +65,14 @@ class LauncherKilledBySighup(Hazard):
             return
         yield self.finding(
             Text(
-                en="{launcher} runs in the background of the shell that starts it{nohup}: when that terminal closes, "
-                "it may be sent SIGHUP and end the run.",
-                zh="{launcher} 在启动它的 shell 的后台运行{nohup}：该终端关闭时它可能收到 SIGHUP，从而结束训练。",
+                en="{launcher} runs in the background of the shell that starts it: when that terminal closes, it may "
+                "be sent SIGHUP and end the run{nohup}.",
+                zh="{launcher} 在启动它的 shell 的后台运行：该终端关闭时它可能收到 SIGHUP，从而结束训练{nohup}。",
             ).format(
                 launcher=launch.launcher,
                 nohup=Text(
-                    ", and nohup does not keep it: torchrun installs its own handler for SIGHUP",
-                    "，而 nohup 保护不了它：torchrun 会为 SIGHUP 安装自己的处理函数",
+                    "; nohup does not keep it, for torchrun installs its own handler for SIGHUP",
+                    "；nohup 保护不了它，因为 torchrun 会为 SIGHUP 安装自己的处理函数",
                 )
                 if under_nohup
                 else Text("", ""),
@@ -96,9 +92,6 @@ class LauncherKilledBySighup(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The launcher's own words that it was sent signal 1."""
         found = log.find(_SIGHUP)
-        unsaid = found is None
-        if found is None and log.find(_CLOSED) is not None:
-            found = log.find(_SIGNALLED)
         if found is None:
             return
         # Rich and logging fail too when the terminal is gone; what failed before is the workers' own.
@@ -124,7 +117,7 @@ class LauncherKilledBySighup(Hazard):
                 ),
                 Text(en="Resume from the last checkpoint", zh="从最近的 checkpoint 恢复训练"),
             ),
-            certainty=Certainty.LIKELY if before or unsaid else Certainty.CERTAIN,
+            certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
             confirm=(
                 Text(
                     en="The time of the signal is that of a lost connection or a closed window",
@@ -132,7 +125,3 @@ class LauncherKilledBySighup(Hazard):
                 ),
             ),
         )
-
-
-_IN_BACKGROUND = Pattern(r"^[^&]*(?:>&\d|\d>&\d|&>{1,2})?[^&]*[^&>]&[ \t]*(?:$|[;#)]|\w)")
-_KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsystemd-run\b")

@@ -76,19 +76,26 @@ class LauncherLocalRankArgument(Hazard):
             fixes = (self.fix(title, options.adding("--no_local_rank")),)
         yield self.finding(
             Text(
-                en="{launcher} adds {passed}=N to {path}'s arguments, and its parser has no such argument{but}.",
-                zh="{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器没有该参数{but}。",
+                en="{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.",
+                zh="{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器{knows}。",
             ).format(
                 launcher=launch.launcher,
                 passed=passed,
                 path=entry.source.path,
-                but=Text(f" ({known} is another)", f"（{known} 是另一种写法）") if _knows(run, known) else Text("", ""),
+                knows=Text(f"has only {known}, another name", f"只有 {known}，是另一个名称")
+                if _knows(run, known)
+                else Text("has no such argument", "没有该参数"),
             ),
             certainty=Certainty.LIKELY,
             cure=(
                 Text(
-                    en="Start with torchrun, and read int(os.environ['LOCAL_RANK']); deepspeed: --no_local_rank",
-                    zh="用 torchrun 启动，并读取 int(os.environ['LOCAL_RANK'])；deepspeed 可加 --no_local_rank",
+                    en="Give the launcher --no_local_rank, and read int(os.environ['LOCAL_RANK'])",
+                    zh="给启动器加 --no_local_rank，并读取 int(os.environ['LOCAL_RANK'])",
+                )
+                if launch.launcher == "deepspeed"
+                else Text(
+                    en="Start with torchrun, and read int(os.environ['LOCAL_RANK'])",
+                    zh="用 torchrun 启动，并读取 int(os.environ['LOCAL_RANK'])",
                 ),
                 Text(
                     en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "

@@ -1,7 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training, several_processes
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm_number
@@ -19,19 +18,21 @@ from gonogo.hazards.rule import (
     Text,
 )
 
-_ASKED_FOR = compiled_when_used(r"device (\d{1,4}) was asked for")
+_ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
     r"invalid device ordinal|Invalid device [Ii][Dd]|You requested gpu: .* But your machine only has"
     r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
 )
 _STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
-_OWN_DEVICE = compiled_when_used(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
-_NAMED_DEVICE = compiled_when_used(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
+_OWN_DEVICE = Pattern(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
+_NAMED_DEVICE = Pattern(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
 _SETS_DEVICE = (
     ("accelerate/state.py", "cuda.set_device("),
     ("transformers/training_args.py", "cuda.set_device("),
     ("torch/cuda/__init__.py", "_cuda_setDevice("),
 )
+_OF_A_NODE = ("nproc_per_node", "num_gpus", "num_accelerators")
+_COUNTS = (*_OF_A_NODE, "num_processes", "include")
 _CURE = (
     Text(
         en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
@@ -115,33 +116,38 @@ class MoreRanksThanVisibleGpus(Hazard):
         processes = whole_number(launch.processes_per_node)
         if processes is None:
             return
-        written = next(
-            (
-                place
-                for name in ("nproc_per_node", "num_gpus", "num_accelerators", "num_processes", "include")
-                if (place := launch.launcher_options.place_of(name))
-            ),
-            launch.processes_per_node.place or launch.place,
-        )
+        options = launch.launcher_options
+        counted = next((name for name in _COUNTS if options.place_of(name)), None)
+        written = (counted and options.place_of(counted)) or launch.processes_per_node.place or launch.place
         shown, given = gpus_shown(launch), slurm_number(launch, "gpus-per-node")
         overridden = launch.launcher == "deepspeed" or _names_gpus(launch, run)
         if shown is not None and not overridden and shown != ["-1"] and len(shown) < processes:
             field, gpus = launch.visible_devices, len(shown)
-            told = Text(f"CUDA_VISIBLE_DEVICES={field.value}", f"CUDA_VISIBLE_DEVICES={field.value}")
+            shows = f"CUDA_VISIBLE_DEVICES={field.value}"
+            has = Text(f"{shows} shows {gpus} GPU(s)", f" {shows} 只有 {gpus} 张 GPU")
         elif given is not None and given < processes:
             field, gpus = launch.slurm["gpus-per-node"], given
-            told = Text("the job asks slurm for", "作业向 slurm 申请")
+            has = Text(f"the job asks slurm for {gpus} GPU(s) a node", f"作业每个节点只向 slurm 申请了 {gpus} 张 GPU")
         else:
             return
         yield self.finding(
             Text(
-                en="{launcher} starts {processes} processes on a node, which shows {gpus} GPU(s) ({told}): local rank "
-                "{gpus} finds none.",
-                zh="{launcher} 在一个节点上启动 {processes} 个进程，而只有 {gpus} 张 GPU（{told}）：local rank {gpus} "
-                "没有可用的 GPU。",
-            ).format(launcher=launch.launcher, processes=processes, gpus=gpus, told=told),
+                en="{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none.",
+                zh="{launcher} 在一个节点上启动 {processes} 个进程，而{has}：local rank {gpus} 没有可用的 GPU。",
+            ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
-            cure=_CURE,
+            cure=(
+                Text(
+                    "Start {gpus} processes a node{option}, or give it {processes} GPUs",
+                    "每个节点启动 {gpus} 个进程{option}，或给它 {processes} 张 GPU",
+                ).format(
+                    gpus=gpus,
+                    processes=processes,
+                    option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）")
+                    if counted in _OF_A_NODE
+                    else Text("", ""),
+                ),
+            ),
             spans=(
                 written.span(Text(f"{processes} processes", f"{processes} 个进程")),
                 field.span(Text(f"{gpus} GPU(s)", f"{gpus} 张 GPU")),

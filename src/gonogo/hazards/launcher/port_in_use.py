@@ -18,7 +18,12 @@ _SERVER = Pattern(
     r"(?i)uvicorn|gradio|flask|tensorboard|streamlit|jupyter|node:net|aiohttp|werkzeug|asyncio/base_events"
 )
 _OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
-_PORT = Pattern(r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b")
+_PORT = Pattern(
+    r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b|\('[\w.:]*', (\d{2,5})\)"
+)
+_ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
+
+_STANDALONE = Text("Or let torchrun pick a free one: --standalone", "或由 torchrun 选择空闲端口：--standalone")
 
 
 class PortInUse(Hazard):
@@ -96,13 +101,16 @@ class PortInUse(Hazard):
                 certainty=Certainty.CERTAIN if launch.launcher != "accelerate" else Certainty.LIKELY,
                 cure=(
                     Text(
-                        en="Give each a port of its own: --master_port 29511 (torchrun, deepspeed), MASTER_PORT=29511 "
-                        "(swift), or torchrun --standalone",
-                        zh="为每个启动使用各自的端口：--master_port 29511（torchrun、deepspeed）、MASTER_PORT=29511（"
-                        "swift），或 torchrun --standalone",
+                        en="Give the one on line {second} another port: {setting}{port}",
+                        zh="给第 {second} 行的启动另一个端口：{setting}{port}",
+                    ).format(
+                        second=other.line,
+                        setting="MASTER_PORT=" if other.launcher == "swift" else "--master_port ",
+                        port=port + 1 if port < 65535 else 29500,
                     ),
+                    *((_STANDALONE,) if other.launcher in TORCHRUN else ()),
                 ),
-                spans=(second.span() or other.place.span(), (first.span() or launch.place.span())),
+                spans=(second.span() or other.place.span(), first.span() or launch.place.span()),
             )
             return
 
@@ -121,7 +129,7 @@ class PortInUse(Hazard):
             certainty = Certainty.LIKELY
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE
-        told = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
+        port = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
         cure = Text(
             en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 "
             "(accelerate), MASTER_PORT=29511 (swift, LLaMA-Factory)",
@@ -135,9 +143,19 @@ class PortInUse(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="Port {port}, at which rank 0 listens for the others, is taken by another process on this machine.",
-                zh="rank 0 用来等待其他 rank 的端口 {port} 已被本机另一个进程占用。",
-            ).format(port=told or "29500 (?)"),
+                en="{port}, at which rank 0 listens for the others, is taken by another process on this machine.",
+                zh="rank 0 用来等待其他 rank 的{port}已被本机另一个进程占用。",
+            ).format(
+                port=Text(f"Port {port}", f"端口 {port} ")
+                if port
+                else Text("The rendezvous port (29500 unless another is set)", "汇合端口（默认 29500）")
+            )
+            if certainty is not Certainty.POSSIBLE
+            else Text(
+                en="{port} is taken by another process on this machine; if it is the one at which rank 0 listens for "
+                "the others, the run can't start.",
+                zh="{port}已被本机另一个进程占用；如果它是 rank 0 用来等待其他 rank 的端口，训练就无法启动。",
+            ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else Text("A port", "某个端口")),
             cure=(
                 *((once,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
                 cure,
@@ -154,9 +172,6 @@ class PortInUse(Hazard):
 def _port(text: str) -> str | None:
     found = _PORT.search(text)
     return next((group for group in found.groups() if group), None) if found else None
-
-
-_ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
 
 def _port_field(launch: Launch) -> Field:

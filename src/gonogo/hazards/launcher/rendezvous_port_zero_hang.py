@@ -76,9 +76,12 @@ class RendezvousPortZeroHang(Hazard):
             ),
             certainty=certainty,
             cure=(
-                Text(
-                    en="Set a fixed free port: --master_port 29501 (deepspeed), main_process_port: 29501 (accelerate)",
-                    zh="设置固定的空闲端口：--master_port 29501（deepspeed）、main_process_port: 29501（accelerate）",
+                Text("Set a fixed free port: {setting} 29501", "设置固定的空闲端口：{setting} 29501").format(
+                    setting="--master_port"
+                    if launch.launcher == "deepspeed"
+                    else "--main_process_port"
+                    if "main_process_port" in options
+                    else "main_process_port:"
                 ),
             ),
             spans=(field.span() or launch.place.span(),),
@@ -115,7 +118,7 @@ class RendezvousPortZeroHang(Hazard):
 
     def _found(self, log: FailureLog, certainty: Certainty, *evidence: Found | LogLine) -> Finding:
         first, *also = evidence
-        told = log.setup.mentions(_IN_SETUP) or log.find(_NAMES_PORT_ZERO) is not None
+        asked = log.setup.mentions(_IN_SETUP) or log.find(_NAMES_PORT_ZERO) is not None
         return self.log_finding(
             first,
             Text(
@@ -123,7 +126,7 @@ class RendezvousPortZeroHang(Hazard):
                 "are not told, and all wait.",
                 zh="启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
             )
-            if told
+            if asked
             else Text(
                 en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
                 "does that; so does a port or an address that not all ranks can reach.",
@@ -139,12 +142,14 @@ class RendezvousPortZeroHang(Hazard):
                 ),
             ),
             certainty=certainty,
-            also=tuple(also),
+            also=tuple(one for one in also if one != first),
             confirm=(
                 Text(
                     en="The launch command or the Accelerate config has main_process_port: 0",
                     zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
-                ),
+                )
+                if not asked
+                else Text("With a fixed port the run goes on", "使用固定端口后能继续运行"),
             ),
         )
 
