@@ -197,3 +197,27 @@ def test_what_stands_around_a_node() -> None:
 def test_a_function_that_calls_itself_ends() -> None:
     text = "def f(n):\n    if n:\n        return f(n - 1)\n    return f(0)\n\n\na, b = f(3)\na.train()\n"
     assert only_call(script_of(text), "*.train").receiver_kind in (None, "f[0]")
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("a = [p for p in m.parameters()]\nf(a)", "[p for p in m.parameters()]"),
+        ("a = m.parameters()\nb = a\nf(b)", "m.parameters()"),
+        ("a, b = g(), h()\nf(b)", "h()"),
+        ("a = 1\na = g()\nf(a)", "g()"),
+        ("def g():\n    f(a)\na = h()", "h()"),
+        ("class A:\n    def g(self):\n        self.x = h()\n    def k(self):\n        f(self.x)", "h()"),
+        ("f(g())", "g()"),
+        ("a = g()\nif c:\n    a = h()\nf(a)", "a"),
+        ("a = []\na += g()\nf(a)", "a"),
+        ("a, b = g()\nf(b)", "b"),
+        ("for a in g():\n    f(a)", "a"),
+        ("def g(a):\n    f(a)", "a"),
+        ("a = a\nf(a)", "a"),
+    ],
+)
+def test_a_name_is_followed_to_what_it_surely_holds(text: str, bound: str) -> None:
+    script = script_of(text)
+    (node,) = only_call(script, "?.f").node.args
+    assert ast.unparse(script.bound_to(node)) == bound

@@ -118,17 +118,21 @@ def _loops_around(index: Index, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def call_behind(index: Index, node: ast.AST) -> ast.Call | None:
-    """The call that made what a name holds, where one assignment says so; a call is its own."""
-    if isinstance(node, ast.Call):
-        return node
-    if isinstance(node, ast.Name):
-        scope = scope_binding(index, node.id, node)
-        if scope is not None:
+def bound_to(index: Index, node: ast.expr) -> ast.expr:
+    """The expression that a name or ``self.x`` surely holds, from name to name; the node itself where none is sure."""
+    seen: set[ast.expr] = set()
+    while node not in seen:
+        seen.add(node)
+        found: list[Binding] = []
+        if isinstance(node, ast.Name) and (scope := scope_binding(index, node.id, node)) is not None:
             found = reaching(index, scope.names[node.id], scope, node)
-            if len(found) == 1 and found[0].kind == "assign" and isinstance(found[0].value, ast.Call):
-                return found[0].value
-    return None
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = class_of_self(index, node.value)
+            found = set_on_self(index, owner).get(node.attr, []) if owner is not None else []
+        if len(found) != 1 or found[0].kind != "assign" or found[0].path:
+            break
+        node = found[0].value
+    return node
 
 
 def function_named(index: Index, func: ast.expr) -> ast.AST | None:

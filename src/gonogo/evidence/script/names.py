@@ -12,7 +12,7 @@ import builtins
 from functools import cached_property
 from typing import Protocol
 
-from gonogo.evidence.script.flow import call_behind, class_of_self, function_named, reaching, scope_binding, set_on_self
+from gonogo.evidence.script.flow import bound_to, class_of_self, function_named, reaching, scope_binding, set_on_self
 from gonogo.evidence.script.index import FUNCTIONS, Binding, Index, position
 from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
@@ -340,8 +340,8 @@ class NameResolver:
 
     def _parsed_class(self, parser: ast.expr, at: int) -> Names:
         """The dataclass that HfArgumentParser fills at a place of its answer."""
-        made = call_behind(self.index, parser)
-        if made is None or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
+        made = bound_to(self.index, parser)
+        if not isinstance(made, ast.Call) or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
             return ()
         classes = (
             made.args[0] if made.args else next((k.value for k in made.keywords if k.arg == "dataclass_types"), None)

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.edits import Editor
+from gonogo.evidence.script.flow import bound_to
 from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, Index
 from gonogo.evidence.script.names import Elsewhere, NameResolver
 from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
@@ -124,6 +125,13 @@ class PythonFile:
     def field(self, node: ast.expr) -> Field:
         """The value of an expression: of constants, and of names that hold one; otherwise unknown, with the reason."""
         return self.values.field(node, self.place(node))
+
+    def bound_to(self, node: ast.expr) -> ast.expr:
+        """The expression that a name or ``self.x`` surely holds, from name to name; else the node itself.
+
+        ``params`` is ``[p for p in m.parameters()]`` where that alone has bound it.
+        """
+        return bound_to(self.index, node)
 
     def environment_variable(self, node: ast.AST) -> str | None:
         """The environment variable that an expression reads: ``int(os.environ["LOCAL_RANK"])``."""

@@ -4,10 +4,6 @@ from gonogo.hazards.facts.training_script import gradient_checkpointing, reentra
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, LoggedError, Pattern, Run, Text
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
-_PROSE = Pattern(
-    r"(?i)\bmark(?:ed|ing)? (?:a |the |as )?(?:variable|param\w*)s? (?:as )?ready (?:only once|twice)"
-    r"|标记.{0,8}(?:两次|多次).{0,4}(?:ready|就绪)"
-)
 _NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 _WORDS_TRUE = ("True", "true", "1")
@@ -55,7 +51,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     title = Text(
         en="Reentrant checkpointing marks a parameter ready twice under DDP", zh="DDP 下可重入检查点使参数两次就绪"
     )
-    log_words = ("ready only once", "ready twice", "variable ready")
+    log_words = ("ready only once", "ready twice")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
@@ -109,8 +105,6 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
         evidence = first_match(log, *_WORDS)
-        if evidence is None and (found := log.find(_PROSE)):
-            evidence = found.line
         if evidence is None:
             return
         named = _NAMED.search(matched_text(log, evidence))

@@ -6,7 +6,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Run, Script, Text
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",
@@ -19,11 +19,6 @@ _CHECKPOINTING = compiled_when_used(
 )
 _CHECKPOINTING_OFF = compiled_when_used(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
 _ADAPTER = compiled_when_used(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
-_PROSE = Pattern(
-    r"(?i)enable_input_require_grads.{0,20}(?:missing|not called|never called|forgotten|缺|没有调用|未调用)"
-    r"|(?:lora|adapter).{0,40}(?:not train|untrained|no grad|not updat|without grad|不更新|没有梯度).{0,40}"
-    r"gradient[_ ]checkpointing"
-)
 _STEPPED = compiled_when_used(r"['\"]loss['\"]: ?[\d.]")
 _NOTHING_TRAINS = compiled_when_used(
     r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$"
@@ -147,7 +142,7 @@ class NoGradCheckpointingInputs(Hazard):
         adapter = _tells(log, _ADAPTER)
         error = evidence if isinstance(evidence, LoggedError) else None
         trained = error is not None and error.passes(*_TRAINER)
-        # Without frames the reporter's own loop can't be told from a Trainer's.
+        # Without frames a loop of the user's own can't be told from a Trainer's.
         likely = (checkpointing and (adapter or trained)) or (adapter and trained)
         certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
         if without_error:
@@ -173,13 +168,10 @@ class NoGradCheckpointingInputs(Hazard):
 
 
 def _at_the_end(log: FailureLog) -> LogLine | None:
-    """Where no error is shown: torch's warning with no step after it, or the reporter's words."""
+    """Where no error is shown: torch's warning with no step after it."""
     warning = next((line for line in log.lines if _WARNED in line.text), None)
-    if warning is not None:
-        stepped = any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
-        return None if stepped else warning
-    found = log.find(_PROSE)
-    return found.line if found else None
+    stepped = warning is not None and any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
+    return None if stepped else warning
 
 
 def _tells(log: FailureLog, pattern: re.Pattern[str]) -> bool:

@@ -128,6 +128,26 @@ def root_of(node: ast.expr) -> ast.expr:
     return node
 
 
+def parameters_of(script: Script, node: ast.expr) -> ast.expr | None:
+    """The module whose parameters an expression goes through; None where it is something else.
+
+    ``m`` of ``m.parameters()``, of ``list(m.parameters())``, of ``[p for p in m.parameters() if p.requires_grad]``,
+    and of a name that holds one of them.
+    """
+    node = script.bound_to(node)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
+        taken = node.generators[0]
+        names = {each.id for each in ast.walk(taken.target) if isinstance(each, ast.Name)}
+        of_all = isinstance(node.elt, ast.Name) and node.elt.id in names
+        return parameters_of(script, taken.iter) if of_all else None
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute):
+        return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
+    filters = isinstance(node.func, ast.Name) and node.func.id == "filter"
+    return parameters_of(script, node.args[-1 if filters else 0]) if node.args else None
+
+
 def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
     """An expression as written, on one line and not too long."""
     text = " ".join(script.place(node).text.split())

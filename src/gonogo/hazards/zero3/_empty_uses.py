@@ -22,7 +22,6 @@ EMPTY_WORDS = (
 
 _SHARDED_OTHERWISE = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
 _FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
-_SERVING = Pattern(r"(?i)\bcomfyui\b|/vllm/|\bsglang\b|lmdeploy|text-generation-inference|ollama")
 
 _EMBEDDING = Pattern(
     r"'weight' must be 2-?D|Padding_idx must be within num_embeddings"
@@ -64,14 +63,9 @@ _OTHER_MODELS = Pattern(
     r"|old_policy"
     r"|critic_model|rm_model|null_ref_context|encode_prompt|draft_model"
 )
-_OTHER_IN_WORDS = Pattern(
-    r"(?i)\bteacher|distil|ref(?:erence)?[-_ ]model|\bDPO\b|\bPPO\b|\bRLHF\b|text[-_ ]encoder|reward model|diffusers"
-    r"|参考模型|教师模型|蒸馏|奖励模型"
-)
 _OTHER_IN_SETUP = (
     r"(?i)stage[= ]+(?:dpo|ppo|kto)\b|\bdpo\b|\bppo\b|rlhf|teacher|distil|text_encoder|ref_model|reward_model"
 )
-_AUXILIARY_IN_WORDS = Pattern(r"(?i)bert[-_]?score|bleurt|compute_metrics|evaluate\.load")
 _ENGINE = "deepspeed/runtime/engine.py"
 _TRAINING = ("training_step", "compute_loss", "_inner_training_loop")
 _OF_TORCH = ("torch/nn/modules/", "torch/nn/parallel/", "/deepspeed/", "torch/_dynamo", "torch/utils")
@@ -86,10 +80,6 @@ _DIRECT_CODE = Pattern(
 )
 _SIZES = Pattern(r"^size mismatch(?:,| when| got| error|$)")
 _LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
-_METRIC_IN_WORDS = Pattern(
-    r"(?i)(?:padding_idx|2-?D\b|empty weight).{0,80}(?:bert[-_]?score|bleurt|\bcomet\b|metric)"
-    r"|(?:bert[-_]?score|bleurt|\bcomet\b|metric).{0,80}(?:padding_idx|2-?D\b|empty weight)"
-)
 
 
 class Use(Enum):
@@ -135,18 +125,16 @@ def empty_uses(log: FailureLog) -> Iterator[EmptyUse]:
             continue
         seen = True
         yield EmptyUse(error, _causes(log, error, embedding, on is True))
-    if not seen and (found := log.find(_EMBEDDING)):
-        seen = True
+    for cut in () if seen or log.errors else log.cut:
+        if causes := _causes_of_cut(log, cut, on is True):
+            seen = True
+            yield EmptyUse(cut, causes)
+    if seen:
+        return
+    if found := log.find(_EMBEDDING):
         yield EmptyUse(found, _without_frames(log, True, on is True))
-    if not seen and not log.errors and on and (found := log.find(_NO_ELEMENTS) or log.find(_NOUGHT)):
-        seen = True
+    elif not log.errors and on and (found := log.find(_NO_ELEMENTS) or log.find(_NOUGHT)):
         yield EmptyUse(found, _without_frames(log, False, True))
-    if not seen and not log.errors:
-        if on and (found := log.find(_METRIC_IN_WORDS)):
-            yield EmptyUse(found, {Use.AUXILIARY: Certainty.LIKELY})
-        for cut in log.cut:
-            if causes := _causes_of_cut(log, cut, on is True):
-                yield EmptyUse(cut, causes)
 
 
 def _causes_of_cut(log: FailureLog, cut: LoggedError, on: bool) -> Mapping[Use, Certainty]:
@@ -199,12 +187,8 @@ def _in_engine(error: LoggedError) -> bool:
 def _without_frames(log: FailureLog, embedding: bool, on: bool) -> Mapping[Use, Certainty]:
     if not embedding:
         return {Use.DIRECT: Certainty.LIKELY if on else Certainty.POSSIBLE, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
-    if log.find(_SERVING):
-        return {Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
     singly = started_singly(log)
-    if log.find(_AUXILIARY_IN_WORDS):
-        return {Use.AUXILIARY: Certainty.LIKELY, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}
-    if log.find(_OTHER_IN_WORDS) or log.setup.mentions(_OTHER_IN_SETUP):
+    if log.setup.mentions(_OTHER_IN_SETUP):
         return {Use.OUTSIDE_ENGINE: Certainty.LIKELY, Use.NO_LAUNCHER: Certainty.POSSIBLE}
     if singly:
         return {Use.NO_LAUNCHER: Certainty.LIKELY, Use.OUTSIDE_ENGINE: Certainty.POSSIBLE}

@@ -20,11 +20,7 @@ _EVALUATING = Pattern(r"get_param_coordinator\(training=False\)")
 _TRAINING = Pattern(r"get_param_coordinator\(training=True\)")
 _AFTER_EVALUATION = Pattern(
     r"(?i)evaluation_loop|\bevaluat(?:e|ion)\b|predict(?:ion)?_step|\.generate\(|generate_experience|_generate_sequence"
-    r"|\bvalidat\w*|\bval_loop|\bstep ?3\b|\bRLHF\b|\bPPO\b|train-eval|评估|验证|生成"
-)
-_CONDITIONAL = Pattern(
-    r"(?i)conditional|some batches|if[ -]else|vision|image|multi-?modal|router|expert|selected based|dynamic|条件|图像"
-    r"|多模态"
+    r"|\bvalidat\w*|\bval_loop"
 )
 
 
@@ -54,6 +50,4 @@ def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certa
         return evidence, coordinators
     if log.find(_TRACE) or log.find(_TRAINING):
         return evidence, dynamic
-    if log.find(_CONDITIONAL) or not log.find(_AFTER_EVALUATION):
-        return evidence, dynamic
-    return evidence, coordinators
+    return evidence, coordinators if log.find(_AFTER_EVALUATION) else dynamic

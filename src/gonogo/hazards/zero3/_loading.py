@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gonogo.evidence.script.script import Call, Script
+from gonogo.hazards.facts.zero_files import name_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
@@ -83,7 +84,7 @@ def variable_of(script: Script, node: ast.AST) -> str | None:
     """The name, or ``self.name``, that holds what a call gives; None where it is no plain assignment."""
     statement = script.statement(node)
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
-        return ast.unparse(statement.targets[0])
+        return name_of(statement.targets[0]) or None
     return None
 
 
@@ -91,6 +92,6 @@ def handed_to(script: Script, name: str, *patterns: str) -> bool:
     """Whether a call of what the patterns name gets a variable as an argument."""
     for call in script.calls(*patterns):
         values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        if any(ast.unparse(value) == name for value in values if isinstance(value, (ast.Name, ast.Attribute))):
+        if any(name_of(value) == name for value in values):
             return True
     return False

@@ -17,19 +17,11 @@ _ZERO3 = Pattern(
     r"|(?:deepspeed|ds)[-_ ]?stage[-_ ]?3|\bzero_config \.+ stage=3|[\"']stage[\"']: ?3\b|\bstage ?3\b"
 )
 _LOWER_STAGE = Pattern(r"(?i)zero_config \.+ stage=[012]\b|ZeRO stage [012]\b|[\"']stage[\"']: ?[012]\b")
-_LAUNCHED = Pattern(
-    r"(?i)\btorchrun\b|accelerate launch|\bdeepspeed --|--local[-_]rank|nproc_per_node|num_processes|multi-?gpu"
-    r"|\b[2-9] ?(?:x|\*)? ?"
-    r"(?:gpus?\b|cards|(?:NVIDIA )?[AHVL]\d{2,3}\b|RTX)|多卡|[2-9]卡|distributed training"
-)
+_LAUNCHED = Pattern(r"\btorchrun\b|accelerate launch|\bdeepspeed --|--local[-_]rank|nproc_per_node|num_processes")
 _ONE_PROCESS = Pattern(
-    r"(?i)\bpython3? (?:-u )?[\w./-]+\.py\b|\bjupyter\b"
-    r"|\b(?:ipython|colab|kaggle)? ?notebook\b|llamafactory-cli train|\bswift (?:sft|pt)\b|\bsingle[- ](?:gpu|card"
-    r"|machine)|\bone gpu\b"
-    r"|单卡|单张|CUDA_VISIBLE_DEVICES=['\"]?\d['\"]?(?:[\s\\]|$)"
+    r"\bpython3? (?:-u )?[\w./-]+\.py\b|llamafactory-cli train|\bswift (?:sft|pt)\b"
+    r"|CUDA_VISIBLE_DEVICES=['\"]?\d['\"]?(?:[\s\\]|$)"
 )
-
-_MOST_PROSE = 120  # lines; what a reporter writes is short
 
 
 def zero3(log: FailureLog) -> bool | None:
@@ -74,17 +66,4 @@ def cut_at(log: FailureLog, path: str, *functions: str, code: Pattern | None = N
             continue
         if code is None or code.search(last.code):
             return error
-    return None
-
-
-def written(log: FailureLog, says: Pattern) -> Found | None:
-    """Words of a reporter, which may go on over a line's end: a pattern found in three lines taken together."""
-    if found := log.find(says):
-        return found
-    lines = log.lines[:_MOST_PROSE]
-    for index, line in enumerate(lines):
-        together = " ".join(other.text.strip() for other in lines[index : index + 3] if other.path == line.path)
-        match = says.search(together)
-        if match is not None and match.start() <= len(line.text.strip()):
-            return Found(line, match)
     return None

@@ -40,11 +40,13 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
             return
         for node in script.nodes(ast.Subscript):
-            if not _is_size(script, node) or gathered(script, node) or tests_the_stage(script, node):
+            found = _layer(script, node)
+            if found is None or gathered(script, node) or tests_the_stage(script, node):
                 continue
             if knows_zero3(script, node) is False:
                 continue
-            edit = script.replacing(node, text_of(script, _layer(node), 500) + ".num_embeddings")
+            layer, method = found
+            edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
             yield self.finding(
                 Text(
                     en="`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
@@ -59,24 +61,23 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
                     ),
                 ),
                 spans=(script.place(node).span(), stage_span(run)),
-                fixes=(self.fix(Text("Ask the layer for its size", "向该层询问大小"), edit, safe=False),)
-                if edit and "input" in ast.unparse(node)
+                fixes=(
+                    self.fix(Text("Read the layer's num_embeddings", "改读该层的 num_embeddings"), edit, safe=False),
+                )
+                if edit and method == "get_input_embeddings"
                 else (),
                 confirm=(Text("The size is used to resize or to check", "该大小用于调整或检查"),),
             )
 
 
-def _is_size(script: Script, node: ast.Subscript) -> bool:
-    """``…get_input_embeddings().weight.shape[0]``."""
+def _layer(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
+    """The layer of ``…get_input_embeddings().weight.shape[0]``, and the method that gives it."""
     shape = node.value
     if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):
-        return False
-    return node.slice.value == 0 and ast.unparse(shape.value).endswith(
-        ("get_input_embeddings().weight", "get_output_embeddings().weight")
-    )
-
-
-def _layer(node: ast.Subscript) -> ast.expr:
-    shape = node.value
-    weight = shape.value if isinstance(shape, ast.Attribute) else shape
-    return weight.value if isinstance(weight, ast.Attribute) else weight
+        return None
+    weight = script.bound_to(shape.value)
+    if node.slice.value != 0 or not isinstance(weight, ast.Attribute) or weight.attr != "weight":
+        return None
+    made = script.bound_to(weight.value)
+    method = script.call_at(made).method if isinstance(made, ast.Call) else ""
+    return (weight.value, method) if method in ("get_input_embeddings", "get_output_embeddings") else None

@@ -1,6 +1,6 @@
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
-from gonogo.hazards.zero3._partitioned import cut_at, written
+from gonogo.hazards.zero3._partitioned import cut_at
 
 _CURE = (
     Text(
@@ -16,10 +16,6 @@ _ASSERTED = Pattern(
     r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
 )
 _NAMED = Pattern(r"params_in_ipg_bucket")
-_SAID = Pattern(
-    r"(?i)AssertionError.{0,120}backward.{0,120}(?:zero|stage).{0,8}3.{0,120}gradient[_ ]checkpointing"
-    r"|(?:zero|stage)[- ]?(?:stage)? ?3.{0,160}gradient[_ ]checkpointing.{0,60}AssertionError"
-)
 _REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
@@ -74,8 +70,6 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
                 evidence, certainty = error, Certainty.LIKELY
         if evidence is None and (cut := cut_at(log, "zero/stage3.py", code=_NAMED)):
             evidence, certainty = cut, Certainty.LIKELY
-        if evidence is None and not log.errors and (said := written(log, _SAID)):
-            evidence, certainty = said, Certainty.POSSIBLE
         if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
         if evidence is None:

@@ -13,7 +13,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._checkpointing import checkpointing
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, zero3
 
 _DIFFERS = Pattern(
     r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
@@ -21,17 +21,7 @@ _DIFFERS = Pattern(
 _NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
 _EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
 _FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
-_RECOMPUTING = Pattern(
-    r"(?i)re-?comput\w*.{0,60}(?:tensors?|values?|shapes?|metadata).{0,40}(?:not match|mismatch|differ|empty)"
-    r"|(?:tensors?|values?|shapes?|metadata).{0,30}(?:mismatch|differ|not match).{0,80}re-?comput"
-    r"|(?:重计算|重算).{0,30}(?:不一致|不匹配|不同)"
-)
-_FAILING = Pattern(
-    r"(?i)(?:gradient |activation )?checkpointing\b.{0,30}(?:fail|crash|error|break|broken)"
-    r"|CheckpointError|梯度检查点.{0,20}(?:报错|失败)"
-)
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
-_FSDP_SAID = Pattern(r"(?i)\bfsdp")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 
 
@@ -118,7 +108,8 @@ class Zero3GradientCheckpointRecompute(Hazard):
         evidence = evidence or empty
         on = zero3(log)
         if evidence is None:
-            yield from self._without_message(log, on)
+            if found := _without_message(log, on):
+                yield self._found(*found)
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
@@ -127,21 +118,6 @@ class Zero3GradientCheckpointRecompute(Hazard):
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
         yield self._found(evidence, certainty)
-
-    def _without_message(self, log: FailureLog, on: bool | None) -> Findings:
-        """A message that names no shapes, a traceback that was cut, or a reporter's words."""
-        if on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
-            yield self._found(error, Certainty.POSSIBLE)
-        elif (cut := cut_at(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")) and on is not False:
-            if not log.passes(*_FSDP):
-                yield self._found(cut, Certainty.LIKELY if on else Certainty.POSSIBLE)
-        elif log.errors or on is False or log.find(_FSDP_SAID):
-            return
-        elif said := written(log, _RECOMPUTING):
-            if on or log.has("deepspeed") or log.has("DeepSpeed"):
-                yield self._found(said, Certainty.LIKELY)
-        elif on and log.find(_LORA) and (said := log.find(_FAILING)):
-            yield self._found(said, Certainty.POSSIBLE)
 
     def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
         return self.log_finding(
@@ -169,3 +145,13 @@ class Zero3GradientCheckpointRecompute(Hazard):
                 ),
             ),
         )
+
+
+def _without_message(log: FailureLog, on: bool | None) -> tuple[LoggedError, Certainty] | None:
+    """A message that names no shapes, or a traceback that was cut."""
+    if on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+        return error, Certainty.POSSIBLE
+    if on is False or log.passes(*_FSDP):
+        return None
+    cut = cut_at(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")
+    return (cut, Certainty.LIKELY if on else Certainty.POSSIBLE) if cut else None

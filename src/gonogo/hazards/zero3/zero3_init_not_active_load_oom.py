@@ -18,34 +18,9 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
-_EACH_RANK = Pattern(
-    r"(?i)(?:every|each|all) (?:\w+ )?(?:rank|process|worker|gpu)(?:s|es)?\b.{0,60}"
-    r"\b(?:loads?|loading|holds?|keeps?|has)\b.{0,60}\b(?:full|whole|entire|complete)\b"
-    r"|loaded (?:fully|entirely|completely) (?:in|into) .{0,40}every"
-    r"|(?:full|whole|entire) (?:model|checkpoint) (?:is |gets )?(?:loaded )?(?:in|into|on|per|for) "
-    r"(?:host|cpu|ram|each|every|all)|zero\.Init\(?\)?.{0,60}(?:never|not|n't).{0,20}(?:activ|call|us|enabl)"
-    r"|model created out(?:side)? of .?zero\.Init"
-    r"|(?:每个|各个?)(?:进程|rank|卡)?.{0,12}(?:把|将)?(?:整个)?模型.{0,6}(?:完整|全部|都)?.{0,3}(?:加载|载入|读)"
-    r"|(?:每个|各个?)(?:进程|rank|卡).{0,12}(?:都)?(?:加载|载入).{0,10}(?:完整|整个|全部)"
-)
-# What each rank holds is the whole model: its load is told, and the host's memory, not the card's.
-_EACH_HOLDS = Pattern(
-    r"(?i)\b(?:every|each|all|per)[- ](?:\w+ )?(?:rank|process|worker)\b.{0,120}"
-    r"\d\s?[GT]i?B\b.{0,40}\b(?:RSS|host|RAM|CPU)\b"
-    r"|\b(?:every|each)(?: \w+)? rank\b.{0,20}\bload.{0,80}\b(?:RSS|host|RAM|CPU)\b"
-)
-_ORDER = Pattern(
-    r"(?i)(?:\bnot|n't|never) (?:activat|enter|enabl|us)\w* .{0,10}zero\.init|zero3_init_flag.{0,40}\bignored"
-    r"|\bafter (?:\w+ )?full\w* load\w* .{0,10}\b(?:each|every) (?:gpu|rank|process)"
-    r"|(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig|deepspeed config)\b.{0,60}"
-    r"\b(?:before|prior to|not registered|earlier than)\b.{0,40}(?:from_pretrain|model load|load\w* (?:the )?model)"
-    r"|(?:from_pretrain\w*|model (?:is )?load\w*).{0,60}\bbefore\b.{0,40}"
-    r"(?:TrainingArguments|HfDeepSpeedConfig|SFTConfig)"
-)
-_FSDP = Pattern(r"(?i)\bfsdp")
 _LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
 _KILLED = Pattern(
     r"(?i)exit(?:s with return )?code[ :=]*-9\b|\(exitcode: -9\)|return code ?=? ?-9\b|\bSIGKILL\b|signal 9\b"
@@ -54,7 +29,6 @@ _KILLED = Pattern(
     r"|out of host memory"
     r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
 )
-_GIVES_OUT = Pattern(r"\bOOM\b|(?i)\bkilled\b|out of memory")
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ACTIVE = Pattern(r"(?i)activating zero\.init")
 
@@ -159,20 +133,10 @@ class Zero3InitNotActiveLoadOom(Hazard):
         if log.find(_ACTIVE):
             return
         stage3 = zero3(log)
-        holds = None if stage3 is False or log.errors else written(log, _EACH_HOLDS)
-        if holds and not log.find(_FSDP) and log.find(_LOADING) and (log.find(_KILLED) or log.find(_GIVES_OUT)):
-            yield self._found(holds, Certainty.LIKELY)
-            return
-        if not log.errors and (stage3 or log.has("HfDeepSpeedConfig")) and (order := written(log, _ORDER)):
-            yield self._found(order, Certainty.LIKELY)
-            return
         if not stage3:
             return
-        each = written(log, _EACH_RANK)
         killed = log.find(_KILLED)
-        if each and (killed or re.search(r"(?i)\b(?:oom|ram|memory)\b|内存", each.text)):
-            yield self._found(killed or each, Certainty.LIKELY)
-        elif killed and _was_loading(log, killed):
+        if killed and _was_loading(log, killed):
             ordered = _model_before_arguments(log.setup.script)
             yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 

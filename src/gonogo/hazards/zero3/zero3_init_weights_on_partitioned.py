@@ -25,7 +25,7 @@ _REFUSED = Pattern(
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
-_SAID = Pattern(r"padding_idx\]?\.?|_init_weights|initialize_weights|init_weights")
+_INITIALISES = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
 _BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
@@ -129,7 +129,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         bare = first_match(log, _NO_ROW, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and bare.frames):
             return
-        if on or log.find(_SAID):
+        if on or log.find(_INITIALISES):
             yield self._found(bare, Certainty.LIKELY)
         elif isinstance(bare, LoggedError):
             yield self._found(bare, Certainty.POSSIBLE)
@@ -181,10 +181,7 @@ def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | Non
                 if any(name.endswith("zero.Init") for name in other.with_contexts(call.node)) and other is script:
                     return call.node
         return None
-    for call in script.calls("*.from_pretrained"):
-        statement = script.statement(call.node)
-        held = isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == root.id
-        same = script.enclosing_function(call.node) is function
-        if held and same and call.line < weight.lineno and call.name.startswith("transformers."):
-            return call.node if knows_zero3(script, call.node) else None
-    return None
+    made = script.bound_to(root)
+    loads = isinstance(made, ast.Call) and script.call_at(made).method == "from_pretrained"
+    of_transformers = loads and script.call_at(made).name.startswith("transformers.")
+    return made if of_transformers and knows_zero3(script, made) else None

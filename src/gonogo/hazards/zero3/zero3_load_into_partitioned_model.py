@@ -1,7 +1,9 @@
 import ast
 
+from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import (
+    Call,
     Certainty,
     FailureLog,
     Finding,
@@ -9,21 +11,13 @@ from gonogo.hazards.rule import (
     Found,
     Hazard,
     LoggedError,
-    Pattern,
     Run,
     Script,
     Text,
 )
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
-
-_SAID = Pattern(
-    r"(?i)(?:fail\w*|can(?:'?t|not)|error|unable|mismatch)\b.{0,60}\bload\w*\b.{0,100}"
-    r"(?:(?:after|into|in|under|when|with)\b.{0,30}(?:zero[-_ ]?(?:stage[ -]?)?3|zero\.init|partitioned)"
-    r"|weights?\b.{0,60}\b(?:is|are|be|becomes?) empty)"
-    r"|zero-?3.{0,30}加载.{0,30}(?:失败|报错|不匹配)"
-)
 
 _CURE = (
     Text(
@@ -80,8 +74,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 continue
             if call.keyword("assign").truth:
                 continue
-            certainty = _partitioned(script, receiver)
-            if certainty is None:
+            if not _is_partitioned(script, receiver):
                 continue
             yield self.finding(
                 Text(
@@ -90,7 +83,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                     zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 "
                     "size mismatch。",
                 ).format(model=text_of(script, receiver)),
-                certainty=Certainty.LIKELY if is_optional(script, call.node) else certainty,
+                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )
@@ -105,8 +98,6 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
         if not found and len(ones) > 1:
             found = [(ones[0], Certainty.CERTAIN if zero3(log) else Certainty.LIKELY)]
-        if not mismatches and not log.errors and zero3(log) and (said := written(log, _SAID)):
-            yield self._found(said, "", "0", Certainty.POSSIBLE)
         for mismatch, certainty in found:
             yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
@@ -118,7 +109,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 "ZeRO-3 and its parameters are empty ([{current}]).",
                 zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）"
                 "。",
-            ).format(saved=saved or "…", current=current),
+            ).format(saved=saved, current=current),
             cure=(
                 Text(
                     "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
@@ -135,24 +126,14 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         )
 
 
-def _partitioned(script: Script, node: ast.expr) -> Certainty | None:
-    """Whether a model's parameters are surely partitioned; None where nothing says so."""
+def _is_partitioned(script: Script, node: ast.expr) -> bool:
+    """Whether a model's parameters are surely partitioned: an engine's, or what was made under ``zero.Init``."""
     inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
-    if is_engine(script, inner):
-        return Certainty.CERTAIN
-    kinds = script.kinds_of(node)
-    if any(".from_pretrained" in kind and kind.startswith("transformers.") for kind in kinds):
-        made = next(
-            (call for call in script.calls("*.from_pretrained") if call.line < node.lineno and call.name in kinds), None
-        )
-        if made is not None and knows_zero3(script, made.node):
-            return Certainty.CERTAIN
-        return None
-    if isinstance(node, ast.Name) and any(
-        isinstance(statement, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == node.id for target in statement.targets)
-        and any(name.endswith("zero.Init") for name in script.with_contexts(statement.value))
-        for statement in script.nodes(ast.Assign)
-    ):
-        return Certainty.CERTAIN
-    return None
+    made = makers(script, node)
+    return is_engine(script, inner) or (bool(made) and all(_made_partitioned(script, one) for one in made))
+
+
+def _made_partitioned(script: Script, made: Call) -> bool:
+    if made.method == "from_pretrained" and made.name.startswith("transformers."):
+        return knows_zero3(script, made.node) is True
+    return any(name.endswith("zero.Init") for name in script.with_contexts(made.node))

@@ -15,17 +15,10 @@ from gonogo.hazards.rule import (
     Text,
 )
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
-from gonogo.hazards.zero3._partitioned import first_match, written
+from gonogo.hazards.zero3._partitioned import first_match
 
 _REFUSED = Pattern(
     r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
-)
-_OPTION = r"\b(?:device_map|low_cpu_mem_usage)\b"
-_CONFLICT = r"(?:conflict|in-?compatib|not compatible|(?:can'?t|cannot) (?:be )?(?:use|work)|冲突|不兼容|不支持|不能)"
-_SAID = Pattern(
-    rf"(?i)zero[-_ ]?(?:stage)?[-_ ]?3.{{0,60}}{_CONFLICT}.{{0,60}}{_OPTION}"
-    rf"|{_OPTION}.{{0,60}}{_CONFLICT}.{{0,60}}zero[-_ ]?(?:stage)?[-_ ]?3"
-    rf"|(?:zero[-_ ]?3.{{0,40}}{_OPTION}|{_OPTION}.{{0,40}}zero[-_ ]?3).{{0,30}}{_CONFLICT}"
 )
 _CURE = (
     Text(
@@ -143,9 +136,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' refusal, which only this brings about, or a reporter's words for it."""
-        refused = first_match(log, _REFUSED, "ValueError")
-        if evidence := refused or (None if log.errors else written(log, _SAID)):
+        """transformers' refusal, which only this brings about."""
+        if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self.log_finding(
                 evidence,
                 Text(
@@ -156,7 +148,6 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                     "器），而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
                 ),
                 cure=_CURE,
-                certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             )
 
 

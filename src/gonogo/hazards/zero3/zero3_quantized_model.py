@@ -14,7 +14,7 @@ from gonogo.hazards.rule import (
     Span,
     Text,
 )
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
 _REFUSED = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
@@ -22,15 +22,6 @@ _REFUSED = Pattern(
     r"|PTQ-quantized models"
 )
 _NOT_ONE = Pattern(r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)")
-_SAID = Pattern(
-    r"(?i)(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持|不兼容|不能|无法|报错).{0,60}"
-    r"(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,60}zero-?(?: ?stage ?)?-? ?3"
-    r"|(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化).{0,40}"
-    r"(?:incompatible|not (?:support|work|compatible)|fails?\b|crash|不支持|不兼容|报错"
-    r"|不能|无法).{0,40}zero-?(?: ?stage ?)?-? ?3"
-    r"|zero-?(?: ?stage ?)?-? ?3.{0,60}(?:can'?t|cannot|not (?:support|work|compatible)|fails?|incompatible|不支持"
-    r"|不兼容|不能|无法|报错).{0,60}(?:quanti[sz]|q_?lora|[48]-?bit|gptq|awq|量化)"
-)
 _INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
 _NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _COLLECTIVE = Pattern(
@@ -180,9 +171,6 @@ class Zero3QuantizedModel(Hazard):
             yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if on is False:
-            return
-        if not any(error.frames for error in log.errors) and (said := written(log, _SAID)):
-            yield self._found(said, Certainty.POSSIBLE)
             return
         for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
             evidence = first_match(log, says, "RuntimeError", "ValueError", "TypeError")

@@ -16,7 +16,7 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 
 _EMPTY = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
@@ -24,22 +24,11 @@ _EMPTY = Pattern(
     r"|expected to be in range of \[-1, 0\]|fewer than 2 dimensions|ds_\w+"
 )
 _NO_VOCABULARY = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
-_SAID = Pattern(
-    r"(?i)(?:embedding_?size|embeddings?\(?\)?\.weight\.shape\[0\]|vocab_size|embedding size)[`'\"]?(?: (?:of|is|as"
-    r"|becomes|to|set to)"
-    r"|为|变为|变成|等于|[ =:])* ?0(?:[^.\d]|\.?$|\.\s)"
-    r"|sets? (?:the )?(?:lm[_ ]head|vocab_size|embedding).{0,20} to 0\b"
-)
-_FAILS = Pattern(
-    r"(?i)\w*resiz\w*.{0,80}(?:fail|error|empty|\b0\b).{0,120}zero-?3"
-    r"|zero-?3.{0,120}resiz\w*.{0,80}(?:fail|error|empty|\b0\b)"
-)
-_RESIZES = Pattern(
-    r"(?i)resize_token_embeddings|resiz\w+ (?:the )?(?:token )?embedding|resize_embedding|扩充词表|扩展词表|扩词表"
-)
+_RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 
 # Releases that read the size of a partitioned weight, and the first one after them that does not.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
+_LAYERS = ("get_input_embeddings", "get_output_embeddings")
 _GATHER_CURE = Text(
     "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), and "
     "sizes from len(tokenizer)",
@@ -155,7 +144,7 @@ class Zero3ResizeEmbeddings(Hazard):
     )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in what resizes embeddings, a vocabulary of 0, or words that say so."""
+        """An empty weight in what resizes embeddings, or a vocabulary of 0."""
         on = zero3(log)
         if on is False:
             return
@@ -168,8 +157,6 @@ class Zero3ResizeEmbeddings(Hazard):
                     found.append((error, Certainty.LIKELY))
         if evidence := first_match(log, _NO_VOCABULARY, "RuntimeError"):
             found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
-        elif line := self._in_words(log, on is True):
-            found.append((line, Certainty.LIKELY))
         for one, certainty in found:
             yield self.log_finding(
                 one,
@@ -199,15 +186,6 @@ class Zero3ResizeEmbeddings(Hazard):
                 ),
             )
 
-    def _in_words(self, log: FailureLog, on: bool) -> Found | None:
-        """A reporter's line that says that the size became 0."""
-        resizes = log.find(_RESIZES)
-        if (line := log.find(_SAID)) and (on or resizes):
-            return line
-        if on and not log.errors and (line := written(log, _FAILS)):
-            return line
-        return resizes if on and not log.errors and log.has("torch.Size([0])") else None
-
 
 def _surely_called(script: Script, statement: ast.stmt) -> bool:
     """False where the function that the statement is in is called in some cases only.
@@ -227,19 +205,11 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
 
 
 def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
-    """The model's embedding or head weight that an expression is, also through a variable."""
-    if isinstance(node, ast.Name):
-        function = script.enclosing_function(node)
-        made = [
-            one.value
-            for one in script.nodes(ast.Assign)
-            if len(one.targets) == 1
-            and isinstance(one.targets[0], ast.Name)
-            and one.targets[0].id == node.id
-            and script.enclosing_function(one) is function
-            and one.lineno < node.lineno
-        ]
-        return _embedding_behind(script, made[-1]) if len(made) == 1 and not isinstance(made[-1], ast.Name) else None
-    text = ast.unparse(node)
-    held = "get_input_embeddings()" in text or "get_output_embeddings()" in text
-    return node if held and ".weight" in text and not text.endswith(")") else None
+    """The model's embedding or head weight that an expression is, also through variables."""
+    weight = each = script.bound_to(node)
+    names: list[str] = []
+    while isinstance(each, ast.Attribute):
+        names.append(each.attr)
+        each = script.bound_to(each.value)
+    of_layer = isinstance(each, ast.Call) and script.call_at(each).method in _LAYERS
+    return weight if of_layer and "weight" in names else None

@@ -27,32 +27,12 @@ from gonogo.hazards.rule import (
     Severity,
     Text,
 )
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written, zero3
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
 _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
-_OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b|保存|权重文件|加载")
-_SMALL = Pattern(
-    r"(?i)(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,60}(?:\bonly\b|仅|只有"
-    r"|才)\s?\S{0,12}\s?"
-    r"\d+(?:\.\d+)? ?(?:b\b|bytes|kb\b|k\b|m\b|mb\b|字节)"
-    r"|zero-?3.{0,60}(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,20}"
-    r"\b\d+(?:\.\d+)? ?(?:k|kb|bytes)\b"
-)
-_DEEPSPEED = Pattern(r"(?i)deepspeed")
-_SAVED = r"(?:sav(?:e[ds]?|ing)|train(?:ed|ing)|checkpoints?|保存|导出|训练[后完])"
-_WEIGHTS = r"(?:weights?|param(?:eter)?s?|tensors?|state[_ ]?dict|adapter\w*|lora|model|权重|参数|模型)"
-_EMPTY_SAID = Pattern(
-    rf"(?i){_SAVED}.{{0,100}}(?:\bempty (?:\w+ )?{_WEIGHTS}|{_WEIGHTS}\S{{0,30}}.{{0,40}}(?:\bempty\b|是空|为空"
-    r"|\bincomplete\b)|shape of 0|size of 0|shape \(?\[?0\]|torch\.Size\(\[0\]\)"
-    r"|\bcorrupt\w* .{0,20}(?:weight|shape)|\bnull checkpoint|维度(?:为|是|变成) ?0)"
-    rf"|\bweights? {_SAVED}.{{0,80}}\bincomplete\b"
-    r"|(?:adapter_model|pytorch_model|model)\S{0,30}\.(?:bin|safetensors)\b.{0,80}\bempty\b"
-    r"|\bempty (?:lora |adapter |model )?(?:weights?|parameters?|tensors?|state[_ ]dict)\b.{0,40}"
-    rf"(?:\[0\]|{_SAVED})|权重.{{0,6}}无法保存"
-)
-_NOT_SAVED = Pattern(r"(?:没有|未能?)保存(?:上)?(?:模型|权重|参数)|(?:模型|权重|参数)(?:没有|未能?)保存")
+_OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b")
 _UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
 _CONFIG_LINE = Text(
     '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
@@ -213,15 +193,9 @@ class Zero3SavedEmptyWeights(Hazard):
             return evidence, Certainty.LIKELY
         if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
-        if (line := log.find(_SMALL)) and (zero3(log) or (log.find(_DEEPSPEED) and zero3(log) is None)):
-            return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         unlisted = [] if log.errors else list(log.find_all(_UNLISTED))
         if len(unlisted) > 1:
             return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
-        if not log.errors and zero3(log) and (said := written(log, _EMPTY_SAID)):
-            return said, Certainty.LIKELY
-        if not log.errors and zero3(log) and (said := log.find(_NOT_SAVED)):
-            return said, Certainty.POSSIBLE
         return None
 
 

@@ -6,6 +6,7 @@ from gonogo.hazards.facts.zero_files import (
     is_engine,
     is_trained,
     name_of,
+    parameters_of,
     root_of,
     stage_span,
     tests_the_stage,
@@ -53,12 +54,13 @@ class ZeroClipGradNormOfTorch(Hazard):
             return
         for call in script.calls("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"):
             parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
-            root = root_of(parameters) if parameters is not None else None
-            if root is None or tests_the_stage(script, call.node):
+            if parameters is None or tests_the_stage(script, call.node):
                 continue
+            root = root_of(parameters_of(script, parameters) or parameters)
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
                 continue
             clipping = run.config.get("gradient_clipping")
+            limit = _limit(call)
             yield self.finding(
                 Text(
                     en="`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
@@ -78,17 +80,15 @@ class ZeroClipGradNormOfTorch(Hazard):
                 ),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        'Set "gradient_clipping" in the DeepSpeed config, and drop the call',
-                        '在 DeepSpeed 配置中设置 "gradient_clipping"，并去掉该调用',
-                    ),
+                cure=(_cure(clipping, limit),),
+                spans=(
+                    call.place.span(),
+                    clipping.span(Text("this clips", "真正起作用的裁剪")) if clipping.number else stage_span(run),
                 ),
-                spans=(call.place.span(), clipping.span(Text("what clips", "真正的裁剪")) or stage_span(run)),
-                fixes=self._fixes(script, run, call, clipping),
+                fixes=self._fixes(script, run, call, limit),
             )
 
-    def _fixes(self, script: Script, run: Run, call: Call, clipping: Field) -> tuple[Fix, ...]:
+    def _fixes(self, script: Script, run: Run, call: Call, limit: float | None) -> tuple[Fix, ...]:
         statement = script.statement(call.node)
         config = run.config
         if config is None or not isinstance(statement, ast.Expr) or statement.value is not call.node:
@@ -96,11 +96,33 @@ class ZeroClipGradNormOfTorch(Hazard):
         drop = script.removing_statement(statement)
         if drop is None:
             return ()
+        clipping = config.get("gradient_clipping")
         if clipping.number:
             return (self.fix(Text("Drop the call", "去掉该调用"), drop),)
-        limit = (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
-        if limit is None or "norm" not in call.method or clipping.unknown:
+        if limit is None or clipping.unknown:
             return ()
         edit = edit_of(lambda: config.inserting("gradient_clipping", value=limit))
         title = Text("Let DeepSpeed clip at {limit}", "由 DeepSpeed 以 {limit} 裁剪").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
+
+
+def _limit(call: Call) -> float | None:
+    """The norm that a call of ``clip_grad_norm_`` limits gradients to."""
+    if call.method != "clip_grad_norm_":
+        return None
+    return (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
+
+
+def _cure(clipping: Field, limit: float | None) -> Text:
+    """Where the config clips the call can go; where it does not, it takes over the call's limit."""
+    if not clipping.number:
+        return Text(
+            'Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call',
+            '在 DeepSpeed 配置中设置 "gradient_clipping": {limit}，并去掉该调用',
+        ).format(limit=1.0 if limit is None else limit)
+    if limit in (None, clipping.number):
+        return Text("Drop the call", "去掉该调用")
+    return Text(
+        'Drop the call; if {limit} is the limit you want, set "gradient_clipping": {limit} in the DeepSpeed config',
+        '去掉该调用；若需要以 {limit} 为上限，在 DeepSpeed 配置中设置 "gradient_clipping": {limit}',
+    ).format(limit=limit)

@@ -4,6 +4,7 @@ from gonogo.hazards.facts.zero_files import (
     is_engine,
     is_trained,
     name_of,
+    parameters_of,
     root_of,
     stage_span,
     tests_the_stage,
@@ -48,10 +49,11 @@ class ZeroGradientReadFromParameter(Hazard):
         for node in script.nodes(ast.Attribute):
             if node.attr != "grad" or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
                 continue
-            loop = _loop_of(script, node)
-            if loop is None or loop.lineno in seen or tests_the_stage(script, node):
+            loop = _loop_of(script, node.value)
+            module = parameters_of(script, loop) if loop is not None else None
+            if loop is None or module is None or loop.lineno in seen or tests_the_stage(script, node):
                 continue
-            root = root_of(loop)
+            root = root_of(module)
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
                 continue
             function = script.enclosing_function(node)
@@ -81,18 +83,11 @@ class ZeroGradientReadFromParameter(Hazard):
             )
 
 
-def _loop_of(script: Script, node: ast.Attribute) -> ast.expr | None:
-    """What a loop variable goes over, where that is ``m.parameters()`` or ``m.named_parameters()``."""
-    name = node.value.id if isinstance(node.value, ast.Name) else ""
-    for each in script.ancestors(node):
+def _loop_of(script: Script, name: ast.Name) -> ast.expr | None:
+    """What the loop or comprehension goes over that a name is the variable of."""
+    for each in script.ancestors(name):
         loops = each.generators if isinstance(each, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)) else []
         for loop in [each] if isinstance(each, ast.For) else loops:
-            if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(loop.target)):
-                inner = loop.iter
-                while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.args:
-                    inner = inner.args[0]
-                method = (
-                    inner.func.attr if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) else ""
-                )
-                return inner if method in ("parameters", "named_parameters") else None
+            if any(isinstance(one, ast.Name) and one.id == name.id for one in ast.walk(loop.target)):
+                return loop.iter
     return None

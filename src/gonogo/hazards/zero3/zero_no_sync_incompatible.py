@@ -1,3 +1,6 @@
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -11,19 +14,18 @@ from gonogo.hazards.rule import (
     Script,
     Text,
 )
-from gonogo.hazards.zero3._no_sync import no_sync_in_script, no_sync_of_trainer
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, written
+from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match
 
-_REFUSED = Pattern(
-    r"(?i)no[_ ]sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_"
+_REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_")
+_REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
+_ENTERS = Text("enters no_sync between accumulated micro-batches", "在累积的 micro-batch 之间进入 no_sync")
+_UPGRADE = Text(
+    'Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"',
+    '升级：transformers>=4.48 与 accelerate>=1.9；或 pip install "deepspeed<0.16"',
 )
-_CONFLICT = r"(?:in-?compatib|not compatible|conflict|forbid|assert|冲突|不兼容|不支持)"
-_SAID = Pattern(
-    rf"(?i)(?:zero|deepspeed).{{0,120}}no[_ ]?sync\b.{{0,120}}{_CONFLICT}"
-    rf"|(?:zero|deepspeed).{{0,60}}{_CONFLICT}.{{0,60}}no[_ ]?sync\b"
-    rf"|no[_ ]?sync\b.{{0,120}}{_CONFLICT}.{{0,120}}(?:zero|deepspeed)"
-    rf"|(?:zero|deepspeed)[ -]?(?:stage)?.{{0,60}}(?:gradient accumulation|梯度累[积加]).{{0,30}}"
-    r"(?:in-?compatib|conflict|冲突|不兼容)"
+_UPGRADE_ACCELERATE = Text(
+    'Or pip install "accelerate>=1.9", which does not enter it under ZeRO-2/3',
+    '或执行 pip install "accelerate>=1.9"：它在 ZeRO-2/3 下不会进入 no_sync',
 )
 _ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
@@ -62,20 +64,99 @@ class ZeroNoSyncIncompatible(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Accumulation under ZeRO-2/3 with a DeepSpeed that refuses no_sync and a Trainer that enters it."""
-        yield from no_sync_of_trainer(self, config, run)
+        if config.zero_stage not in (2, 3) or not with_trainer(run):
+            return
+        environment = run.environment
+        if environment.within("deepspeed", ">=0.16") is not True:
+            return
+        accumulation = config.get("gradient_accumulation_steps")
+        steps = whole_number(accumulation if accumulation.known else run.arguments.get("gradient_accumulation_steps"))
+        if steps is None or steps <= 1:
+            return
+        if environment.within("transformers", ">=4.46,<4.47.1"):
+            enters = environment.field("transformers")
+            name = "transformers"
+        elif environment.within("transformers", "<4.46") and environment.within("accelerate", "<1.9"):
+            enters = environment.field("accelerate")
+            name = "accelerate"
+        else:
+            return
+        deepspeed = environment.field("deepspeed")
+        given = run.arguments.get("gradient_accumulation_steps")
+        yield self.finding(
+            Text(
+                en="ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
+                "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions gradients.",
+                zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}"
+                "（自 0.16 起）在切分梯度时拒绝它。",
+            ).format(
+                stage=config.zero_stage,
+                steps=steps,
+                name=name,
+                version=enters.get("?"),
+                deepspeed=deepspeed.get(">=0.16"),
+            ),
+            certainty=Certainty.CERTAIN if name == "transformers" else Certainty.LIKELY,
+            cure=(_UPGRADE, Text("Or set gradient_accumulation_steps to 1", "或把 gradient_accumulation_steps 设为 1")),
+            spans=(
+                enters.span(_ENTERS) or stage_span(run),
+                deepspeed.span(_REFUSES),
+                stage_span(run) if enters.span() else None,
+                given.span(Text("{steps} steps are accumulated", "累积 {steps} 步").format(steps=steps)),
+            ),
+            confirm=()
+            if name == "transformers"
+            else (Text("The Trainer accumulates through accelerate", "Trainer 通过 accelerate 做梯度累积"),),
+        )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A loop that enters no_sync, itself or by accelerator.accumulate."""
-        yield from no_sync_in_script(self, script, run)
+        stage = run.zero_stage
+        if stage not in (2, 3) or (b"no_sync" not in script.source.data and b".accumulate(" not in script.source.data):
+            return
+        environment = run.environment
+        refuses = environment.within("deepspeed", ">=0.16")
+        if refuses is False:
+            return
+        deepspeed = environment.field("deepspeed")
+        for call in script.calls("*.no_sync", "accelerate.Accelerator.accumulate"):
+            of_engine = is_engine(script, call.receiver)
+            if not of_engine:
+                # Newer accelerate does nothing there; nor is it an alarm where its version is not told.
+                if not call.name.startswith("accelerate.") or environment.within("accelerate", ">=1.9") is not False:
+                    continue
+                if call.method == "accumulate" and _accumulates(run) is not True:
+                    continue
+            yield self.finding(
+                Text(
+                    en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
+                    "partitions the gradients.",
+                    zh="`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
+                ).format(
+                    code=text_of(script, call.node, 60),
+                    stage=stage,
+                    version=f" {deepspeed.value}" if deepspeed.known else " >= 0.16",
+                ),
+                certainty=Certainty.CERTAIN if refuses and of_engine else Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Drop it: the engine accumulates by itself, by gradient_accumulation_steps of its JSON",
+                        "去掉它：引擎会按 JSON 中的 gradient_accumulation_steps 自行累积",
+                    ),
+                    *(() if of_engine else (_UPGRADE_ACCELERATE,)),
+                ),
+                spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
+                confirm=() if refuses else (Text("DeepSpeed is 0.16 or later", "DeepSpeed 为 0.16 或以上"),),
+            )
 
-    log_words = (*ZERO3_WORDS, "no_sync context", "no sync context", "no_sync() context")
+    log_words = (*ZERO3_WORDS, "no_sync context", "no_sync() context")
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
         evidence: LoggedError | Found | None = first_match(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence, certainty = _cut(log) or written(log, _SAID), Certainty.LIKELY
+            evidence, certainty = _cut(log), Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(
                 evidence,
@@ -87,10 +168,7 @@ class ZeroNoSyncIncompatible(Hazard):
                     "起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
                 ),
                 cure=(
-                    Text(
-                        'Upgrade transformers and accelerate; or pip install "deepspeed<0.16"',
-                        '升级 transformers 与 accelerate；或 pip install "deepspeed<0.16"',
-                    ),
+                    _UPGRADE,
                     Text(
                         "In a loop of your own drop no_sync / accelerator.accumulate(model), or set "
                         "gradient_accumulation_steps to 1",
@@ -110,3 +188,11 @@ def _cut(log: FailureLog) -> LoggedError | None:
         if last and last.function == "no_sync" and any(path in last.path for path in _ENTERED):
             return error
     return None
+
+
+def _accumulates(run: Run) -> bool | None:
+    """Whether more than one micro-batch is accumulated; None where that can't be told."""
+    if run.config is None:
+        return None
+    steps = run.config.get("gradient_accumulation_steps").number
+    return steps > 1 if steps is not None else None
