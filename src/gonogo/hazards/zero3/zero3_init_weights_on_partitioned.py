@@ -182,6 +182,6 @@ def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | Non
                     return call.node
         return None
     made = script.bound_to(root)
-    loads = isinstance(made, ast.Call) and script.call_at(made).method == "from_pretrained"
-    of_transformers = loads and script.call_at(made).name.startswith("transformers.")
-    return made if of_transformers and knows_zero3(script, made) else None
+    name = script.call_at(made).name if isinstance(made, ast.Call) else ""
+    loaded = name.startswith("transformers.") and name.endswith(".from_pretrained")
+    return made if loaded and knows_zero3(script, made) else None
