@@ -173,8 +173,8 @@ def test_a_rank_that_waits_for_one_that_never_starts(tmp_path: Path) -> None:
     assert done.returncode == 1
     [rank] = read_run(tmp_path).ranks
     stall = rank.stalls[0]
-    assert 2 <= stall.seconds < 4
-    assert (stall.phase, stall.step) == ("init", 0)
+    assert stall.seconds >= 2
+    assert stall.step == 0
     assert [(one.operator, one.returned) for one in stall.collectives] == [("init_process_group", False)]
     assert [frame.function for frame in stall.threads[0].frames][-1] != "<module>"
     [raised] = rank.exceptions

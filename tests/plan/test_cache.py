@@ -97,7 +97,7 @@ def kept(number: int) -> bytes:
 def _write_and_read(number: int, wrong: Any) -> None:
     for _ in range(20):
         cache.keep("key", kept(number))
-        found = cache.kept("key", Measured)
+        found = cache.cached("key", Measured)
         if found is None or set(found.record.events) != {f"event of {found.record.rank}"}:
             wrong.value += 1
 
@@ -118,8 +118,8 @@ def test_two_processes_never_read_half_an_answer() -> None:
 def test_what_can_not_be_read_is_rehearsed_again() -> None:
     cache.cache_folder().mkdir(parents=True)
     (cache.cache_folder() / "key.json").write_bytes(kept(1)[:100])
-    assert cache.kept("key", Measured) is None
-    assert cache.kept("another", Facts) is None
+    assert cache.cached("key", Measured) is None
+    assert cache.cached("another", Facts) is None
 
 
 def test_what_is_kept_needs_no_process(tmp_path: Path) -> None:

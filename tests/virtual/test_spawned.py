@@ -15,7 +15,7 @@ _PROGRAM = """
 import os, sys
 import {package}
 sys.path.insert(0, {src!r})
-from gonogo.virtual import filesystem, spawned
+from gonogo.virtual.sandbox import filesystem, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
 
 def child(number):
