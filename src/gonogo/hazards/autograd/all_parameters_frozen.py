@@ -21,6 +21,15 @@ class AllParametersFrozen(Hazard):
     ## Why
     The loop that freezes was meant for a part of the model, or adapters were to be added afterwards and are not.
 
+    ## Example
+    ```python
+    for p in model.parameters():               # wrong: nothing is left to train
+        p.requires_grad = False
+
+    for p in model.base_model.parameters():    # right: the head is trained
+        p.requires_grad = False
+    ```
+
     ## Cure
     Freeze the part: `for p in model.base_model.parameters()`; or add what is to be trained after the loop
     (`get_peft_model`, a new head), or unfreeze it.

@@ -34,6 +34,13 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     time. Weights that are used in two checkpointed parts, or a model that is called twice before one backward (DPO,
     contrastive losses), do the same.
 
+    ## Example
+    ```sh
+    --gradient_checkpointing True --ddp_find_unused_parameters True     # wrong
+    --gradient_checkpointing True --ddp_find_unused_parameters False    # right, with
+    --gradient_checkpointing_kwargs '{"use_reentrant": false}'
+    ```
+
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}` and `ddp_find_unused_parameters=False`. Where the graph is
     the same every step: `static_graph=True` (`model._set_static_graph()`). Or train without checkpointing.

@@ -32,6 +32,12 @@ class DdpUnusedParameters(Hazard):
     or a
     frozen part that was unfrozen by mistake.
 
+    ## Example
+    ```python
+    self.aux_head = nn.Linear(64, 10)                           # wrong: no forward calls it
+    self.aux_head = nn.Linear(64, 10).requires_grad_(False)     # right, or leave it out
+    ```
+
     ## Cure
     Freeze what is not to be trained (`requires_grad_(False)`) before the model is wrapped, or let the loss use it.
     Where

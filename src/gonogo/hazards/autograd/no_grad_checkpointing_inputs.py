@@ -62,6 +62,14 @@ class NoGradCheckpointingInputs(Hazard):
     embedding is frozen, so the hidden states that enter the first layer need none; the adapters inside are not seen,
     and the loss has no graph.
 
+    ## Example
+    ```python
+    model = get_peft_model(model, LoraConfig())    # wrong: with gradient_checkpointing
+
+    model.enable_input_require_grads()             # right
+    model = get_peft_model(model, LoraConfig())
+    ```
+
     ## Cure
     `model.enable_input_require_grads()` before training (peft's `prepare_model_for_kbit_training` does it), or
     `gradient_checkpointing_kwargs={"use_reentrant": False}`, or no checkpointing.

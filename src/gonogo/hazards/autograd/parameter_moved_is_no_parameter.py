@@ -15,6 +15,12 @@ class ParameterMovedIsNoParameter(Hazard):
     `.cuda()`, `.to("cuda")` and `.half()` give back a new tensor, computed from the parameter. The module registers
     parameters only.
 
+    ## Example
+    ```python
+    self.scale = nn.Parameter(torch.ones(n)).cuda()    # wrong: a plain tensor
+    self.scale = nn.Parameter(torch.ones(n).cuda())    # right
+    ```
+
     ## Cure
     Move what is inside: `nn.Parameter(torch.zeros(n, device="cuda"))`; or nothing, and let `model.to(device)` move it.
 

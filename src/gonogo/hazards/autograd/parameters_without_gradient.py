@@ -15,6 +15,12 @@ class ParametersWithoutGradient(Hazard):
     their output; or by reentrant gradient checkpointing of a model whose inputs need no gradient, as with LoRA on a
     frozen embedding (torch warns: "None of the inputs have requires_grad=True. Gradients will be None").
 
+    ## Example
+    ```python
+    loss = head(tower(x).detach()).mean()    # wrong: the tower gets no gradient
+    loss = head(tower(x)).mean()             # right
+    ```
+
     ## Cure
     With checkpointing and adapters: `model.enable_input_require_grads()`, or
     `gradient_checkpointing_kwargs={"use_reentrant": False}`. Else mend the cut, or freeze what is not to be trained.

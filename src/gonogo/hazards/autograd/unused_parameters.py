@@ -23,6 +23,12 @@ class UnusedParameters(Hazard):
     A part of the model is built and trainable but not called: a head for another task, a vision or audio tower with a
     text-only batch, an adapter on a layer that is skipped.
 
+    ## Example
+    ```python
+    self.margin = nn.Linear(64, 1)           # wrong: no forward calls it
+    return self.score(x) - self.margin(x)    # right: it is used, or not built
+    ```
+
     ## Cure
     Freeze what is not to be trained (`requires_grad_(False)`) or do not build it. Under DDP, where it must stay:
     `ddp_find_unused_parameters=True`. A tower that only some batches use: run it on a dummy input in the others.

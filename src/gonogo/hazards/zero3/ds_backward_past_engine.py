@@ -15,6 +15,12 @@ class DsBackwardPastEngine(Hazard):
     `engine.backward` divides the loss by the accumulation steps, scales it, and reduces the gradients over the
     ranks when the backward is done. DeepSpeed before 0.18.3 does none of it for a plain `loss.backward()`.
 
+    ## Example
+    ```python
+    loss.backward()          # wrong: DeepSpeed before 0.18.3 does not see it
+    engine.backward(loss)    # right
+    ```
+
     ## Cure
     `engine.backward(loss)`; or DeepSpeed 0.18.3 and later, whose hooks make a plain backward do the same.
 

@@ -27,6 +27,14 @@ class DsCheckpointSavedOnOneRank(Hazard):
     and all of them meet in a barrier before and after. DDP scripts save on rank 0 only, and the habit is carried
     over. `accelerator.save_state` saves through the engine, and is collective too.
 
+    ## Example
+    ```python
+    if engine.global_rank == 0:
+        engine.save_checkpoint("out")    # wrong: waits there for the other ranks
+
+    engine.save_checkpoint("out")        # right: all ranks call it
+    ```
+
     ## Cure
     Call it on all ranks, outside of the test.
 

@@ -15,6 +15,13 @@ class DsOwnOptimizerStepped(Hazard):
     `opt` by itself sees none, and its step changes nothing. `engine.step()` does the update, the clipping, the
     schedule and the clearing of gradients.
 
+    ## Example
+    ```python
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")
+    optimizer.step()    # wrong: the engine has the gradients
+    engine.step()       # right
+    ```
+
     ## Cure
     Call `engine.step()` instead, and drop `optimizer.zero_grad()`.
 

@@ -14,6 +14,12 @@ class Zero3AdapterMergedWhileDivided(Hazard):
     Merging adds B·A to the weight of each base layer. Under ZeRO-3 that weight is an empty tensor of shape [0], on
     whichever rank.
 
+    ## Example
+    ```python
+    model.merge_and_unload()            # wrong: while ZeRO-3 is on
+    model.save_pretrained("adapter")    # right: merge it in a process without ZeRO-3
+    ```
+
     ## Cure
     Save the adapter, and merge in a separate process without ZeRO-3; or gather around it, where the whole model
     fits: `with deepspeed.zero.GatheredParameters(list(model.parameters())):`.

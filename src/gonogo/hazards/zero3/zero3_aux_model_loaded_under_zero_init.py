@@ -39,6 +39,15 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     `deepspeed.zero.Init`, whatever the model is for. The metric's model is never handed to DeepSpeed, so nothing
     gathers its empty parameters.
 
+    ## Example
+    ```python
+    def compute_metrics(prediction):
+        scores = evaluate.load("bertscore").compute(...)    # wrong: its model is built empty
+
+    def compute_metrics(prediction):
+        np.save("predictions.npy", prediction.predictions)  # right: score them in another process
+    ```
+
     ## Cure
     Load the metric before `TrainingArguments` (or `HfDeepSpeedConfig`) is created and keep it; or load it with ZeRO-3
     unset around the call (`transformers.integrations.deepspeed.unset_hf_deepspeed_config()`, then set it again); or

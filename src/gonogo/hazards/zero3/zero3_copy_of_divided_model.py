@@ -25,6 +25,14 @@ class Zero3CopyOfDividedModel(Hazard):
     Each parameter of a partitioned model is an empty tensor of shape [0]; its part lies beside it. The copy gets the
     empty tensors, and no engine gathers for it.
 
+    ## Example
+    ```python
+    reference = copy.deepcopy(engine.module)                  # wrong: a copy of empty tensors
+
+    reference = AutoModelForCausalLM.from_pretrained(name)    # right: loaded,
+    reference, *_ = deepspeed.initialize(model=reference, config=without_optimizer)    # with an engine of its own
+    ```
+
     ## Cure
     Load the second model by `from_pretrained` and hand it to DeepSpeed too; or copy before `deepspeed.initialize`,
     while the weights are whole; or copy single tensors inside `GatheredParameters`.

@@ -14,6 +14,12 @@ class Zero3CreateReferenceModel(Hazard):
     The function makes the reference by `deepcopy`. Under ZeRO-3 the model's parameters are partitioned, and a copy
     would hold empty tensors, so TRL refuses.
 
+    ## Example
+    ```python
+    ref_model = create_reference_model(model)                 # wrong
+    ref_model = AutoModelForCausalLM.from_pretrained(name)    # right
+    ```
+
     ## Cure
     Load the reference model by `from_pretrained` and pass it to the trainer as `ref_model`; DPO with PEFT needs
     none at all.

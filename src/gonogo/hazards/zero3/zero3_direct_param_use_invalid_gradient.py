@@ -59,6 +59,12 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
     gradient, reads the parameters outside of that: it sums empty tensors, and its backward hands a gradient of shape
     [0] to a parameter that expects one of its full shape.
 
+    ## Example
+    ```python
+    loss = loss + 0.0 * sum(p.sum() for p in adapter.parameters())    # wrong: empty tensors
+    loss = loss + 0.0 * adapter(dummy).sum()    # right, in the model's forward: the module runs
+    ```
+
     ## Cure
     Remove the term: ZeRO-3 does not need every parameter to take part in the loss. Where a part must take part on every
     rank, run it: call the module on a dummy input inside the model's forward and add its output times zero. For a real

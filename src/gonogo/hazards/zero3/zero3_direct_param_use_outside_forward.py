@@ -44,6 +44,12 @@ class Zero3DirectParamUseOutsideForward(Hazard):
     self.lm_head.weight)`, a fused loss on `lm_head.weight`, merging LoRA weights, or a learned token of another module
     read the parameter without entering that module: it is empty there.
 
+    ## Example
+    ```python
+    logits = F.linear(hidden, model.lm_head.weight)    # wrong: the weight is empty here
+    logits = model.lm_head(hidden)                     # right: the module's forward gathers it
+    ```
+
     ## Cure
     Call the module (`self.lm_head(x)`). Where the parameter itself is needed in a forward, tell DeepSpeed:
     `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`; outside of a forward, gather it: `with

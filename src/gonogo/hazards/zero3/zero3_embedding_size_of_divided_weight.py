@@ -17,6 +17,12 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
     Under ZeRO-3 the weight is an empty tensor of shape [0] until it is gathered; its real shape is
     `weight.ds_shape`.
 
+    ## Example
+    ```python
+    size = model.get_input_embeddings().weight.shape[0]    # wrong: 0
+    size = model.get_input_embeddings().num_embeddings     # right
+    ```
+
     ## Cure
     Use `get_input_embeddings().num_embeddings` or `model.config.vocab_size`; or gather: `with
     deepspeed.zero.GatheredParameters(weight):`.

@@ -24,6 +24,15 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
     On leaving the block each rank keeps its own part of a parameter, and drops the whole tensor. Only with
     `modifier_rank=k` does DeepSpeed first broadcast the tensor of rank k and cut the parts anew.
 
+    ## Example
+    ```python
+    with deepspeed.zero.GatheredParameters(weight):                     # wrong: the change is lost
+        weight.data[-1] = mean
+
+    with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):    # right
+        weight.data[-1] = mean
+    ```
+
     ## Cure
     Pass `modifier_rank=0`; only that rank's change counts, so it may stand under `if rank == 0`.
 

@@ -55,6 +55,12 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
     Each token's forward gathers all weights from all ranks. A rank that has met its end-of-sequence stops calling
     the model, and the others wait for its share. A batch that fewer ranks have (the last one) does the same.
 
+    ## Example
+    ```python
+    engine.module.generate(prompt, max_new_tokens=128)                      # wrong
+    engine.module.generate(prompt, max_new_tokens=128, synced_gpus=True)    # right
+    ```
+
     ## Cure
     `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
     where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat

@@ -31,6 +31,13 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
     each checkpointed call, so a parameter's gradient arrives twice before its bucket is reduced; the bucket asserts
     that each parameter is in it once.
 
+    ## Example
+    ```python
+    model.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
+    model.gradient_checkpointing_enable({"use_reentrant": False})    # right
+    loss = -F.logsigmoid(model(**chosen).logits - model(**rejected).logits).mean()
+    ```
+
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}`; or one forward on the concatenated batch, as TRL's DPO
     does; or no checkpointing.

@@ -37,6 +37,14 @@ class Zero3GradientCheckpointRecompute(Hazard):
     parameters (all but the adapters, with PEFT) are partitioned again while the block is recomputed: the parameter that
     was saved whole is found empty.
 
+    ## Example
+    ```python
+    model.gradient_checkpointing_enable({"use_reentrant": False})    # wrong: with LoRA under ZeRO-3
+
+    model.gradient_checkpointing_enable({"use_reentrant": True})     # right, with
+    model.enable_input_require_grads()
+    ```
+
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": True}`, together with `model.enable_input_require_grads()` for
     PEFT. Newer DeepSpeed keeps such parameters (PR #8148). Or ZeRO-2, or no checkpointing.

@@ -28,6 +28,12 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing. A kin fault:
     DeepSpeed 0.16.4 renamed `_register_hooks_recursively`, which an older TRL calls.
 
+    ## Example
+    ```text
+    trl==0.15.2 deepspeed==0.16.4    # wrong
+    trl==0.16.0 deepspeed==0.16.4    # right
+    ```
+
     ## Cure
     Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
     `ds3_gather_for_generation=False`.

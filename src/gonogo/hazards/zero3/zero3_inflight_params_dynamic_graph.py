@@ -17,6 +17,15 @@ class Zero3InflightParamsDynamicGraph(Hazard):
     module that runs only for some batches (a vision branch, a router's choice, an `if` on the data) breaks the record:
     what was fetched for it is never waited for, and the end of the step finds it in flight.
 
+    ## Example
+    ```python
+    if random.random() > 0.1:
+        x = x + layer(x)                    # wrong: some steps skip the module
+
+    keep = float(random.random() > 0.1)
+    x = x + keep * layer(x)                 # right: every step runs it
+    ```
+
     ## Cure
     Run the same modules in every step: feed a dummy input through the branch and add its output times zero. Or switch
     the prefetch off: `"stage3_prefetch_bucket_size": 0`. For experts, `deepspeed.utils.set_z3_leaf_modules(model,

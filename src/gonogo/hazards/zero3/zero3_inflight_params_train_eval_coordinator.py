@@ -15,6 +15,12 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     `module.training` in one place and by whether gradients are on in another. A forward under `no_grad` in training
     mode, or a switch between the modes, leaves fetches to a coordinator that never waits for them.
 
+    ## Example
+    ```text
+    deepspeed==0.14.4    # wrong: where training and evaluation alternate
+    deepspeed==0.15.4    # right: one coordinator for both
+    ```
+
     ## Cure
     Upgrade DeepSpeed: PR #3462 and #3884 separated the fetches, PR #6662 (end of 2024) has one coordinator for both.
     Until then call `model.eval()` before and `model.train()` after every pass without gradients, or set

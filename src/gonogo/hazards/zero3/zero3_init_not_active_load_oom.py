@@ -46,6 +46,13 @@ class Zero3InitNotActiveLoadOom(Hazard):
     or `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig`
     be garbage-collected, loads the whole checkpoint on every rank.
 
+    ## Example
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name)    # wrong: transformers knows nothing of ZeRO-3 yet
+    args = TrainingArguments("out", deepspeed="ds_config.json")
+    model = AutoModelForCausalLM.from_pretrained(name)    # right
+    ```
+
     ## Cure
     Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
     `from_pretrained`. With accelerate: `zero3_init_flag: true`. Without transformers: build the model in `with

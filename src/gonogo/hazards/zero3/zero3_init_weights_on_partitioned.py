@@ -42,6 +42,14 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialisation under ZeRO-3,
     but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
 
+    ## Example
+    ```python
+    nn.init.xavier_uniform_(model.head.weight)        # wrong: the weight is empty
+
+    with deepspeed.zero.GatheredParameters(model.head.weight, modifier_rank=0):
+        nn.init.xavier_uniform_(model.head.weight)    # right
+    ```
+
     ## Cure
     Upgrade transformers (or take the version that your framework pins). In a model of your own, initialise inside `with
     deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.

@@ -12,6 +12,15 @@ class Zero3LeafModulesAfterInitialize(Hazard):
     DeepSpeed hooks into every submodule while it builds the engine, and stops at those that are leaves by then. A
     module that becomes one later has the hooks of its experts already.
 
+    ## Example
+    ```python
+    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
+    set_z3_leaf_modules(engine.module, [SparseBlock])    # wrong: the experts have their hooks by then
+
+    set_z3_leaf_modules(model, [SparseBlock])            # right
+    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
+    ```
+
     ## Cure
     Call it after the model is made and before `deepspeed.initialize`, `accelerator.prepare` or the Trainer's
     `train`.

@@ -44,6 +44,15 @@ class Zero3LoadIntoPartitionedModel(Hazard):
     Under ZeRO-3 the model was built inside `zero.Init`, or is already wrapped: its parameters have shape [0] (in
     DeepSpeed of 2021: [1]). `torch.load` and `load_state_dict`, or a PEFT adapter loaded so, know nothing of that.
 
+    ## Example
+    ```python
+    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
+    engine.module.load_state_dict(torch.load("model.pt"))    # wrong: its parameters have shape [0]
+
+    model.load_state_dict(torch.load("model.pt"))            # right: before they are partitioned
+    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
+    ```
+
     ## Cure
     Load through `from_pretrained(path)` while ZeRO-3 is on: it gathers, copies and partitions again. For a state dict
     of your own copy each part inside `with deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)),

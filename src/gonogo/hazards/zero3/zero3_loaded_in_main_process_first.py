@@ -18,6 +18,16 @@ class Zero3LoadedInMainProcessFirst(Hazard):
     Under ZeRO-3 `from_pretrained` partitions each parameter as it is made and broadcasts what it reads: all ranks must
     be in it together. `main_process_first` (to download once) lets one rank in, and the others wait at a barrier.
 
+    ## Example
+    ```python
+    with accelerator.main_process_first():
+        model = AutoModelForCausalLM.from_pretrained(name)    # wrong: the other ranks wait outside
+
+    with accelerator.main_process_first():
+        folder = snapshot_download(name)                      # right: only the download
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ```
+
     ## Cure
     Take the model's loading out of the block; download beforehand (`hf download`), or put only `snapshot_download`
     into it.

@@ -44,6 +44,12 @@ class Zero3LowCpuMemDeviceMap(Hazard):
     all ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
     choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
 
+    ## Example
+    ```python
+    AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong
+    AutoModelForCausalLM.from_pretrained(name)                       # right
+    ```
+
     ## Cure
     Drop `device_map` (and `low_cpu_mem_usage`) from the call: ZeRO-3 already never holds a whole model on one device.
     Loaders that add them by themselves (Unsloth, QLoRA recipes) do not go with ZeRO-3: use ZeRO-2, or FSDP with QLoRA.

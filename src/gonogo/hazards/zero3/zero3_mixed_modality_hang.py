@@ -51,6 +51,15 @@ class Zero3MixedModalityHang(Hazard):
     The tower's partitioned weights are gathered by all ranks together. A rank whose batch has no image does not call
     the tower, and the others wait for it; with images and videos the tower is called once or twice.
 
+    ## Example
+    ```python
+    if images is not None:                               # wrong: a rank without images skips the tower
+        x = x + self.vision_tower(images)
+
+    pixels = self.dummy if images is None else images    # right: every rank runs it
+    x = x + self.vision_tower(pixels) * float(images is not None)
+    ```
+
     ## Cure
     Call the tower on every rank in every step: a small dummy image whose output is multiplied by zero (newer
     LLaMA-Factory and ms-swift do so for many models); or batches of one kind at a time on all ranks; or ZeRO-2.

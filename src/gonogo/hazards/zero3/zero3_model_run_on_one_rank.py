@@ -38,6 +38,16 @@ class Zero3ModelRunOnOneRank(Hazard):
     Under ZeRO-3 each layer of a forward gathers its weights from all ranks. A rank that runs the model by itself
     waits for shares that the others, which are elsewhere, do not send.
 
+    ## Example
+    ```python
+    if engine.global_rank == 0:
+        print(engine.module.generate(prompt))                  # wrong: the other ranks never join in
+
+    text = engine.module.generate(prompt, synced_gpus=True)    # right: on all ranks
+    if engine.global_rank == 0:
+        print(text)
+    ```
+
     ## Cure
     Run the model on all ranks, with the same number of calls, and let rank 0 print or write what came out. For
     generation pass `synced_gpus=True`.

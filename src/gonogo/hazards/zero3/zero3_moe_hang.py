@@ -50,6 +50,14 @@ class Zero3MoeHang(Hazard):
     A partitioned expert is gathered by all ranks when one uses it. A rank whose tokens do not go there does not call
     it, and gathers another.
 
+    ## Example
+    ```python
+    trainer = Trainer(model=model, args=args)    # wrong: each expert is gathered by itself
+
+    deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])    # right
+    trainer = Trainer(model=model, args=args)
+    ```
+
     ## Cure
     Make the block of experts one unit for ZeRO-3: `deepspeed.utils.set_z3_leaf_modules(model,
     [MixtralSparseMoeBlock])` (DeepSpeed >= 0.13; Accelerate: `deepspeed_moe_layer_cls_names`); or ZeRO-2. Or a model

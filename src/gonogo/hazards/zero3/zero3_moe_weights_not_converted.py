@@ -50,6 +50,12 @@ class Zero3MoeWeightsNotConverted(Hazard):
     from the other loading: 5.0 takes every weight out of the checkpoint for it and puts only the joined ones back; 5.1
     reads the result of the joining as a pair, which it is no more. 5.2 is right.
 
+    ## Example
+    ```text
+    transformers==5.0.0    # wrong: for a mixture of experts
+    transformers==5.2.0    # right
+    ```
+
     ## Cure
     `pip install "transformers>=5.2"`. Or 4.57, whose experts are separate modules: set them as leaf modules. Or ZeRO-2.
 

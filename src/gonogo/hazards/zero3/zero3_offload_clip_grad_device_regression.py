@@ -45,6 +45,12 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
     fp32 gradients that it multiplies are in host memory. 0.14.3 took the change back (PR #5461); it returned with the
     norm put on the right device (PR #5493, #5504). Your script and your model have no part in it.
 
+    ## Example
+    ```text
+    deepspeed==0.14.2    # wrong: with offload_optimizer and gradient_clipping
+    deepspeed==0.14.4    # right
+    ```
+
     ## Cure
     Install DeepSpeed 0.14.3 or later, or 0.14.0. Where the version cannot change: train without offloading the
     optimizer, or without clipping (`gradient_clipping: 0`).

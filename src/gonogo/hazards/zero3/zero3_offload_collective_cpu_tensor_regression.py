@@ -29,6 +29,12 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
     0.5.5 reduces a value (the gradient norm, the overflow flag) that it computed on the offloaded gradients, without
     moving it to the GPU; NCCL takes only CUDA tensors. Script and model have no part in it.
 
+    ## Example
+    ```text
+    deepspeed==0.5.5    # wrong: where ZeRO-3 offloads
+    deepspeed==0.5.6    # right
+    ```
+
     ## Cure
     Another DeepSpeed: 0.5.4, or 0.5.6 and later (any current release). Until then train without offload.
 

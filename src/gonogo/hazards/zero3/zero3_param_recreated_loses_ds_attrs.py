@@ -41,6 +41,14 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     mode. A layer that is copied or replaced after `deepspeed.initialize` (PEFT's `modules_to_save`, a resized head)
     loses the attributes of its module in the same way.
 
+    ## Example
+    ```python
+    self.weight = nn.Parameter(F.normalize(self.weight))    # wrong: a new object, without ds_id
+    return F.linear(x, self.weight)
+
+    return F.linear(x, F.normalize(self.weight))            # right: the parameter stays
+    ```
+
     ## Cure
     Change the data, not the parameter: `with torch.no_grad(): self.weight.data.copy_(...)`, gathered; or compute the
     normalised weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize

@@ -22,6 +22,12 @@ class Zero3ParamTraceEmptyDeque(Hazard):
     generate, and puts them back; one hook stays on, so `reset_step` runs during generation without the fetches that
     belong to it. The record is then inconsistent when the next forward completes it.
 
+    ## Example
+    ```text
+    trl==0.24.0    # wrong: where GRPOTrainer generates without vLLM
+    trl==0.29.0    # right
+    ```
+
     ## Cure
     Upgrade TRL (it invalidates the record when it puts the hooks back, PR #4693) and DeepSpeed (PR #8043). Until then
     set `ds3_gather_for_generation=False`, generate with vLLM, or use ZeRO-2.

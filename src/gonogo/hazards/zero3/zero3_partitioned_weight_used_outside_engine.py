@@ -45,6 +45,15 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
     parameters. Only `deepspeed.initialize` gives a model the hooks that gather them around each layer. The trained
     model gets them; a second model that is called by itself does not.
 
+    ## Example
+    ```python
+    args = TrainingArguments("out", deepspeed="ds_config.json")
+    teacher = AutoModelForCausalLM.from_pretrained(name)
+    logits = teacher(**inputs).logits         # wrong: nothing gathers its weights
+
+    teacher = accelerator.prepare(teacher)    # right: an engine gathers them
+    ```
+
     ## Cure
     Hand the second model to DeepSpeed too: `accelerator.prepare(teacher)` or `deepspeed.initialize(model=teacher,
     config=config_without_optimizer)[0]`, as TRL's `prepare_deepspeed` does. Where it fits on a GPU, load it whole

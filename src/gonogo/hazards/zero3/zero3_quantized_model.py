@@ -56,6 +56,12 @@ class Zero3QuantizedModel(Hazard):
     Quantised layers hold packed integers, in shapes of their own, beside scales and unquantised layers in floating
     point.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 3}    // wrong: with load_in_4bit
+    "zero_optimization": {"stage": 2}    // right
+    ```
+
     ## Cure
     QLoRA with ZeRO-2 or DDP (each GPU holds the quantised model), or FSDP with `bnb_4bit_quant_storage` set to the
     compute dtype. For ZeRO-3, load an unquantised checkpoint (dequantise DeepSeek's fp8 weights to bf16).

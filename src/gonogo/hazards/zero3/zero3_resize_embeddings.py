@@ -49,6 +49,15 @@ class Zero3ResizeEmbeddings(Hazard):
     4.43.0 to 4.43.2, took the new size of the vocabulary and of the head from it; frameworks and scripts that resize
     embeddings by themselves do so too.
 
+    ## Example
+    ```python
+    embeddings = model.get_input_embeddings().weight
+    embeddings.data[-1] = mean        # wrong: the weight is empty
+
+    with deepspeed.zero.GatheredParameters(embeddings, modifier_rank=0):
+        embeddings.data[-1] = mean    # right
+    ```
+
     ## Cure
     Upgrade transformers. In code of your own read and write the embedding only inside `with
     deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0):`, and take sizes from `num_embeddings` or

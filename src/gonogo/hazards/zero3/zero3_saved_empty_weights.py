@@ -67,6 +67,12 @@ class Zero3SavedEmptyWeights(Hazard):
     `model.save_pretrained` or `state_dict()` under ZeRO-3 sees only placeholders of shape [0] (in DeepSpeed of 2021:
     [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 3}    // wrong: what is saved has no weights
+    "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}    // right
+    ```
+
     ## Cure
     Rebuild the weights from the DeepSpeed checkpoint: `python zero_to_fp32.py . output_dir`. For the next run set
     `"stage3_gather_16bit_weights_on_model_save": true`, and save through Trainer, `accelerator.save_model`, or

@@ -37,6 +37,16 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
     Each of these gathers the parts of all ranks, so all ranks must call it. What comes back is then written by rank
     0 only, and most of them see to that themselves.
 
+    ## Example
+    ```python
+    if accelerator.is_main_process:
+        torch.save(accelerator.get_state_dict(model), "model.pt")    # wrong: waits for the other ranks
+
+    state = accelerator.get_state_dict(model)                        # right: all ranks call it
+    if accelerator.is_main_process:
+        torch.save(state, "model.pt")
+    ```
+
     ## Cure
     Call it on all ranks; put only the use of the result under the test.
 

@@ -45,6 +45,12 @@ class Zero3WithoutDistributedLauncher(Hazard):
     accelerate wrap it in a DeepSpeed engine, which gathers them, only in a distributed run: they go by `LOCAL_RANK`
     and `WORLD_SIZE`, which a launcher sets.
 
+    ## Example
+    ```sh
+    python train.py --deepspeed ds_config.json                         # wrong
+    torchrun --nproc_per_node 1 train.py --deepspeed ds_config.json    # right, for one GPU too
+    ```
+
     ## Cure
     Use a launcher for a single GPU too: `deepspeed --num_gpus 1 train.py`, `torchrun --nproc_per_node 1 train.py`,
     `accelerate launch`, `FORCE_TORCHRUN=1 llamafactory-cli train`, `NPROC_PER_NODE=1 swift sft`.

@@ -26,6 +26,13 @@ class ZeroClipGradNormOfTorch(Hazard):
     ZeRO takes the gradients out of `p.grad` during the backward (all stages from 1), keeps them in buffers of its
     own and leaves None behind. torch finds nothing to clip.
 
+    ## Example
+    ```python
+    engine.backward(loss)
+    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)    # wrong: p.grad is None by now
+    engine.step()    # right: clips by "gradient_clipping": 1.0 of the DeepSpeed config
+    ```
+
     ## Cure
     Set `"gradient_clipping": 1.0` in the DeepSpeed config, where `engine.step` clips, and drop the call;
     `engine.get_global_grad_norm()` tells the norm.

@@ -23,6 +23,12 @@ class ZeroGradientReadFromParameter(Hazard):
     ## Why
     ZeRO (from stage 1) reduces gradients during the backward into buffers of its own, and sets `p.grad` to None.
 
+    ## Example
+    ```python
+    norms = [p.grad.norm() for p in engine.parameters()]    # wrong: p.grad is None
+    norms = [safe_get_full_grad(p).norm() for p in engine.parameters()]    # right, on all ranks
+    ```
+
     ## Cure
     Read gradients after `engine.backward` and before `engine.step` by `deepspeed.utils.safe_get_full_grad(p)`, on
     all ranks; change them by `safe_set_full_grad`. The norm is `engine.get_global_grad_norm()`.

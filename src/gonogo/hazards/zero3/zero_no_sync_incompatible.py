@@ -42,6 +42,15 @@ class ZeroNoSyncIncompatible(Hazard):
     gave its engine a `no_sync` that refuses this; before that the engine had none, so the `no_sync` that transformers
     and accelerate enter around accumulated micro-batches did nothing.
 
+    ## Example
+    ```python
+    with engine.no_sync():       # wrong
+        engine.backward(loss)
+
+    engine.backward(loss)        # right: the engine accumulates by itself
+    engine.step()
+    ```
+
     ## Cure
     Newer transformers and accelerate do not enter it under ZeRO-2/3: upgrade them. Where they must stay, install
     `deepspeed<0.16` (0.15.4). In a loop of your own, drop `no_sync` or `accelerator.accumulate(model)`: the engine

@@ -28,6 +28,13 @@ class ZeroParamAlreadyReduced(Hazard):
     checkpointing runs a backward of its own for each checkpointed call: a module that is called twice in a step (a
     vision tower on several images, chosen and rejected answers, a bi-encoder) or shares weights fires twice.
 
+    ## Example
+    ```python
+    encoder.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
+    encoder.gradient_checkpointing_enable({"use_reentrant": False})    # right
+    loss = contrast(engine(**query), engine(**passage))
+    ```
+
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}`; or no checkpointing for the module that is called twice
     (the vision tower, a frozen part); or one call on the concatenated inputs. ZeRO-3 allows several reductions.
