@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.launch.command_line import Options, OptionTable
-from gonogo.evidence.launch.launchers import options as tables
+from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.reading import read_launches
 
 
@@ -108,7 +108,8 @@ def parser_of_accelerate() -> argparse.ArgumentParser:
 def test_the_tables_have_the_options_of_the_installed_launchers(package: str, name: str) -> None:
     pytest.importorskip(package)
     parser: Any = globals()[f"parser_of_{name}"]()
-    table: OptionTable = getattr(tables, name.upper())
+    table = LAUNCHERS[name].options
+    assert table is not None
     moved = []
     for action in parser._actions:
         flag = action.nargs == 0
@@ -117,4 +118,4 @@ def test_the_tables_have_the_options_of_the_installed_launchers(package: str, na
             if known is None or (known in table.flags) != flag:
                 moved.append(f"{word} ({'a flag' if flag else 'takes a value'})")
     version = importlib.metadata.version(package)
-    assert not moved, f"{package} {version} has options that launchers/options.py does not: {', '.join(moved)}"
+    assert not moved, f"{package} {version} has options that its description does not: {', '.join(moved)}"

@@ -68,12 +68,12 @@ def launch(tmp_path: Path):
 )
 def test_a_call_of_a_launcher_is_recognised(line: str, name: str | None) -> None:
     found = launcher_of(shlex.split(line))
-    assert (found[0].name if found else None) == name
+    assert (found[0].described.name if found else None) == name
 
 
 def test_every_launcher_gives_an_example_that_it_recognises_itself() -> None:
     for launcher in all_launchers():
-        assert launcher.arguments(without_prefix(shlex.split(launcher.example)).words) is not None
+        assert launcher.arguments(without_prefix(shlex.split(launcher.described.example)).words) is not None
 
 
 def test_deepspeed_passes_local_rank_and_devices(launch) -> None:

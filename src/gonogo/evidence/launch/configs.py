@@ -13,20 +13,12 @@ from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
+from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.recognise import Called
 from gonogo.evidence.shell.run import ShellCommand
 from gonogo.evidence.shell.text import Piece, text_of
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-
-_FRAMEWORK_MODULES = {
-    "swift.cli.sft": "swift",
-    "swift.cli.pt": "swift",
-    "swift.cli.rlhf": "swift",
-    "axolotl.cli.train": "axolotl",
-    "llamafactory.launcher": "llamafactory",
-    "llamafactory.cli": "llamafactory",
-}
 
 
 def written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
@@ -46,17 +38,13 @@ def shown_path(cwd: Path, path: str) -> str:
 
 def framework_of(call: Called) -> str | None:
     """The training framework whose command, module or script the program is."""
-    names = {"swift": "ms-swift", "llamafactory": "llamafactory", "axolotl": "axolotl", "trl": "trl"}
-    if call.launcher in names:
-        return names[call.launcher]
-    if call.program_kind == "module":
-        found = _FRAMEWORK_MODULES.get(call.program.string or "")
-        return names[found] if found else None
-    path = (call.program.string or "").replace(os.sep, "/")
-    if path.endswith(("swift/cli/sft.py", "swift/cli/pt.py", "swift/cli/rlhf.py")):
-        return "ms-swift"
-    if path.endswith(("llamafactory/launcher.py", "src/train_bash.py")):
-        return "llamafactory"
+    if call.launcher in LAUNCHERS and LAUNCHERS[call.launcher].framework is not None:
+        return LAUNCHERS[call.launcher].framework
+    program = (call.program.string or "").replace(os.sep, "/")
+    for launcher in LAUNCHERS.values():
+        files = tuple(one if "/" in one else f"{one.replace('.', '/')}.py" for one in launcher.programs)
+        if program in launcher.programs if call.program_kind == "module" else program.endswith(files):
+            return launcher.framework
     return None
 
 
@@ -111,10 +99,10 @@ def accelerate_of(
     call: Called, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
     """The config of accelerate's that a launch reads, and what is worth telling about how it was found."""
-    if call.launcher not in ("accelerate", "trl", "axolotl"):
+    launcher = LAUNCHERS.get(call.launcher)
+    if launcher is None or not launcher.accelerate_config:
         return Field.missing(), None, ()
-    name = "config_file" if call.launcher == "accelerate" else "accelerate_config"
-    field = call.launcher_options.get(name)
+    field = call.launcher_options.get(launcher.accelerate_config)
     written = {path: written_file(path, *found).source for path, found in command.written.items()}
     return accelerate_config_of(field, cwd, written, launcher=call.launcher)
 

@@ -24,7 +24,7 @@ from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers.recognise import Called, called, script_call
 from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
-from gonogo.evidence.launch.launchers.world import World, world_of
+from gonogo.evidence.launch.launchers.world import world_of
 from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -201,7 +201,7 @@ def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field])
     if framework is None and framework_file is not None and is_of_llamafactory(framework_file):
         framework = "llamafactory"
     accelerate_field, accelerate, accelerate_notes = accelerate_of(call, cwd, environment, command)
-    world: World = world_of(call, environment, slurm, cwd, accelerate)
+    world = world_of(call, environment, slurm, cwd, accelerate.get if accelerate is not None else None)
     deepspeed = deepspeed_config_of(call, framework, framework_file, accelerate)
     launcher = call.launcher
     if launcher == "python" and call.slurm is not None:

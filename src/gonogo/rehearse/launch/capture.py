@@ -56,8 +56,8 @@ def captured(
     answer_path = Path(tempfile.mkdtemp(prefix="launch-", dir=scratch)) / "answer.json"
     arguments = launcher.arguments(words)
     if arguments is None:
-        raise ValueError(f"{words} is no call of {launcher.name}")
-    question = Question(launcher.name, arguments, surroundings, str(answer_path))
+        raise ValueError(f"{words} is no call of {launcher.described.name}")
+    question = Question(launcher.described.name, arguments, surroundings, str(answer_path))
     command = shortened(words)
     try:
         process = subprocess.run(
@@ -86,7 +86,7 @@ def captured(
         )
     answer = msgspec.json.decode(written, type=Answer)
     if answer.missing:
-        own = answer.missing == launcher.package
+        own = answer.missing == launcher.described.package
         raise UserError(
             Text(
                 en="`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from "
@@ -112,7 +112,7 @@ def captured(
 
 def answered(question: Question) -> Answer:
     """Run the launcher's own code. Called in a process of its own."""
-    launcher = next(launcher for launcher in all_launchers() if launcher.name == question.launcher)
+    launcher = next(launcher for launcher in all_launchers() if launcher.described.name == question.launcher)
     printed = io.StringIO()
     sys.argv = [question.launcher, *question.arguments]
     try:

@@ -84,7 +84,7 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
 
 
 def _not_accepted(command: Sequence[str]) -> UserError:
-    examples = [launcher.example for launcher in all_launchers()]
+    examples = [launcher.described.example for launcher in all_launchers()]
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
         Text(
@@ -118,7 +118,7 @@ def _launched(words: list[str], situation: Situation) -> Launch:
         started = msgspec.json.decode(text, type=type(started))
     _check_program(started.program_kind, started.program, situation)
     return Launch(
-        launcher=launcher.name,
+        launcher=launcher.described.name,
         program_kind=started.program_kind,
         program=started.program,
         nodes=started.nodes,

@@ -94,7 +94,7 @@ class Session:
         taken_over.chmod(0o755)
         left_out.chmod(0o755)
         own = {"__gonogo_source", "__gonogo_rewrite", "__gonogo_path"}
-        launchers = {name for launcher in all_launchers() for name in launcher.commands}
+        launchers = {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands}
         for name in {*own, *launchers, *commands.STOOD_IN, *commands.PYTHONS}:
             (self.bin / name).symlink_to(taken_over)
         real = {*commands.READERS, *commands.STARTERS, *commands.HARMLESS}
@@ -104,7 +104,7 @@ class Session:
                 (self.bin / name).symlink_to(target)
 
     def _write_prelude(self, settings: Settings) -> None:
-        launchers = {name for launcher in all_launchers() for name in launcher.commands}
+        launchers = {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands}
         helpers = {
             **{name: f"{self.bin}/{name}" for name in sorted(launchers | _ALWAYS_FUNCTIONS)},
             **{name: f"__gonogo_reader {name}" for name in commands.READERS},

@@ -14,8 +14,8 @@ if __name__ == "__main__":
     # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
+from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import SHELLS, is_python, python_command
-from gonogo.rehearse.launch.launchers import launcher_of
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import Call, Session
 
@@ -25,7 +25,7 @@ def main(session: Session, words: list[str]) -> int:
     name = os.path.basename(words[0])
     if name == "__gonogo_path":
         return by_path(session, words[1:])
-    if launcher_of(words) is not None:
+    if launcher_called(words) is not None:
         return take_down(session, "launch", words)
     if is_python(name):
         return python(session, words)
@@ -90,7 +90,7 @@ def by_path(session: Session, words: list[str]) -> int:
     from gonogo.rehearse.launch.started import is_python_script
 
     path, name = words[0], os.path.basename(words[0])
-    if launcher_of(words) is not None or is_python(name):
+    if launcher_called(words) is not None or is_python(name):
         return main(session, words)
     written = session.place(path, os.getcwd())
     real = str(written) if written.is_file() else path
@@ -121,7 +121,7 @@ def pass_through(session: Session, words: list[str]) -> int:
     """``srun … torchrun …``: the command among the arguments is taken for the whole."""
     for index, word in enumerate(words[1:], 1):
         name = os.path.basename(word)
-        if launcher_of(words[index:]) is not None or is_python(name) or name in SHELLS:
+        if launcher_called(words[index:]) is not None or is_python(name) or name in SHELLS:
             session.leave_out(words[:index])
             return main(session, words[index:])
     session.leave_out(words)

@@ -1,8 +1,49 @@
-"""The launchers, as their command lines tell: which is called, with which options, for which program.
+"""The launchers, one file each: how it is called, with which options, and how many processes that comes to.
 
-Nothing of a launcher is imported or run: :mod:`gonogo.rehearse.launch.launchers` does that, where torch is installed.
+Nothing of a launcher is imported or run here: :mod:`gonogo.rehearse.launch.launchers` does that, where torch is
+installed. To add a launcher, describe it in a file of its own and name it here.
 """
 
-from gonogo.evidence.launch.launchers.recognise import Called, called
+from __future__ import annotations
 
-__all__ = ["Called", "called"]
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
+from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
+from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
+from gonogo.evidence.launch.launchers.swift import MEGATRON_SWIFT, SWIFT
+from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
+from gonogo.evidence.launch.launchers.trl import TRL
+from gonogo.evidence.launch.words import is_python, python_command
+
+_ALL = (
+    *(ACCELERATE, AXOLOTL, DEEPSPEED, LLAMAFACTORY, MEGATRON_SWIFT, SWIFT),
+    *(TORCHRUN, TORCH_DISTRIBUTED_LAUNCH, TRL),
+)
+LAUNCHERS = {launcher.name: launcher for launcher in _ALL}
+"""By name, in which ms-swift over Megatron is ms-swift."""
+
+
+def launcher_called(words: Sequence[str]) -> tuple[LauncherDescription, int] | None:
+    """The launcher that ``words`` call, and how many of them are the call; None where they call none."""
+    name = PurePath(words[0]).name if words else ""
+    at = 1
+    if is_python(name):
+        python = python_command(words[1:])
+        if python.kind != "module":
+            return None
+        name, at = python.target, len(words) - len(python.arguments)
+        calls = [(launcher, call) for launcher in _ALL for call in launcher.modules]
+    else:
+        calls = [(launcher, call) for launcher in _ALL for call in launcher.commands]
+    for launcher, call in calls:
+        program, _, following = call.partition(" ")
+        if program == name and (not following or (len(words) > at and words[at] == following)):
+            return launcher, at + bool(following)
+    return None
+
+
+__all__ = ["LAUNCHERS", "LauncherDescription", "launcher_called"]

@@ -10,51 +10,14 @@ import msgspec
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options, OptionTable, names
-from gonogo.evidence.launch.launchers.options import ACCELERATE, DEEPSPEED, DOCKER_RUN, MPIRUN, SRUN, TORCHRUN
+from gonogo.evidence.launch.command_line import Options, names
+from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called, runners
+from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
 from gonogo.evidence.launch.words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.finding import Text
 
-_TABLES: dict[str, OptionTable] = {
-    "deepspeed": DEEPSPEED,
-    "torchrun": TORCHRUN,
-    "torch.distributed.launch": TORCHRUN,
-    "accelerate": ACCELERATE,
-}
-_COMMANDS = {
-    "deepspeed": "deepspeed",
-    "deepspeed.pt": "deepspeed",
-    "ds": "deepspeed",
-    "torchrun": "torchrun",
-    "accelerate-launch": "accelerate",
-    "swift": "swift",
-    "megatron": "swift",
-    "llamafactory-cli": "llamafactory",
-    "lmf": "llamafactory",
-    "axolotl": "axolotl",
-    "trl": "trl",
-}
-_MODULES = {
-    "deepspeed.launcher.runner": "deepspeed",
-    "deepspeed": "deepspeed",
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torch.distributed.launch",
-    "accelerate.commands.launch": "accelerate",
-    "accelerate.commands.accelerate_cli": "accelerate",
-    "swift.cli.main": "swift",
-    "llamafactory.cli": "llamafactory",
-    "axolotl.cli.main": "axolotl",
-    "trl.cli": "trl",
-}
-FRAMEWORK_COMMANDS: dict[str, frozenset[str]] = {
-    "swift": frozenset({"sft", "pt", "rlhf"}),
-    "llamafactory": frozenset({"train"}),
-    "axolotl": frozenset({"train"}),
-    "trl": frozenset({"sft", "dpo", "grpo", "kto", "reward", "rloo"}),
-}
-"""The subcommands that train."""
 _NO_PROGRAM = names(
     """
     pip venv http.server json.tool site ensurepip zipfile timeit cProfile compileall ipykernel build
@@ -63,17 +26,6 @@ _NO_PROGRAM = names(
 )
 _UNKNOWN = "\0"
 _LAUNCHER_UNKNOWN = Text("the program that starts it can't be told", "无法确定启动它的程序")
-# Programs of the form `NAME SUBCOMMAND [options] COMMAND`, with the options that take a word.
-_RUNNERS: dict[tuple[str, str], frozenset[str]] = {
-    ("uv", "run"): names("--with --python -p --extra --group --project --env-file --directory"),
-    ("poetry", "run"): frozenset(),
-    ("pdm", "run"): frozenset(),
-    ("pipenv", "run"): frozenset(),
-    ("conda", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    ("nsys", "profile"): frozenset({"-o", "--output", "-t", "--trace", "-s", "--sample", "-c", "--capture-range"}),
-}
-_PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -112,11 +64,11 @@ def called(words: Sequence[ShellWord]) -> Called | None:
     slurm = mpirun = None
     chdir = None
     for _ in range(12):
-        texts = [word.value if word.value is not None else _partly(word) for word in rest]
+        texts = [_known_text(word) for word in rest]
         plain = without_prefix(texts)
         taken = len(rest) - len(plain.words)
         for word in rest[:taken]:
-            text = word.value if word.value is not None else _partly(word)
+            text = _known_text(word)
             name, equals, _value = text.partition("=")
             if equals and name in plain.environment:
                 known = None if word.value is None else plain.environment[name]
@@ -126,23 +78,12 @@ def called(words: Sequence[ShellWord]) -> Called | None:
         if not rest:
             return None
         name = PurePath(rest[0].value or "").name
-        following = rest[1].value if len(rest) > 1 else None
         if name == "srun":
             slurm, left = parse_known(rest[1:], SRUN)
         elif name in ("mpirun", "mpiexec"):
-            mpirun, left = _mpirun(rest[1:])
-        elif name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):
-            _options, after = parse_known(rest[2:], DOCKER_RUN)
-            left, in_container = after[1:], True
-        elif name in ("singularity", "apptainer") and following in ("exec", "run"):
-            left, in_container = (
-                tuple(_after_options(rest[2:], frozenset({"-B", "--bind", "--env", "-H", "--pwd"})))[1:],
-                True,
-            )
-        elif (name, following or "") in _RUNNERS:
-            left = tuple(_after_options(rest[2:], _RUNNERS[name, following or ""]))
-        elif name in _PLAIN_WRAPPERS:
-            left = tuple(_after_options(rest[1:], _PLAIN_WRAPPERS[name]))
+            mpirun, left = runners.mpirun(rest[1:])
+        elif (inner := runners.run_by(name, rest[1:])) is not None:
+            left, in_container = inner[0], in_container or inner[1]
         else:
             break
         rest = list(left)
@@ -163,38 +104,12 @@ def called(words: Sequence[ShellWord]) -> Called | None:
     )
 
 
-def _partly(word: ShellWord) -> str:
-    """What is known of a word that can't be told: enough to see an assignment, and that it is no option's end."""
+def _known_text(word: ShellWord) -> str:
+    """What is known of a word: enough to see an assignment, and that it is no option's end."""
+    if word.value is not None:
+        return word.value
     first = word.pieces[0].text if word.pieces else None
     return f"{first or ''}{_UNKNOWN}"
-
-
-def _after_options(words: Sequence[ShellWord], with_value: frozenset[str]) -> list[ShellWord]:
-    rest = list(words)
-    while rest and rest[0].value is not None and rest[0].value.startswith("-"):
-        option = rest.pop(0).value
-        if option == "--":
-            break
-        if option in with_value and rest:
-            rest.pop(0)
-    return rest
-
-
-def _mpirun(words: Sequence[ShellWord]) -> tuple[Options, tuple[ShellWord, ...]]:
-    rest = list(words)
-    kept: list[ShellWord] = []
-    while rest and rest[0].value is not None and rest[0].value.startswith("-"):
-        option = rest.pop(0)
-        name = (option.value or "").lstrip("-")
-        if name in ("mca", "gmca", "x", "genv", "env"):
-            del rest[: 1 if name == "x" else 2]
-            continue
-        kept.append(option)
-        if MPIRUN.name_of(f"--{name}") in MPIRUN.with_value and rest:
-            kept.append(rest.pop(0))
-    double = [msgspec.structs.replace(word) for word in kept]
-    options, _left = parse_known(double, MPIRUN)
-    return options, tuple(rest)
 
 
 def _called(words: list[ShellWord]) -> Called | None:
@@ -206,13 +121,12 @@ def _called(words: list[ShellWord]) -> Called | None:
         return _shell_script(name, words[1:])
     if name.endswith((".sh", ".slurm", ".sbatch")):
         return script_call(words)
-    if name == "accelerate":
-        if len(words) < 2 or words[1].value != "launch":
-            return None
-        return _launched("accelerate", words[2:])
-    if name in _COMMANDS:
-        return _launched(_COMMANDS[name], words[1:])
-    if is_python(name) or name in ("pythonw", "ipython", "pypy3"):
+    as_python = is_python(name) or name in ("pythonw", "ipython", "pypy3")
+    found = launcher_called(["python" if as_python else name, *map(_known_text, words[1:])])
+    if found is not None:
+        launcher, at = found
+        return _launched(launcher, words[at:]) if len(words) > at or not as_python else None
+    if as_python:
         return _python(words[1:])
     if name.endswith(".py"):
         return _program("python", Options(), "script", words)
@@ -259,15 +173,10 @@ def _unknown_launcher(words: list[ShellWord]) -> Called | None:
 
 
 def _python(words: list[ShellWord]) -> Called | None:
-    texts = [word.value if word.value is not None else _partly(word) for word in words]
+    texts = [_known_text(word) for word in words]
     command: PythonCommand = python_command(texts)
     rest = words[len(words) - len(command.arguments) :] if command.arguments else []
     if command.kind == "module":
-        if command.target in _MODULES:
-            launcher = _MODULES[command.target]
-            if command.target == "accelerate.commands.accelerate_cli":
-                rest = rest[1:] if rest and rest[0].value == "launch" else []
-            return _launched(launcher, rest) if rest else None
         if command.target.partition(".")[0] in _NO_PROGRAM or command.target in _NO_PROGRAM:
             return None
         at = len(words) - len(command.arguments) - 1
@@ -280,10 +189,10 @@ def _python(words: list[ShellWord]) -> Called | None:
     return None
 
 
-def _launched(launcher: str, words: list[ShellWord]) -> Called | None:
-    if launcher in FRAMEWORK_COMMANDS:
+def _launched(launcher: LauncherDescription, words: list[ShellWord]) -> Called | None:
+    if launcher.options is None:
         return _framework(launcher, words)
-    own, rest = parse_known(words, _TABLES[launcher])
+    own, rest = parse_known(words, launcher.options)
     rest = _unread_options(own, rest)
     if rest != tuple(words[len(own.words) :]):
         skipped = words[: len(words) - len(rest)]
@@ -291,13 +200,13 @@ def _launched(launcher: str, words: list[ShellWord]) -> Called | None:
     if not rest:
         all_known = own.complete and all(word.value is not None for word in words)
         program = Field.missing() if all_known else Field.not_known()
-        return Called(launcher, own, Options(end=own.end), program, "script")
+        return Called(launcher.name, own, Options(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
-        inner = _python(list(rest[1:]))
+        inner = _called(list(rest))
         if inner is not None:
-            return msgspec.structs.replace(inner, launcher=launcher, launcher_options=own)
-    return _program(launcher, own, kind, rest)
+            return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
+    return _program(launcher.name, own, kind, rest)
 
 
 def _unread_options(own: Options, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
@@ -327,18 +236,15 @@ def _program(
     return Called(launcher, own, options, program, kind, word)
 
 
-def _framework(launcher: str, words: list[ShellWord]) -> Called | None:
+def _framework(launcher: LauncherDescription, words: list[ShellWord]) -> Called | None:
     """``swift sft …``, ``llamafactory-cli train …``: the subcommand is the program."""
     if not words:
         return None
     command = words[0].value
-    if command is not None and command not in FRAMEWORK_COMMANDS[launcher]:
+    if command is not None and command not in launcher.subcommands:
         return None
-    answer = _program(launcher, Options(), "framework", words)
-    if launcher in ("trl", "axolotl"):
+    answer = _program(launcher.name, Options(), "framework", words)
+    if launcher.accelerate_config:
         # They hand the launcher's own options on; both readings are of the same words.
         return msgspec.structs.replace(answer, launcher_options=answer.options)
     return answer
-
-
-__all__ = ["FRAMEWORK_COMMANDS", "Called", "called"]

@@ -6,10 +6,68 @@ from collections.abc import Mapping
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
-from gonogo.evidence.launch.command_line import Options
-from gonogo.evidence.launch.launchers.options import SRUN
+from gonogo.evidence.launch.command_line import Options, OptionTable, names
+from gonogo.evidence.launch.launchers.counts import World, count, world
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.finding import Text
+
+_BY_SLURM = Text("slurm starts them", "由 slurm 启动")
+SRUN = OptionTable(
+    names(
+        """
+        account nodes ntasks ntasks_per_node gres gpus gpus_per_node gpus_per_task gpus_per_socket cpus_per_task
+        cpus_per_gpu mem mem_per_cpu mem_per_gpu partition time job_name nodelist exclude nodefile output error input
+        chdir export jobid mpi ntasks_per_gpu ntasks_per_core ntasks_per_socket cpu_bind gpu_bind mem_bind
+        distribution qos reservation constraint kill_on_bad_exit wait container_image container_mounts
+        container_workdir container_name comment dependency open_mode relative begin het_group overcommit_limit
+        time_min threads_per_core hint network tmp signal switches uid gid wckey array mail_type mail_user licenses
+        """
+    ),
+    names(
+        """
+        exclusive overlap unbuffered label pty no_kill quiet verbose immediate oversubscribe share spread_job
+        use_min_nodes preserve_env disable_status no_container_mount_home container_mount_home exact whole requeue
+        no_requeue parsable contiguous overcommit x11
+        """
+    ),
+    {
+        "A": "account",
+        "N": "nodes",
+        "n": "ntasks",
+        "G": "gpus",
+        "c": "cpus_per_task",
+        "p": "partition",
+        "t": "time",
+        "J": "job_name",
+        "w": "nodelist",
+        "x": "exclude",
+        "o": "output",
+        "e": "error",
+        "i": "input",
+        "D": "chdir",
+        "q": "qos",
+        "C": "constraint",
+        "K": "kill_on_bad_exit",
+        "W": "wait",
+        "m": "distribution",
+        "d": "dependency",
+        "r": "relative",
+        "u": "unbuffered",
+        "l": "label",
+        "v": "verbose",
+        "Q": "quiet",
+        "s": "oversubscribe",
+        "k": "no_kill",
+        "O": "overcommit",
+        "a": "array",
+        "F": "nodefile",
+        "L": "licenses",
+        "b": "begin",
+        "H": "hold",
+    },
+)
+"""slurm's ``srun`` and ``sbatch`` (23.11)."""
 
 
 def directives(source: SourceFile) -> dict[str, Field]:
@@ -94,3 +152,19 @@ def variables(found: Mapping[str, Field]) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": whole_number(found.get("cpus-per-task")),
     }
     return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def processes_of_srun(slurm: Mapping[str, Field]) -> World:
+    """How many processes slurm itself starts, by its options."""
+    absent = Field.missing()
+    nodes, tasks = slurm.get("nodes", absent), slurm.get("ntasks", absent)
+    per_node = slurm.get("ntasks-per-node", absent)
+    if not per_node.absent:
+        return world(count(nodes, 1), count(per_node))
+    if tasks.absent:
+        return world(count(nodes, 1), Field.of(1, None, _BY_SLURM))
+    total = count(tasks)
+    machines = count(nodes) if not nodes.absent else Field.not_known(tasks.place, _BY_SLURM)
+    if total.known and machines.known and total.value % machines.value == 0:
+        return World(machines, Field.of(total.value // machines.value, tasks.place), total)
+    return World(machines, Field.not_known(tasks.place, _BY_SLURM), total)

@@ -3,8 +3,8 @@
 A launcher is not imitated: its own code is run, up to the point where it would start its processes, in a process of
 its own (:mod:`gonogo.rehearse.launch.capture`), under the user's Python. What it would have started is recorded there.
 
-To add one, add a file with a subclass of :class:`Launcher`. ``commands`` and ``modules`` say how it is called, and
-:meth:`Launcher.start` runs it and answers what it starts.
+To add one, describe it in :mod:`gonogo.evidence.launch.launchers`, which ``check`` reads too, and add a file here with
+a subclass of :class:`Launcher`, whose :meth:`Launcher.start` runs it and answers what it starts.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar
 
 import msgspec
 
-from gonogo.evidence.launch.words import is_python, python_command
+from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, Surroundings
 
 
@@ -45,30 +46,17 @@ def folders_of(module: str, package: str) -> list[str]:
     return list(spec.submodule_search_locations)
 
 
-class Launcher:
-    """One launcher; one subclass a file."""
+class Launcher(ABC):
+    """One launcher's own code, run; one subclass a file."""
 
-    name: ClassVar[str]
-    commands: ClassVar[tuple[str, ...]]
-    """Names of its programs, without folder."""
-    modules: ClassVar[tuple[str, ...]] = ()
-    """Names under which ``python -m NAME`` is the same launcher."""
-    package: ClassVar[str] = ""
-    """What pip knows it by, where it doesn't come with torch."""
-    example: ClassVar[str]
-    """How it is called, for the message that lists what gonogo takes."""
+    described: ClassVar[LauncherDescription]
 
     def arguments(self, words: Sequence[str]) -> list[str] | None:
         """The launcher's own arguments, where ``words`` are a call of it; else None."""
-        name = words[0].rpartition("/")[2] if words else ""
-        if name in self.commands:
-            return list(words[1:])
-        if is_python(name):
-            python = python_command(words[1:])
-            if python.kind == "module" and python.target in self.modules:
-                return list(python.arguments)
-        return None
+        found = launcher_called(words)
+        return list(words[found[1] :]) if found is not None and found[0] is self.described else None
 
+    @abstractmethod
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """Run the launcher's own code up to where it would start its processes.
 
@@ -76,7 +64,6 @@ class Launcher:
         :class:`Refused` with the launcher's own message where it would not start, and ImportError where it is not
         installed.
         """
-        raise NotImplementedError
 
 
 @cache
@@ -87,9 +74,7 @@ def all_launchers() -> tuple[Launcher, ...]:
         module = importlib.import_module(module_info.name)
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Launcher) and value.__module__ == module.__name__:
-                if value.name in found:
-                    raise ValueError(f"two launchers are named {value.name!r}")
-                found[value.name] = value()
+                found[value.described.name] = value()
     return tuple(found[name] for name in sorted(found))
 
 

@@ -6,7 +6,7 @@ import importlib
 import io
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
 from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
@@ -25,20 +26,7 @@ from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 class Accelerate(Launcher):
     """Hugging Face accelerate's launcher."""
 
-    name = "accelerate"
-    commands = ("accelerate", "accelerate-launch")
-    modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
-    package = "accelerate"
-    example = "accelerate launch --config_file accelerate.yaml train.py"
-
-    def arguments(self, words: Sequence[str]) -> list[str] | None:
-        """The arguments after ``launch``; None for accelerate's other commands."""
-        found = super().arguments(words)
-        if found is None:
-            return None
-        if words[0].endswith("accelerate-launch") or "accelerate.commands.launch" in words:
-            return found
-        return found[1:] if found[:1] == ["launch"] else None
+    described = ACCELERATE
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What accelerate starts with those arguments."""

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
@@ -23,15 +24,11 @@ _TRAINING = "axolotl.cli.train"
 class Axolotl(Launcher):
     """The command line of axolotl."""
 
-    name = "axolotl"
-    commands = ("axolotl",)
-    modules = ("axolotl.cli.main",)
-    package = "axolotl"
-    example = "axolotl train qwen_lora.yaml --launcher torchrun -- --nproc_per_node 8"
+    described = AXOLOTL
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What axolotl starts with those arguments."""
-        folders_of("axolotl", self.package)
+        folders_of("axolotl", self.described.package)
         base = dict(os.environ)
 
         def call() -> None:

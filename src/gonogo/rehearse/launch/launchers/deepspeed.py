@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launch.started import Spawn, started
@@ -21,11 +22,7 @@ from gonogo.rehearse.launch.started import Spawn, started
 class DeepSpeed(Launcher):
     """DeepSpeed's launcher, on one node or, by pdsh, on several."""
 
-    name = "deepspeed"
-    commands = ("deepspeed", "deepspeed.pt", "ds")
-    modules = ("deepspeed.launcher.runner",)
-    package = "deepspeed"
-    example = "deepspeed --num_gpus 8 train.py --deepspeed ds_config.json"
+    described = DEEPSPEED
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What DeepSpeed starts with those arguments."""
@@ -89,7 +86,7 @@ def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType
     torch, fails on names that torch has moved. What they take from it is set in its place; a version that takes more
     is imported whole.
     """
-    folder = folders_of("deepspeed", DeepSpeed.package)[0]
+    folder = folders_of("deepspeed", DEEPSPEED.package)[0]
     log = logging.getLogger("DeepSpeed")
     parts: dict[str, dict[str, Any]] = {
         "deepspeed": {},

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
@@ -28,15 +29,11 @@ _CONFIGURATIONS = (".yaml", ".yml", ".json")
 class LlamaFactory(Launcher):
     """The command line of LLaMA-Factory."""
 
-    name = "llamafactory"
-    commands = ("llamafactory-cli", "lmf")
-    modules = ("llamafactory.cli",)
-    package = "llamafactory"
-    example = "llamafactory-cli train qwen_lora_sft.yaml"
+    described = LLAMAFACTORY
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What LLaMA-Factory starts with those arguments."""
-        folders_of("llamafactory", self.package)
+        folders_of("llamafactory", self.described.package)
         base = dict(os.environ)
         if _is_on("USE_RAY"):
             raise Refused("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")

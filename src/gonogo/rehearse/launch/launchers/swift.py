@@ -9,6 +9,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from gonogo.evidence.launch.launchers.swift import SWIFT
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
@@ -19,11 +20,7 @@ from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 class Swift(Launcher):
     """The command line of ms-swift."""
 
-    name = "swift"
-    commands = ("swift",)
-    modules = ("swift.cli.main",)
-    package = "ms-swift"
-    example = "NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3"
+    described = SWIFT
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What ms-swift starts with those arguments."""
@@ -69,7 +66,7 @@ def _command(arguments: list[str]) -> list[str]:
 def _main_module() -> Any:
     """ms-swift's ``cli.main``, without the rest of ms-swift, whose import takes many seconds."""
     package = ModuleType("swift")
-    package.__path__ = folders_of("swift", Swift.package)
+    package.__path__ = folders_of("swift", SWIFT.package)
     utilities = ModuleType("swift.utils")
     vars(utilities)["get_logger"] = lambda *_args, **_kwargs: logging.getLogger("swift")
     sys.modules["swift"], sys.modules["swift.utils"] = package, utilities

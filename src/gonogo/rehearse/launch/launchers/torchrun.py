@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
 from gonogo.rehearse.launch.started import Spawn, started
@@ -16,10 +17,7 @@ from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 class Torchrun(Launcher):
     """torch's elastic launcher."""
 
-    name = "torchrun"
-    commands = ("torchrun",)
-    modules = ("torch.distributed.run",)
-    example = "torchrun --nproc_per_node 8 train.py"
+    described = TORCHRUN
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What torchrun starts with those arguments."""
@@ -32,10 +30,7 @@ class Torchrun(Launcher):
 class TorchDistributedLaunch(Launcher):
     """torchrun's predecessor, which passes ``--local-rank`` to the program."""
 
-    name = "torch.distributed.launch"
-    commands = ()
-    modules = ("torch.distributed.launch",)
-    example = "python -m torch.distributed.launch --nproc_per_node 8 train.py"
+    described = TORCH_DISTRIBUTED_LAUNCH
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What it starts with those arguments."""

@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import Any
 
+from gonogo.evidence.launch.launchers.trl import TRL
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
 from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
@@ -14,15 +15,11 @@ from gonogo.rehearse.launch.launchers.accelerate import started_through_accelera
 class Trl(Launcher):
     """The command line of TRL."""
 
-    name = "trl"
-    commands = ("trl",)
-    modules = ("trl.cli",)
-    package = "trl"
-    example = "trl sft --config sft.yaml --accelerate_config zero3 --num_processes 8"
+    described = TRL
 
     def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
         """What TRL starts with those arguments."""
-        folders_of("trl", self.package)
+        folders_of("trl", self.described.package)
 
         def call() -> None:
             sys.argv = ["trl", *arguments]

@@ -1,0 +1,19 @@
+"""``axolotl train …``: axolotl's command line, which replaces itself with ``accelerate launch`` or ``torchrun``."""
+
+from __future__ import annotations
+
+from gonogo.evidence.launch.launchers.accelerate import processes_of_accelerate
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+
+AXOLOTL = LauncherDescription(
+    "axolotl",
+    processes_of_accelerate,
+    commands=("axolotl",),
+    modules=("axolotl.cli.main",),
+    subcommands=frozenset({"train"}),
+    framework="axolotl",
+    programs=("axolotl.cli.train",),
+    accelerate_config="accelerate_config",
+    package="axolotl",
+    example="axolotl train qwen_lora.yaml --launcher torchrun -- --nproc_per_node 8",
+)

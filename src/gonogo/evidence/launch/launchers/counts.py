@@ -1,0 +1,85 @@
+"""The numbers of nodes and processes that a launch starts: what each launcher's options and variables come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.command_line import Options
+from gonogo.finding import Text
+
+DEFAULT = Text("the launcher's default", "启动器的默认值")
+ALL_GPUS = Text("it starts one process for each GPU of the machine", "每张 GPU 启动一个进程，数量取决于机器")
+_NO_NUMBER = Text("`{value}` is not a number of processes", "`{value}` 不是进程数")
+_VISIBLE = Text("the GPUs of CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES 中的 GPU")
+ALONE = Text("no launcher: one process", "没有启动器：单进程")
+UNSETTLED = Text("the number of processes is not told by the files", "文件没有给出进程数")
+UNEVEN = Text(
+    "{total} processes are not the same number on each of {nodes} nodes", "{total} 个进程无法平均分到 {nodes} 个节点"
+)
+
+
+class World(msgspec.Struct, frozen=True):
+    """The size of a launch."""
+
+    nodes: Field
+    processes_per_node: Field
+    world_size: Field
+    hostfile: Field = Field.missing()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What tells a launcher how many processes to start."""
+
+    options: Options
+    """The launcher's own."""
+    variables: Mapping[str, Field]
+    cwd: Path
+    accelerate: Callable[..., Field] | None = None
+    """What accelerate's config holds under some keys, where one is read."""
+
+
+def times(nodes: Field, per_node: Field) -> Field:
+    """All processes."""
+    if nodes.known and per_node.known:
+        place = per_node.place or nodes.place
+        return Field.of(nodes.value * per_node.value, place, per_node.reason)
+    unknown = per_node if not per_node.known else nodes
+    return Field.not_known(unknown.place, unknown.reason)
+
+
+def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> World:
+    """So many nodes with so many processes each."""
+    return World(nodes, per_node, times(nodes, per_node), hostfile or Field.missing())
+
+
+def count(field: Field, default: int | None = None) -> Field:
+    """A field as a whole number; the default where it is absent."""
+    if field.absent:
+        return Field.of(default, None, DEFAULT) if default is not None else Field.not_known(None, UNSETTLED)
+    if field.unknown:
+        return field
+    number = field.number
+    if isinstance(number, int) and number > 0:
+        return Field.of(number, field.place, field.reason)
+    return Field.not_known(field.place, _NO_NUMBER.format(value=str(field.value)[:40]))
+
+
+def visible(variables: Mapping[str, Field]) -> Field:
+    """How many GPUs CUDA_VISIBLE_DEVICES leaves; absent where it is not set."""
+    field = variables.get("CUDA_VISIBLE_DEVICES") or variables.get("ASCEND_RT_VISIBLE_DEVICES") or Field.missing()
+    if not field.known:
+        return field
+    devices = [part for part in str(field.value).split(",") if part.strip()]
+    return Field.of(len(devices), field.place, _VISIBLE)
+
+
+def each_gpu(variables: Mapping[str, Field]) -> Field:
+    """One process for each GPU that CUDA_VISIBLE_DEVICES leaves; not known where it is not set."""
+    field = visible(variables)
+    if field.known and field.value:
+        return field
+    return Field.not_known(field.place, ALL_GPUS)

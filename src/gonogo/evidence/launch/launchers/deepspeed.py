@@ -1,0 +1,124 @@
+"""``deepspeed``: DeepSpeed's runner, on one node or over a hostfile's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.field import Field, whole_number
+from gonogo.evidence.launch.command_line import OptionTable, names
+from gonogo.evidence.launch.launchers.counts import ALL_GPUS, DEFAULT, UNEVEN, Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+from gonogo.evidence.launch.launchers.hostfile import filtered, hosts_of, included
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_HOSTFILE = Text("as the hostfile {path} says", "按 hostfile {path}")
+_NO_HOSTFILE = Text("the hostfile {path} can't be read here", "此处无法读取 hostfile {path}")
+_DEFAULT_HOSTFILE = "/job/hostfile"
+_OPTIONS = OptionTable(
+    names(
+        """
+        hostfile include exclude num_nodes num_gpus num_accelerators master_port master_addr node_rank
+        launcher launcher_args enable_each_rank_log autotuning bind_core_list ssh_port venv_script log_level
+        """
+    ),
+    names(
+        """
+        help module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid bind_cores_to_rank quiet
+        """
+    ),
+    {"h": "help", "H": "hostfile", "i": "include", "e": "exclude", "q": "quiet"},
+)
+"""From deepspeed 0.19.8."""
+
+
+def _processes(asked: Asked) -> World:
+    options, variables, cwd = asked.options, asked.variables, asked.cwd
+    hostfile = options.get("hostfile")
+    asked_nodes, asked_gpus = options.get("num_nodes"), options.get("num_gpus", "num_accelerators")
+    include, exclude = options.get("include"), options.get("exclude")
+    hosts: dict[str, int] | None = None
+    named = hostfile
+    if hostfile.absent and os.path.isfile(_DEFAULT_HOSTFILE):
+        named = Field.of(_DEFAULT_HOSTFILE, None, DEFAULT)
+    if named.known:
+        hosts = _read_hosts(cwd / str(named.value))
+        if hosts is None and hostfile.known:
+            return _without_hostfile(asked_nodes, asked_gpus, include, hostfile)
+    elif named.unknown:
+        return _without_hostfile(asked_nodes, asked_gpus, include, hostfile)
+    if include.unknown or exclude.unknown:
+        unknown = include if include.unknown else exclude
+        return World(Field.of(1, None) if hosts is None else unknown, unknown, unknown, hostfile)
+    if hosts is None:
+        return _one_node(asked_gpus, include, exclude, variables, hostfile)
+    slots = filtered(hosts, include.string or "", exclude.string or "")
+    place = include.place or exclude.place or named.place
+    reason = _HOSTFILE.format(path=str(named.value))
+    if slots is None or asked_nodes.unknown or asked_gpus.unknown:
+        unknown = Field.not_known(place, reason)
+        return World(unknown, unknown, unknown, hostfile)
+    counts = [len(numbers) for numbers in slots.values()]
+    nodes_asked, gpus_asked = whole_number(asked_nodes), whole_number(asked_gpus)
+    if nodes_asked is not None and nodes_asked > 0:
+        counts = counts[:nodes_asked]
+    if gpus_asked is not None and gpus_asked > 0:
+        counts = [gpus_asked] * len(counts)
+    per_node = (
+        Field.of(counts[0], place, reason)
+        if len(set(counts)) == 1
+        else Field.not_known(place, UNEVEN.format(total=sum(counts), nodes=len(counts)))
+    )
+    return World(Field.of(len(counts), place, reason), per_node, Field.of(sum(counts), place, reason), hostfile)
+
+
+def _read_hosts(path: Path) -> dict[str, int] | None:
+    try:
+        return hosts_of(SourceFile.read(path).text)
+    except UserError:
+        return None
+
+
+def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> World:
+    reason = _NO_HOSTFILE.format(path=str(hostfile.value)) if hostfile.known else hostfile.reason
+    unknown = Field.not_known(hostfile.place, reason)
+    hosts = included(include.value) if include.string else None
+    if hosts is not None:
+        found = Field.of(len(hosts), include.place)
+        counts = [len(numbers) if numbers is not None else None for numbers in hosts.values()]
+        if counts and counts[0] is not None and len(set(counts)) == 1:
+            return world(found, Field.of(counts[0], include.place), hostfile)
+        return world(found, unknown, hostfile)
+    return world(count(nodes) if not nodes.absent else unknown, count(gpus) if not gpus.absent else unknown, hostfile)
+
+
+def _one_node(gpus: Field, include: Field, exclude: Field, variables: Mapping[str, Field], hostfile: Field) -> World:
+    one = Field.of(1, None, DEFAULT)
+    if include.string:
+        hosts = included(include.string)
+        slots = next(iter(hosts.values())) if hosts else None
+        if slots is not None and hosts is not None and len(hosts) == 1:
+            return world(one, Field.of(len(slots), include.place), hostfile)
+        return world(one, Field.not_known(include.place, ALL_GPUS), hostfile)
+    if exclude.known:
+        return world(one, Field.not_known(exclude.place, ALL_GPUS), hostfile)
+    number = gpus.number
+    if gpus.known and isinstance(number, int) and number > 0:
+        return world(one, count(gpus), hostfile)
+    if gpus.unknown:
+        return world(one, gpus, hostfile)
+    return world(one, each_gpu(variables), hostfile)
+
+
+DEEPSPEED = LauncherDescription(
+    "deepspeed",
+    _processes,
+    commands=("deepspeed", "deepspeed.pt", "ds"),
+    modules=("deepspeed.launcher.runner",),
+    options=_OPTIONS,
+    package="deepspeed",
+    example="deepspeed --num_gpus 8 train.py --deepspeed ds_config.json",
+)

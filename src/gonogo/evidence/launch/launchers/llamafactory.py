@@ -1,0 +1,27 @@
+"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself by torchrun where the machine has several GPUs."""
+
+from __future__ import annotations
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.launchers.counts import Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+
+
+def _processes(asked: Asked) -> World:
+    variables = asked.variables
+    per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
+    gpus = count(per_node) if not per_node.absent else each_gpu(variables)
+    return world(count(nodes, 1), gpus)
+
+
+LLAMAFACTORY = LauncherDescription(
+    "llamafactory",
+    _processes,
+    commands=("llamafactory-cli", "lmf"),
+    modules=("llamafactory.cli",),
+    subcommands=frozenset({"train"}),
+    framework="llamafactory",
+    programs=("llamafactory.launcher", "llamafactory.cli", "src/train_bash.py"),
+    package="llamafactory",
+    example="llamafactory-cli train qwen_lora_sft.yaml",
+)

@@ -1,0 +1,102 @@
+"""Programs that run another program: mpirun, containers, ``uv run``, ``conda run``, profilers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.evidence.launch.command_line import Options, OptionTable, names
+from gonogo.evidence.launch.option_parsing import parse_known
+from gonogo.evidence.shell.text import ShellWord
+
+_MPIRUN = OptionTable(
+    names("np n c N npernode map_by bind_to host H hostfile machinefile x mca ppn hosts f wdir"),
+    names("allow_run_as_root oversubscribe tag_output report_bindings quiet v verbose"),
+    {name: name for name in ("np", "n", "c", "N", "npernode", "H", "x", "mca", "ppn", "hosts", "f", "v")},
+    abbreviations=False,
+)
+"""Open MPI's and MPICH's ``mpirun``; ``-mca`` takes two words, the second of which is skipped by its launcher."""
+_DOCKER_RUN = OptionTable(
+    names(
+        """
+        gpus name volume env env_file workdir user network net ipc pid shm_size memory memory_swap cpus cpuset_cpus
+        device entrypoint hostname publish runtime ulimit mount label log_driver log_opt restart add_host cap_add
+        security_opt group_add platform pull tmpfs uts volumes_from
+        """
+    ),
+    names("rm interactive tty detach privileged init read_only"),
+    {
+        "v": "volume",
+        "e": "env",
+        "w": "workdir",
+        "u": "user",
+        "p": "publish",
+        "m": "memory",
+        "l": "label",
+        "h": "hostname",
+        "i": "interactive",
+        "t": "tty",
+        "d": "detach",
+    },
+)
+"""``docker run`` (27)."""
+# Programs of the form `NAME SUBCOMMAND [options] COMMAND`, with the options that take a word.
+_RUNNERS: dict[tuple[str, str], frozenset[str]] = {
+    ("uv", "run"): names("--with --python -p --extra --group --project --env-file --directory"),
+    ("poetry", "run"): frozenset(),
+    ("pdm", "run"): frozenset(),
+    ("pipenv", "run"): frozenset(),
+    ("conda", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    ("nsys", "profile"): frozenset({"-o", "--output", "-t", "--trace", "-s", "--sample", "-c", "--capture-range"}),
+}
+_CONTAINER = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
+_PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
+
+
+def mpirun(words: Sequence[ShellWord]) -> tuple[Options, tuple[ShellWord, ...]]:
+    """mpirun's own options, and the command behind them."""
+    rest = list(words)
+    kept: list[ShellWord] = []
+    while rest and rest[0].value is not None and rest[0].value.startswith("-"):
+        option = rest.pop(0)
+        name = (option.value or "").lstrip("-")
+        if name in ("mca", "gmca", "x", "genv", "env"):
+            del rest[: 1 if name == "x" else 2]
+            continue
+        kept.append(option)
+        if _MPIRUN.name_of(f"--{name}") in _MPIRUN.with_value and rest:
+            kept.append(rest.pop(0))
+    double = [msgspec.structs.replace(word) for word in kept]
+    options, _left = parse_known(double, _MPIRUN)
+    return options, tuple(rest)
+
+
+def run_by(name: str, words: Sequence[ShellWord]) -> tuple[tuple[ShellWord, ...], bool] | None:
+    """The command that the program ``name`` runs, and whether in a container; None where it is none of these.
+
+    ``words`` are those behind the name.
+    """
+    following = words[0].value if words else None
+    if name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):
+        _options, after = parse_known(words[1:], _DOCKER_RUN)
+        return after[1:], True
+    if name in ("singularity", "apptainer") and following in ("exec", "run"):
+        return tuple(_after_options(words[1:], _CONTAINER))[1:], True
+    if (name, following or "") in _RUNNERS:
+        return tuple(_after_options(words[1:], _RUNNERS[name, following or ""])), False
+    if name in _PLAIN_WRAPPERS:
+        return tuple(_after_options(words, _PLAIN_WRAPPERS[name])), False
+    return None
+
+
+def _after_options(words: Sequence[ShellWord], with_value: frozenset[str]) -> list[ShellWord]:
+    rest = list(words)
+    while rest and rest[0].value is not None and rest[0].value.startswith("-"):
+        option = rest.pop(0).value
+        if option == "--":
+            break
+        if option in with_value and rest:
+            rest.pop(0)
+    return rest

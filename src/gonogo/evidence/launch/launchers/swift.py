@@ -1,0 +1,35 @@
+"""``swift sft …``: ms-swift, which starts itself by torchrun where ``NPROC_PER_NODE`` or ``NNODES`` is set."""
+
+from __future__ import annotations
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.launchers.counts import ALONE, Asked, World, count, world
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+
+
+def _processes(asked: Asked) -> World:
+    variables = asked.variables
+    per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
+    if per_node.absent and nodes.absent:
+        one = Field.of(1, None, ALONE)
+        return World(one, one, one)
+    return world(count(nodes, 1), count(per_node, 1))
+
+
+_TRAINING = frozenset({"sft", "pt", "rlhf"})
+
+SWIFT = LauncherDescription(
+    "swift",
+    _processes,
+    commands=("swift",),
+    modules=("swift.cli.main",),
+    subcommands=_TRAINING,
+    framework="ms-swift",
+    programs=("swift.cli.sft", "swift.cli.pt", "swift.cli.rlhf"),
+    package="ms-swift",
+    example="NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3",
+)
+MEGATRON_SWIFT = LauncherDescription(
+    "swift", _processes, commands=("megatron",), subcommands=_TRAINING, framework="ms-swift"
+)
+"""ms-swift over Megatron, which is not rehearsed."""

@@ -1,0 +1,69 @@
+"""``torchrun``, and its predecessor ``python -m torch.distributed.launch``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.command_line import OptionTable, names
+from gonogo.evidence.launch.launchers.counts import Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.description import LauncherDescription
+from gonogo.finding import Text
+
+_ELASTIC = Text("`{value}` nodes: their number is settled when it starts", "节点数 `{value}` 在启动时才确定")
+_OPTIONS = OptionTable(
+    names(
+        """
+        nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf max_restarts monitor_interval
+        start_method event_log_handler role log_dir redirects tee local_ranks_filter duplicate_stdout_filters
+        duplicate_stderr_filters node_rank master_addr master_port local_addr logs_specs numa_binding
+        signals_to_handle shutdown_timeout
+        """
+    ),
+    names(
+        """
+        help standalone module no_python run_path virtual_local_rank use_env
+        """
+    ),
+    {"h": "help", "m": "module", "r": "redirects", "t": "tee"},
+)
+"""From torch 2.13.0."""
+
+
+def _processes(asked: Asked) -> World:
+    options, variables = asked.options, asked.variables
+    nodes = options.get("nnodes")
+    if nodes.absent:
+        nodes = variables.get("PET_NNODES", nodes)
+    if isinstance(nodes.value, str) and ":" in nodes.value:
+        least, _, most = nodes.value.partition(":")
+        nodes = (
+            Field.of(most, nodes.place)
+            if least == most
+            else Field.not_known(nodes.place, _ELASTIC.format(value=nodes.value[:40]))
+        )
+    per_node = options.get("nproc_per_node")
+    if per_node.absent:
+        per_node = variables.get("PET_NPROC_PER_NODE", per_node)
+    if per_node.value in ("gpu", "auto"):
+        gpus = each_gpu(variables)
+        per_node = msgspec.structs.replace(gpus, place=per_node.place)
+    return world(count(nodes, 1), count(per_node, 1))
+
+
+TORCHRUN = LauncherDescription(
+    "torchrun",
+    _processes,
+    commands=("torchrun",),
+    modules=("torch.distributed.run",),
+    options=_OPTIONS,
+    example="torchrun --nproc_per_node 8 train.py",
+)
+TORCH_DISTRIBUTED_LAUNCH = LauncherDescription(
+    "torch.distributed.launch",
+    _processes,
+    modules=("torch.distributed.launch",),
+    options=_OPTIONS,
+    example="python -m torch.distributed.launch --nproc_per_node 8 train.py",
+)
+"""torchrun's predecessor, which passes ``--local-rank`` to the program."""
