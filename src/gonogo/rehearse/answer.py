@@ -10,19 +10,9 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.words import PHASE_NAMES
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.summary import rehearsal_object, seen_from
-
-_PHASES: dict[Phase, Text] = {
-    "load": Text("load", "加载"),
-    "init": Text("init", "初始化"),
-    "forward": Text("forward", "前向"),
-    "backward": Text("backward", "反向"),
-    "step": Text("optimizer step", "参数更新"),
-    "evaluate": Text("evaluate", "评估"),
-    "save": Text("save", "保存"),
-    "exit": Text("exit", "退出"),
-}
 
 _ENDED = {
     "raised": Text("the program raised an exception before it", "程序在此之前抛出了异常"),
@@ -102,7 +92,8 @@ def _place(rank: RankRecord, folder: str) -> list[str]:
 
 
 def _names(phases: list[Phase]) -> Text:
-    return Text(", ".join(_PHASES[phase].en for phase in phases), "、".join(_PHASES[phase].zh for phase in phases))
+    names = [PHASE_NAMES[phase] for phase in phases]
+    return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
 def _covered(record: RehearsalRecord) -> Iterator[Text]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from gonogo.finding import Text
+from gonogo.finding.words import size
 from gonogo.rehearse.progress import OnProgress, RankStatus, Status
 
 _HEADERS = (
@@ -84,11 +85,7 @@ def _row(rank: RankStatus, language: str) -> list[Line]:
         Line(doing.phase),
         Line(str(doing.step)),
         Line(f"{doing.operators:,}"),
-        Line(_gib(doing.device_bytes)),
-        Line(_gib(doing.host_bytes)),
+        Line(size(doing.device_bytes)),
+        Line(size(doing.host_bytes)),
         Line("".join(letter for letter in doing.activity if letter.isprintable())),
     ]
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from gonogo.finding import Certainty, Finding, Severity
+from gonogo.finding.ranks import ranks_text
 from gonogo.report.untrusted import clean
-from gonogo.report.words import colon, of_ranks, word
+from gonogo.report.words import colon, word
 
 
 def level_of(finding: Finding) -> Severity:
@@ -46,7 +47,7 @@ def annotation_text(finding: Finding, language: str) -> str:
     """The cause, the cure and what would make sure, in plain lines."""
     facts = [word(finding.certainty.value, language)]
     if finding.ranks:
-        facts.append(of_ranks(finding.ranks))
+        facts.append(ranks_text(finding.ranks).en)
     facts += [
         f"{word(name, language)} {value}"
         for name, value in (("module", finding.module), ("parameter", finding.parameter))

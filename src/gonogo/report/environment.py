@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from gonogo.finding import Text
+from gonogo.finding.words import size
 from gonogo.report.rehearsal import Table
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import size
 
 _ALWAYS = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
 """Packages that are shown also where they are known not to be there."""
@@ -96,9 +96,9 @@ def _value(environment: dict[str, Any], key: str, language: str) -> str:
         return _UNLIMITED.in_language(language)
     if key in _BYTES:
         free = environment.get(_FREE.get(key, ""))
-        text = size(value, language)
+        text = size(value)
         if isinstance(free, int):
-            text += f"，可用 {size(free, language)}" if language == "zh" else f", {size(free, language)} available"
+            text += f"，可用 {size(free)}" if language == "zh" else f", {size(free)} available"
         return text
     return clean_line(str(value))
 
@@ -108,7 +108,7 @@ def _gpus(gpus: list[dict[str, Any]], language: str) -> str:
     counts: dict[str, int] = {}
     for gpu in gpus:
         name = clean_line(re.sub(r"^NVIDIA (?=NVIDIA)", "", str(gpu["name"])))
-        memory = f", {size(gpu['memory_bytes'], language)}" if gpu.get("memory_bytes") else ""
+        memory = f", {size(gpu['memory_bytes'])}" if gpu.get("memory_bytes") else ""
         capability = gpu.get("compute_capability")
         compute = f", sm_{capability[0]}{capability[1]}" if capability else ""
         text = f"{name}{memory}{compute}"

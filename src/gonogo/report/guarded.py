@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from gonogo.finding import Text
+from gonogo.finding.ranks import ranges_of
+from gonogo.finding.words import size
 from gonogo.report.rehearsal import Table
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import joined_ranks, size, word
+from gonogo.report.words import word
 
 _OUTCOMES = {
     "completed": Text("completed", "完成"),
@@ -116,7 +118,7 @@ def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank, cells in rows:
         alike.setdefault(cells, []).append(rank)
-    return tuple((joined_ranks(ranks), *cells) for cells, ranks in alike.items())
+    return tuple((ranges_of(ranks), *cells) for cells, ranks in alike.items())
 
 
 def _waits(run: dict[str, Any], language: str) -> Table:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
+from gonogo.finding.ranks import ranks_text
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
@@ -14,7 +15,7 @@ from gonogo.report.plan import summary as plan_summary
 from gonogo.report.plan import tables as plan_tables
 from gonogo.report.rehearsal import Table, summary, tables
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, how_to_apply, of_ranks, word
+from gonogo.report.words import colon, how_to_apply, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -87,7 +88,7 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     yield from ("", f"### {severity}{colon(language)}{_plain(finding.title.in_language(language))}", "")
     facts = [_code(finding.hazard), word(finding.certainty.value, language)]
     if finding.ranks:
-        facts.append(of_ranks(finding.ranks))
+        facts.append(ranks_text(finding.ranks).en)
     if finding.module:
         facts.append(f"{word('module', language)} {_code(finding.module)}")
     if finding.parameter:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.report.rehearsal import CATEGORIES, Table
+from gonogo.finding.words import CATEGORIES, size
+from gonogo.report.rehearsal import Table
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import size, word
+from gonogo.report.words import word
 
 REASONED = 3
 """Strategies whose reasons are told."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
 from gonogo.report.plan import legend_names, shares, solution, summary
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import size
 
 OPTION = "--picture"
 MOST_FITTING = 6

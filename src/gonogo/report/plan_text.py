@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.finding import Text
+from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
 from gonogo.report.plan import REASONED, bar, legend, reasons, tables
-from gonogo.report.words import size
 
 _COLOURS = {
     "parameters": "blue",

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from gonogo.finding.ranks import ranges_of, ranks_text
+from gonogo.finding.words import CATEGORIES, size
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import joined_ranks, of_ranks, size, word
+from gonogo.report.words import size_or_unknown, word
 
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
 ASSUMPTIONS_SHOWN = 5
 MODULES_SHOWN = 10
 MESSAGE_SHOWN = 400
@@ -35,7 +36,7 @@ def summary(rehearsal: dict[str, Any], language: str) -> str:
     parts = [
         f"{rehearsal.get('world_size', 0)} x {clean_line(str(rehearsal.get('accelerator', '')))}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
-        f"{of_ranks(ranks)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
+        f"{ranks_text(ranks).en} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.get('steps', 0)} 步" if language == "zh" else f"{rehearsal.get('steps', 0)} steps",
         f"{rehearsal.get('seconds', 0.0):.1f} s",
     ]
@@ -62,7 +63,7 @@ def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...
     ranks_of: dict[tuple[str, ...], list[int]] = {}
     for rank, cells in rows:
         ranks_of.setdefault(cells, []).append(rank)
-    return tuple((joined_ranks(ranks), *cells) for cells, ranks in ranks_of.items())
+    return tuple((ranges_of(ranks), *cells) for cells, ranks in ranks_of.items())
 
 
 def _devices(rehearsal: dict[str, Any]) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
@@ -148,7 +149,7 @@ def _host(rehearsal: dict[str, Any], language: str) -> Table:
     node = rehearsal.get("host_per_node")
     note = ""
     if node and per_rank:
-        available = size(node.get("capacity_bytes"), language)
+        available = size_or_unknown(node.get("capacity_bytes"), language)
         rows.append((word("per_node", language), size(node["peak_bytes"]), size(node["pinned_bytes"]), available))
         note = word("estimated", language) if node.get("estimated") else ""
     columns = ("", word("peak", language), word("pinned", language), word("available", language))

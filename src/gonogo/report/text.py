@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
+from gonogo.finding.ranks import ranks_text
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
@@ -12,7 +13,7 @@ from gonogo.report.plan import summary as plan_summary
 from gonogo.report.plan_text import print_plan
 from gonogo.report.rehearsal import summary, tables
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, how_to_apply, of_ranks, word
+from gonogo.report.words import colon, counted, how_to_apply, word
 
 _SCREEN = 3
 """Findings in full that fit a screen."""
@@ -94,7 +95,7 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
         print_excerpt(span, page, language, gutter, primary=number == 0, style=style)
     facts = [word(finding.certainty.value, language)]
     if finding.ranks:
-        facts.append(of_ranks(finding.ranks))
+        facts.append(ranks_text(finding.ranks).en)
     if finding.module:
         facts.append(f"{word('module', language)} {clean_line(finding.module)}")
     if finding.parameter:

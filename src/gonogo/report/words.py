@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from gonogo.finding import Applicability, Fix, Report, Severity, Text
+from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {
+    **CATEGORIES,
+    **PHASE_NAMES,
     "error": Text("error", "错误"),
     "warning": Text("warning", "警告"),
     "note": Text("note", "提示"),
@@ -48,12 +51,6 @@ WORDS: dict[str, Text] = {
     "allowance": Text("context", "上下文等"),
     "total": Text("capacity", "总量"),
     "peak_at": Text("reached in", "出现于"),
-    "parameters": Text("parameters", "参数"),
-    "gradients": Text("gradients", "梯度"),
-    "optimizer": Text("optimizer", "优化器"),
-    "activations": Text("activations", "激活"),
-    "communication": Text("communication", "通信"),
-    "temporary": Text("temporary", "临时"),
     "bytes": Text("size", "大小"),
     "peak": Text("peak", "峰值"),
     "pinned": Text("of it pinned", "其中锁页"),
@@ -72,18 +69,7 @@ WORDS: dict[str, Text] = {
     "timed-out": Text("timed out", "超时"),
     "killed": Text("killed", "被终止"),
     "interrupted": Text("interrupted", "被中断"),
-    "load": Text("load", "加载"),
-    "init": Text("init", "初始化"),
-    "forward": Text("forward", "前向"),
-    "backward": Text("backward", "反向"),
-    "step": Text("step", "更新"),
-    "evaluate": Text("evaluate", "评估"),
-    "save": Text("save", "保存"),
-    "exit": Text("exit", "退出"),
 }
-
-GIB = 1024**3
-MIB = 1024**2
 
 
 def word(name: str, language: str) -> str:
@@ -114,28 +100,6 @@ def colon(language: str) -> str:
     return "：" if language == "zh" else ": "
 
 
-def of_ranks(ranks: list[int] | tuple[int, ...]) -> str:
-    """``rank 0`` or ``ranks 0-3, 6``; the same in Chinese text, where rank has no other word."""
-    return f"{'ranks' if len(set(ranks)) > 1 else 'rank'} {joined_ranks(ranks)}"
-
-
-def size(count: int | None, language: str = "en") -> str:
-    """Bytes in GiB with one decimal, in MiB below 0.1 GiB; ``not stated`` for None."""
-    if count is None:
-        return word("unknown", language)
-    if count >= 0.1 * GIB:
-        return f"{count / GIB:,.1f} GiB"
-    if count >= 0.1 * MIB:
-        return f"{count / MIB:.1f} MiB"
-    return "< 0.1 MiB" if count else "0"
-
-
-def joined_ranks(ranks: list[int] | tuple[int, ...]) -> str:
-    """Ranks as a person writes them: ``0-3, 6``."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+def size_or_unknown(count: int | None, language: str) -> str:
+    """Bytes, or ``not stated`` for None."""
+    return size(count) if count is not None else word("unknown", language)

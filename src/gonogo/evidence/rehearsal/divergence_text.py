@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterable
 
 from gonogo.evidence.rehearsal.divergence import Call, Guard, Side
-from gonogo.evidence.rehearsal.failures import PHASES, few, places
+from gonogo.evidence.rehearsal.failures import few, places
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.finding import Span, Text
 from gonogo.finding.ranks import capital, ranks_text
+from gonogo.finding.words import PHASES
 
 _OPERATORS = {
     "allreduce": "all_reduce",

@@ -1,4 +1,4 @@
-"""What several hazards need to read a rehearsal's record: failures merged over ranks, places, sizes, settings."""
+"""What several hazards need to read a rehearsal's record: failures merged over ranks, places, settings."""
 
 from __future__ import annotations
 
@@ -17,32 +17,7 @@ from gonogo.evidence.rehearsal.record import (
 )
 from gonogo.finding import Span, Text
 
-GIB = 1024**3
 _LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
-MIB = 1024**2
-
-PHASES = {
-    "load": Text("loading", "加载"),
-    "init": Text("initialization", "初始化"),
-    "forward": Text("the forward pass", "前向传播"),
-    "backward": Text("the backward pass", "反向传播"),
-    "step": Text("the optimizer step", "优化器更新"),
-    "evaluate": Text("evaluation", "评估"),
-    "save": Text("saving", "保存"),
-    "exit": Text("exit", "退出"),
-    "between": Text("the program's own code between steps", "两步之间程序自身的代码"),
-}
-"""What a rank was doing; ``between`` is of guarded runs only."""
-
-
-CATEGORIES = {
-    "parameters": Text("parameters", "参数"),
-    "gradients": Text("gradients", "梯度"),
-    "optimizer": Text("optimizer", "优化器"),
-    "activations": Text("activations", "激活"),
-    "communication": Text("communication", "通信"),
-    "temporary": Text("temporary", "临时"),
-}
 
 
 class FailedRanks(msgspec.Struct, frozen=True):
@@ -122,20 +97,6 @@ def failure_places(failure: Failure) -> tuple[Span, ...]:
     """The user's innermost frame first, then the innermost frame of a library."""
     raised = Text("raised from here", "异常由此抛出")
     return places((failure.innermost("user"), None), (library_frame(failure), raised))
-
-
-def size(count: float) -> str:
-    """Bytes for a sentence: GiB with one decimal, MiB below 0.1 GiB."""
-    return f"{count / GIB:,.1f} GiB" if count >= 0.1 * GIB else f"{count / MIB:,.1f} MiB"
-
-
-def sizes(by_category: dict[str, int]) -> Text:
-    """``parameters 18.2 GiB, optimizer 101.5 GiB``, what is nothing left out; ``?`` for no category at all."""
-    held = [(CATEGORIES.get(name, Text(name, name)), size(count)) for name, count in by_category.items() if count]
-    return Text(
-        en=", ".join(f"{name.en} {count}" for name, count in held) or "?",
-        zh="、".join(f"{name.zh} {count}" for name, count in held) or "?",
-    )
 
 
 def setting(config: object, *path: str) -> object:

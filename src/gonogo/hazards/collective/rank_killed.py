@@ -3,7 +3,8 @@ import signal
 from gonogo.evidence.guarded.ends import Death, name_of_signal, roots, span_of_rank, unlike
 from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.evidence.rehearsal.failures import PHASES, places, size
+from gonogo.evidence.rehearsal.failures import places
+from gonogo.finding.words import PHASES, size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, Text
 
 _MEANS = {

@@ -2,8 +2,9 @@ import re
 
 from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
-from gonogo.evidence.rehearsal.failures import PHASES, describe, failed_ranks, failure_places, last_outside_torch
+from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, Frame
+from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards.rule import (
     Certainty,

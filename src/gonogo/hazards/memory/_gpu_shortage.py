@@ -6,18 +6,10 @@ import math
 
 import msgspec
 
-from gonogo.evidence.rehearsal.failures import (
-    PHASES,
-    innermost,
-    offload_device,
-    path_ends,
-    places,
-    setting,
-    size,
-    sizes,
-)
+from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends, places, setting
 from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Span, Text
+from gonogo.finding.words import PHASES, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
 ACTIVATIONS = ("activations", "temporary")

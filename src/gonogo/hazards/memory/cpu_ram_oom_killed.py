@@ -3,9 +3,10 @@ from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import stall_of
-from gonogo.evidence.rehearsal.failures import PHASES, offload_device, size, sizes
+from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory, host_memory_by_node
 from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.facts.asked_memory import asked_memory, memory_findings
 from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.rule import (

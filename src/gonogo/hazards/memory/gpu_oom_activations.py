@@ -1,6 +1,7 @@
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.failures import setting, size
+from gonogo.evidence.rehearsal.failures import setting
+from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text

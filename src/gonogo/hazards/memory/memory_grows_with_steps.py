@@ -1,8 +1,8 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
 from gonogo.evidence.guarded.records import Warned
 from gonogo.evidence.guarded.run import GuardedRank
-from gonogo.evidence.rehearsal.failures import size
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _GPU = (

@@ -1,6 +1,7 @@
 from gonogo.evidence.guarded.ends import span_of_rank
 from gonogo.evidence.guarded.records import Place
-from gonogo.evidence.rehearsal.failures import few, size
+from gonogo.evidence.rehearsal.failures import few
+from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _WHAT = {

@@ -2,7 +2,6 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.failures import (
-    PHASES,
     assumption_before,
     failed_ranks,
     failure_places,
@@ -11,6 +10,7 @@ from gonogo.evidence.rehearsal.failures import (
     shorten,
 )
 from gonogo.evidence.rehearsal.record import Failure
+from gonogo.finding.words import PHASES
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, RehearsalRecord, Text
 
 # What to look at next, by the exception's type and words; the first that fits.
