@@ -1,3 +1,5 @@
+import ast
+
 from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
 
 # What may turn the text into something else on its way.
@@ -64,9 +66,9 @@ class CheckpointResumeTrueAsText(Hazard):
             ).format(given=given.value),
             cure=(
                 Text(
-                    "Name the folder: --resume_from_checkpoint OUTPUT/checkpoint-STEPS",
-                    "写出目录：--resume_from_checkpoint OUTPUT/checkpoint-STEPS",
-                ),
+                    "Name the folder: --resume_from_checkpoint {output}/checkpoint-STEPS",
+                    "写出目录：--resume_from_checkpoint {output}/checkpoint-步数",
+                ).format(output=run.arguments.get("output_dir").string or "OUTPUT_DIR"),
                 Text(
                     "Or let the script look: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
                     "或由脚本寻找：trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
@@ -78,8 +80,6 @@ class CheckpointResumeTrueAsText(Hazard):
 
 def _hands_on(call: Call) -> bool:
     """Whether ``train`` is given the argument's own value."""
-    import ast
-
     node = call.keyword_node("resume_from_checkpoint")
     if isinstance(node, ast.Name):
         found = [one for one in call.script.nodes(ast.Assign) if ast.unparse(one.targets[0]) == node.id]

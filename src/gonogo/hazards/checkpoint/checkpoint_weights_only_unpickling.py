@@ -11,13 +11,6 @@ _REFUSED = Pattern(
     r"|[Uu]nsupported (?:global|class|reduce)|not an allowed global"
     r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
 )
-_PROSE = Pattern(
-    r"(?i)(?:fail|error|cannot|can.t|unable|refus|broken|报错|失败|无法|不能|出错).{0,100}\bweights_only ?= ?True"
-    r"|\bweights_only ?= ?True.{0,100}(?:fail|error|cannot|can.t|unable|refus|breaks|报错|失败|无法|不能|出错)"
-    r"|weights[-_ ]only.{0,60}(?:resum|rng_state|optimizer state)|(?:resum|rng[ _]state).{0,100}weights[-_ ]only"
-    r"|(?:checkpoint|resum)\w*.{0,60}\b(?:fail|error|cannot|broken)\w*.{0,40}\b(?:py)?torch ?(?:>=?|v|since)? ?2\.[6-9]"
-    r"|safe_globals.{0,60}(?:resum|load|checkpoint)|(?:resum|load\w*|checkpoint).{0,60}safe_globals"
-)
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _FAILED = "Weights only load failed"
 
@@ -67,7 +60,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
     title = Text(
         en="torch.load refuses a checkpoint that holds more than weights", zh="torch.load 拒绝读取不只含权重的检查点"
     )
-    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "weights-only", "_get_wo_message")
+    log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A torch.load without weights_only, of what the same script saved and which is more than weights."""
@@ -92,7 +85,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             yield self.finding(
                 Text(
                     en="torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
-                    zh="自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有 {what}。",
+                    zh="自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有{what}。",
                 ).format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(
@@ -121,24 +114,15 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         """The unpickler's refusal, with the type that it names."""
         evidence = first_match(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
         evidence = evidence or first_match(log, "types accepted by default with weights_only")
-        if outside_training(log):
-            return
-        told_only = False
-        if evidence is None:
-            evidence = cut_in(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
-            prose = None if log.errors or evidence else log.find(_PROSE)
-            if evidence is None and prose is not None:
-                evidence, told_only = prose.line, True
-        if evidence is None:
+        evidence = evidence or cut_in(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
+        if evidence is None or outside_training(log):
             return
         message = matched_text(log, evidence)
         everything = one_line(
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )
         refused = _REFUSED.search(message) or _REFUSED.search(everything)
-        if told_only:
-            refused = None
-        elif refused is None and _BROKEN_FILE.search(message):
+        if refused is None and _BROKEN_FILE.search(message):
             return  # no pickle at all: a page of HTML, a pointer of Git LFS, a file cut short
         named = refused.group(1) if refused else None
         names = str(named).rstrip(".") if named else None
@@ -164,7 +148,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     "对自己写出的检查点：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
                 ),
             ),
-            confirm=(Text("The lines after it name a type that is not allowed", "其后的行会指出不被允许的类型"),),
+            confirm=()
+            if names
+            else (Text("The lines after it name a type that is not allowed", "其后的行会指出不被允许的类型"),),
         )
 
 
@@ -192,7 +178,7 @@ def _more_than_weights(script: Script, save: Call) -> Text | None:
             if (script.kind_of(value) or "").endswith(".parse_args"):
                 return Text(
                     f"{script.place(value).text}, an argparse.Namespace",
-                    f"argparse.Namespace 对象 {script.place(value).text}",
+                    f" argparse.Namespace 对象 {script.place(value).text}",
                 )
     return None
 

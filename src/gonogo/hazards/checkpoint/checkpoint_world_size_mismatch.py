@@ -9,7 +9,6 @@ from gonogo.hazards.rule import (
     FailureLog,
     Finding,
     Findings,
-    Found,
     Hazard,
     Launch,
     LoggedError,
@@ -20,14 +19,23 @@ from gonogo.hazards.rule import (
 
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
-_PROSE = Pattern(r"(?i)world[ _-]?size.{0,6}(?:不一致|不匹配|不同|mismatch|differs|is different)")
-_OTHER_NUMBER = Pattern(
-    r"(?i)(?:different|chang\w+|another|new|fewer|more) (?:the )?(?:(?:number|count|amount) of )?"
-    r"(?:gpu|node|rank|device|dp|world)s?\b"
-    r"|(?:换了?|改变|不同|增加|减少).{0,4}(?:gpu|卡|显卡|节点|机器)的?(?:数|个数)|(?:gpu|卡|显卡|节点)的?(?:个数|数量?).{0,4}(?:不同|不一致|变|改)"
+
+_CAUSE = Text(
+    "The checkpoint's optimizer states are partitioned over {saved} data-parallel ranks; this run has {size}.",
+    "检查点的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
 )
-_ZERO = Pattern(r"(?i)deepspeed|\bzero\b|zero[-_ ]?[123]")
-_RESUMES = Pattern(r"(?i)checkpoint|\bckpt\b|resum|load_|继续|恢复|续训|断点")
+_CURES = (
+    Text(
+        "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, then "
+        '{"checkpoint": {"load_universal": true}} in the DeepSpeed JSON',
+        "或转换：python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …，并在 DeepSpeed "
+        'JSON 中设置 {"checkpoint": {"load_universal": true}}',
+    ),
+    Text(
+        "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
+        "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
+    ),
+)
 
 
 class CheckpointWorldSizeMismatch(Hazard):
@@ -72,18 +80,7 @@ class CheckpointWorldSizeMismatch(Hazard):
     title = Text(
         en="The ZeRO checkpoint was written by another number of ranks", zh="ZeRO 检查点由不同数目的 rank 保存"
     )
-    log_words = (
-        "DP world size",
-        "current world size is",
-        "optimizer state partitioning",
-        "_load_zero_checkpoint",
-        "world size",
-        "umber of GPU",
-        "umber of gpu",
-        "GPU Number",
-        "GPU数",
-        "卡数",
-    )
+    log_words = ("DP world size", "current world size is", "optimizer state partitioning", "_load_zero_checkpoint")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A checkpoint folder that is at hand, with the partitions of another number of ranks."""
@@ -97,21 +94,11 @@ class CheckpointWorldSizeMismatch(Hazard):
         if saved in (0, size):
             return
         yield self.finding(
-            Text(
-                "The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {size}.",
-                "检查点的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
-            ).format(saved=saved, size=size),
+            _CAUSE.format(saved=saved, size=size),
             certainty=Certainty.LIKELY if run.framework else Certainty.CERTAIN,
             cure=(
-                Text(
-                    "Resume with {saved} data-parallel ranks, or convert it with ds_to_universal and set "
-                    "checkpoint.load_universal",
-                    "用 {saved} 个数据并行 rank 恢复，或用 ds_to_universal 转换并设置 checkpoint.load_universal",
-                ).format(saved=saved),
-                Text(
-                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
-                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
-                ),
+                Text("Resume with {saved} data-parallel ranks", "用 {saved} 个数据并行 rank 恢复").format(saved=saved),
+                *_CURES,
             ),
             spans=(
                 given.span() or launch.place.span(),
@@ -128,52 +115,34 @@ class CheckpointWorldSizeMismatch(Hazard):
             evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
             if evidence is not None:
                 yield self._found(evidence, None, Certainty.CERTAIN)
-            elif not log.errors and (prose := _said_by_the_reporter(log)):
-                yield self._found(prose, None, Certainty.LIKELY)
             return
         message = matched_text(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
         yield self._found(evidence, _SIZES.search(message), Certainty.CERTAIN)
 
-    def _found(self, evidence: LoggedError | LogLine | Found, sizes: Match | None, certainty: Certainty) -> Finding:
-        saved, now = sizes.groups() if sizes else ("another number of", "this many")
-        written, present = (saved, now) if sizes else ("不同数目的", "不同数目的")
+    def _found(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                f"The checkpoint's optimizer states are divided over {saved} data-parallel ranks; this run has {now}.",
-                f"检查点的优化器状态切分在 {written} 个数据并行 rank 上，而本次运行有 {present} 个。",
+            _CAUSE.format(saved=sizes.group(1), size=sizes.group(2))
+            if sizes
+            else Text(
+                "The checkpoint's optimizer states are partitioned over another number of data-parallel ranks than "
+                "this run has.",
+                "检查点的优化器状态所切分的数据并行 rank 数与本次运行不同。",
             ),
             certainty=certainty,
             cure=(
-                Text(
-                    f"Resume with {saved if sizes else 'the same number of'} data-parallel ranks",
-                    f"用 {saved} 个数据并行 rank 恢复" if sizes else "用与保存时相同数目的数据并行 rank 恢复",
+                Text("Resume with {saved} data-parallel ranks", "用 {saved} 个数据并行 rank 恢复").format(
+                    saved=sizes.group(1)
+                )
+                if sizes
+                else Text(
+                    "Resume with as many data-parallel ranks as wrote it", "用与保存时同样多的数据并行 rank 恢复"
                 ),
-                Text(
-                    "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, "
-                    'then {"checkpoint": {"load_universal": true}} in the DeepSpeed JSON',
-                    "或转换：python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …，"
-                    '并在 DeepSpeed JSON 中设置 {"checkpoint": {"load_universal": true}}',
-                ),
-                Text(
-                    "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
-                    "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
-                ),
+                *_CURES,
             ),
         )
-
-
-def _said_by_the_reporter(log: FailureLog) -> Found | None:
-    """A line that tells of resuming, and of world sizes that differ or, under ZeRO, of another number of GPUs."""
-    for found in log.find_all(_PROSE):
-        if _RESUMES.search(found.text):
-            return found
-    for found in log.find_all(_OTHER_NUMBER):
-        if _RESUMES.search(found.text) and _ZERO.search(found.text):
-            return found
-    return None
 
 
 def _ranks_in(folder: Path) -> int:

@@ -5,11 +5,6 @@ _NO_PARENT = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist
 _EXISTS = Pattern(rf"File exists: ['\"]({_NAME})['\"]")
 _IS_FOLDER = Pattern(rf"Is a directory: ['\"]({_NAME})/?['\"]")
 _SCRIPT = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
-_MADE_A_FOLDER = Pattern(
-    r"(?i)(?:several|multiple|many|sharded) (?:\.?bin|files).{0,80}instead of"
-    r"|(?:creates?|generat\w+|got|is|becomes?) an? (?:directory|folder).{0,60}\.bin"
-    rf"|{_NAME}.{{0,40}}(?:is (?:now )?an? (?:directory|folder)|是(?:一)?个?(?:文件夹|目录))"
-)
 
 
 class CheckpointZeroToFp32OutputDir(Hazard):
@@ -99,7 +94,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
             return
         if found := log.find(_NO_PARENT):
             certainty = Certainty.CERTAIN if by_script else Certainty.LIKELY
-        elif by_script and (found := log.find(_EXISTS) or log.find(_IS_FOLDER) or log.find(_MADE_A_FOLDER)):
+        elif by_script and (found := log.find(_EXISTS) or log.find(_IS_FOLDER)):
             certainty = Certainty.LIKELY
         else:
             return

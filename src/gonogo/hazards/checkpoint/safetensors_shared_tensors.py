@@ -8,27 +8,9 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Run, Script, Text
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
-# A reporter's own words.
-_TOLD = Pattern(
-    r"(?i)\btensors?\b.{0,20}\b(?:sharing|shares?|shared) (?:the same )?memory\b"
-    r"|\b(?:safetensors|save_pretrained|sav(?:e|es|ing))\b.{0,80}\bshared tensors\b|\bshared tensors\b.{0,40}\bsave"
-    r"|共享(?:内存|张量).{0,40}safetensors"
-)
 _REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
 _NAMES = compiled_when_used(r"'([^']{1,200})'")
 
@@ -191,7 +173,7 @@ class SafetensorsSharedTensors(Hazard):
         names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors:
-            evidence = cut_in(log, *_REFUSES, within=1) or log.find(_TOLD)
+            evidence = cut_in(log, *_REFUSES, within=1)
             certainty = Certainty.LIKELY
         if evidence is None or outside_training(log):
             return
@@ -221,8 +203,8 @@ class SafetensorsSharedTensors(Hazard):
             evidence,
             Text(
                 "{names} share memory, and safetensors writes no memory under two names.",
-                "{names} 共享内存，而 safetensors 不会把同一块内存写成两个名字。",
-            ).format(names=few(names, 4) if names else Text("Some tensors", "有些张量")),
+                "{names}共享内存，而 safetensors 不会把同一块内存写成两个名字。",
+            ).format(names=Text(few(names, 4), f"{few(names, 4)} ") if names else Text("Some tensors", "有些张量")),
             certainty=certainty,
             cure=tuple(cures),
             parameter=names[0] if names else None,

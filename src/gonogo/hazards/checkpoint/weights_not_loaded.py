@@ -1,6 +1,12 @@
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
-from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, shown, told_instead
+from gonogo.hazards.facts.drawn_weights import (
+    lists_of_drawn,
+    longer_name_clause,
+    lost_in_conversion,
+    named_instead,
+    some_of,
+)
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
 _MOST = 0.5
@@ -22,9 +28,9 @@ _CURE = (
     ),
     Text(
         "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a prefix "
-        "left by a wrapper (module., _orig_module., base_model.model.) has to be taken off",
+        "left by a wrapper (module., _orig_mod., base_model.model.) has to be taken off",
         "比对名称：list(safetensors.safe_open(FILE, 'pt').keys()) 与 model.state_dict().keys()；包装层留下的前缀（"
-        "module.、_orig_module.、base_model.model.）需要去掉",
+        "module.、_orig_mod.、base_model.model.）需要去掉",
     ),
 )
 
@@ -66,6 +72,7 @@ class WeightsNotLoaded(Hazard):
 
     name = "weights-not-loaded"
     title = Text("The model's weights were not loaded: they are drawn at random", "模型权重没有加载：它们是随机生成的")
+    log_words = ("newly initialized", "LOAD REPORT")
     explains_failure = False
     yields_to = ("zero3-moe-weights-not-converted",)
 
@@ -78,14 +85,12 @@ class WeightsNotLoaded(Hazard):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(
-                _said(drawn),
+                _cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
                 cure=_CURE,
                 spans=places((innermost(drawn.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(ranks)),
             )
-
-    log_words = ("newly initialized", "LOAD REPORT")
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' list of what it drew, where it names the layers themselves."""
@@ -102,7 +107,7 @@ class WeightsNotLoaded(Hazard):
                     "drew them at random: what is trained is not the model that was meant.",
                     zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模"
                     "型。",
-                ).format(names=shown(body), instead=told_instead(named_instead(log, names))),
+                ).format(names=some_of(body), instead=longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
@@ -116,7 +121,7 @@ class WeightsNotLoaded(Hazard):
             return
 
 
-def _said(drawn: LoadedWeights) -> Text:
+def _cause(drawn: LoadedWeights) -> Text:
     if drawn.held:
         return Text(
             en="{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
@@ -124,7 +129,7 @@ def _said(drawn: LoadedWeights) -> Text:
             zh="{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数"
             "是随机生成的，且没有报错。",
         ).format(
-            model=drawn.model, count=len(drawn.held), source=drawn.source, names=shown(drawn.held),
+            model=drawn.model, count=len(drawn.held), source=drawn.source, names=some_of(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
     return Text(
@@ -135,6 +140,6 @@ def _said(drawn: LoadedWeights) -> Text:
         percent=f"{drawn.share:.0%}",
         model=drawn.model,
         source=drawn.source,
-        names=shown(drawn.missing),
-        instead=told_instead(drawn.named_instead),
+        names=some_of(drawn.missing),
+        instead=longer_name_clause(drawn.named_instead),
     )

@@ -62,9 +62,13 @@ class DataLoaderShuffleWithSampler(Hazard):
                 ).format(by=by, excluded=", ".join(excluded)),
                 cure=(
                     Text(
-                        "Drop {excluded} from the DataLoader; a DistributedSampler shuffles by itself",
-                        "从 DataLoader 去掉 {excluded}；DistributedSampler 自己会打乱",
-                    ).format(excluded=", ".join(excluded)),
+                        "Drop {excluded} from the DataLoader{shuffles}", "从 DataLoader 去掉 {excluded}{shuffles}"
+                    ).format(
+                        excluded=", ".join(excluded),
+                        shuffles=Text("; a DistributedSampler shuffles by itself", "；DistributedSampler 自己会打乱")
+                        if "shuffle" in excluded
+                        else Text("", ""),
+                    ),
                 ),
                 spans=(*places, own.span(Text("decides the order", "决定顺序")) if own is not None else None),
                 fixes=(
@@ -88,17 +92,16 @@ def _is_made(script: Script, call: Call, name: str) -> bool:
         return True
     if not isinstance(node, ast.Name):
         return False
-    return bool(makers(script, node)) and b"None" not in _assigned(script, node.id)
+    return bool(makers(script, node)) and not _may_be_none(script, node.id)
 
 
-def _assigned(script: Script, name: str) -> bytes:
-    """All that is assigned to a name, as text."""
-    found = [
-        node.value
+def _may_be_none(script: Script, name: str) -> bool:
+    """Whether None is among what is assigned to a name."""
+    return any(
+        "None" in ast.unparse(node.value)
         for node in script.nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-    ]
-    return b" ".join(ast.unparse(value).encode() for value in found)
+    )
 
 
 def _given(call: Call, name: str) -> bool:

@@ -29,7 +29,7 @@ class DataLoaderWorkersUseCuda(Hazard):
     With `num_workers=0`.
 
     ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
+    - https://docs.pytorch.org/docs/stable/data.html: worker processes, and CUDA tensors in them
     - https://github.com/pytorch/pytorch/issues/77159: a dataset that moves its samples
     - https://docs.pytorch.org/docs/stable/notes/multiprocessing.html: CUDA needs spawn or forkserver
     """

@@ -22,7 +22,7 @@ _SHOWN = 4
 
 
 def lost_in_conversion(drawn: LoadedWeights, rank: RankRecord) -> bool:
-    """Whether transformers 5.0 lost those weights under ZeRO-3 (``zero3-moe-weights-not-converted``)."""
+    """Whether transformers 5.0, which converts a checkpoint's layout, lost those weights under ZeRO-3."""
     return bool(drawn.held) and rank.versions.get("transformers", "").startswith("5.0.") and drawn.under_zero3
 
 
@@ -56,15 +56,15 @@ def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
     return None
 
 
-def told_instead(name: str | None) -> Text:
+def longer_name_clause(name: str | None) -> Text:
     """A clause that names the longer name, or nothing."""
     if name is None:
         return Text("", "")
     return Text("; the checkpoint has {name}", "；checkpoint 中是 {name}").format(name=name)
 
 
-def shown(names: Sequence[str]) -> Text:
+def some_of(names: Sequence[str]) -> Text:
     """Some of the names, those of many layers as one."""
     patterns = group_by_module(names)
-    told, more = ", ".join(patterns[:_SHOWN]), len(patterns) - _SHOWN
-    return Text(f"{told}, {more} more", f"{told} 等 {len(patterns)} 类") if more > 0 else Text(told, told)
+    first, more = ", ".join(patterns[:_SHOWN]), len(patterns) - _SHOWN
+    return Text(f"{first}, {more} more", f"{first} 等 {len(patterns)} 类") if more > 0 else Text(first, first)

@@ -8,21 +8,15 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
 _REQUEST = Pattern(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
-_DENIED = Pattern(
-    r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)"
-    r"|\b(?:without|no|not (?:us(?:e|ing)|ask(?:ed)? for|enabl\w+)|"
-    r"(?:did|do)(?:n't| not) (?:use|enable|set|ask for)) fsdp"
-    r"|\bfsdp (?:to|is|was|=) ?['\"]?(?:false|none|null|off|not|disabled)"
-    r"|(?:没有?|未|并未|不)(?:使用|用|启用|开启|开|配置|设置)(?:过|了)?\s*fsdp"
-)
+_DENIED = Pattern(r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)")
 _IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
 
 
 def asked_for_fsdp(log: FailureLog) -> bool | None:
     """True where the launch, the script, the config or a line of the log asks for FSDP; None where nothing tells.
 
-    False where the reporter denies it, or ``accelerate launch`` is given neither FSDP nor a file that could ask for it:
-    it then takes what an earlier ``accelerate config`` left in the user's cache.
+    False where a configuration in the log denies it, or ``accelerate launch`` is given neither FSDP nor a file that
+    could ask for it: it then takes what an earlier ``accelerate config`` left in the user's cache.
     """
     if any(_DENIED.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
         return False

@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 
-_SAID = Pattern(
+_MESSAGES = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
     r"|An FSDP-managed module unexpectedly has parameters on"
     r"|FSDP parameters should be materialized on (?:CPU|cpu) when enabling (?:CPU|cpu) offloading"
@@ -31,12 +31,6 @@ _SETTERS = Pattern(
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
 _ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
-# A reporter's own words: "FSDP CPU offloading errors out due to device placements".
-_TOLD = Pattern(
-    r"(?i)(?:fsdp|fully_?shard).{0,60}offload.{0,200}(?:device|clip_?grad|设备|non-cpu|(?:not|未).{0,12}cpu)"
-    r"|assign\w* (?:a )?(?:cuda|gpu|npu) gradients? to (?:a )?cpu (?:tensor|param)"
-    r"|offload.{0,60}(?:fsdp|fully_?shard).{0,200}(?:device|clip_?grad|设备|non-cpu|未.{0,12}cpu)"
-)
 _INSIDE = (
     "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
     "_check_flat_params_on_expected_device", "_validate_cpu_offload_params", "fsdp/_runtime_utils.py",
@@ -134,7 +128,10 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                         "GPU: FSDP refuses parameters that are not where it keeps them.",
                         zh="{name} 由 FSDP 包装并把参数卸载到 CPU，随后又被移到 GPU：FSDP 会拒绝不在其所管位置的参数。",
                     ).format(name=target.id),
-                    cure=_CURES,
+                    cure=(
+                        Text("Take {move} out", "去掉 {move}").format(move=script.place(move).text),
+                        Text("Or leave cpu_offload out", "或去掉 cpu_offload"),
+                    ),
                     spans=(
                         script.place(move).span(),
                         wrap.place.span(Text("wrapped with offload here", "在此处以卸载方式包装")),
@@ -152,15 +149,13 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             certainty = _certainty(error, log)
             if certainty is not None:
                 yield self._finding(error, certainty)
-        for pattern in (_SAID, _SETTERS):
+        for pattern in (_MESSAGES, _SETTERS):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
-                yield self._finding(line, Certainty.CERTAIN if pattern is _SAID else Certainty.LIKELY)
+                yield self._finding(line, Certainty.CERTAIN if pattern is _MESSAGES else Certainty.LIKELY)
         if not log.errors and (
             cut := cut_in(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), within=1)
         ):
             yield self._finding(cut, Certainty.LIKELY)
-        elif not log.errors and log.find(_SAID) is None and (line := log.find(_TOLD)):
-            yield self._finding(line, Certainty.LIKELY)
         for mismatch in mismatches_in(log):
             if mismatch.with_host and not mismatch.between_accelerators and not _SETTERS.search(_message(mismatch)):
                 if mismatch.passes(*_INSIDE):
@@ -193,7 +188,7 @@ def _message(mismatch: LoggedMismatch) -> str:
 
 
 def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
-    if _SAID.search(error.message):
+    if _MESSAGES.search(error.message):
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)
     if _SETTERS.search(error.message):

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",
@@ -14,7 +14,6 @@ _REQUIRES_GRAD = (
     "`FlatParameter` requires uniform `requires_grad`",
 )
 _INTEGER = "Cannot flatten integer dtype tensors"
-_TOLD = Pattern(r"(?i)must flatten .{0,20}\b(?:uniform|same) dtype|flat_?param\w* requires? uniform dtype")
 _TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
 
 _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
@@ -61,7 +60,7 @@ class FsdpMixedDtypeFlatten(Hazard):
         en="FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
         zh="FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
     )
-    log_words = ("Must flatten tensors", "ust flatten", "requires uniform", "FSDP expects uniform", _INTEGER)
+    log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A 4-bit model under FSDP whose weights are stored as bytes, which FSDP can't flatten with the others."""
@@ -86,10 +85,9 @@ class FsdpMixedDtypeFlatten(Hazard):
                 ),
                 cure=(
                     Text(
-                        "Set bnb_4bit_quant_storage to the dtype that the model is loaded in (torch_dtype)",
-                        "把 bnb_4bit_quant_storage 设为加载模型所用的 dtype（torch_dtype）",
-                    ),
-                    *_CURE_DTYPE[1:],
+                        "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
+                        "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
+                    ).format(dtype=dtype or "torch.bfloat16"),
                 ),
                 spans=(call.place.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
                 fixes=(self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit),)
@@ -100,15 +98,15 @@ class FsdpMixedDtypeFlatten(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""
         cut = None if log.errors else cut_in(log, ("flat_param.py", "_validate_tensors_to_flatten"), within=1)
-        if evidence := first_match(log, *_DTYPE) or log.find(_TOLD) or cut:
-            two = None if isinstance(evidence, Found) else _TWO.search(matched_text(log, evidence))
+        if evidence := first_match(log, *_DTYPE) or cut:
+            two = _TWO.search(matched_text(log, evidence))
             dtypes = " / ".join(part for part in two.groups() if part) if two else ""
             yield self.log_finding(
                 evidence,
                 Text(
                     en="One module that FSDP wraps holds parameters of different dtypes{dtypes}.",
                     zh="FSDP 包装的某个模块含有不同 dtype 的参数{dtypes}。",
-                ).format(dtypes=f" ({dtypes})" if dtypes else ""),
+                ).format(dtypes=Text(f" ({dtypes})", f"（{dtypes}）") if dtypes else ""),
                 cure=_CURE_DTYPE,
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )

@@ -106,7 +106,12 @@ class FsdpWrapClassNotFound(Hazard):
                 en="{wrong} is no class of {architecture}, whose layers are {owns}.",
                 zh="{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
             ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
-            cure=_CURES,
+            cure=(
+                Text(
+                    "Set fsdp_transformer_layer_cls_to_wrap to {own}",
+                    "把 fsdp_transformer_layer_cls_to_wrap 设为 {own}",
+                ).format(own=owns[0]),
+            ),
             spans=(given.span(),),
             fixes=(self.fix(Text("Name the model's own layer", "改为该模型自己的层"), edit),)
             if edit is not None
@@ -125,8 +130,12 @@ class FsdpWrapClassNotFound(Hazard):
             evidence,
             Text(
                 en="FSDP looks for {layer} among the classes of the model's modules and finds none.",
-                zh="FSDP 在模型各模块的类中找不到 {layer}。",
-            ).format(layer=named.group(1) if named else Text("the class that it is to wrap", "要包装的类")),
+                zh="FSDP 在模型各模块的类中找不到{layer}。",
+            ).format(
+                layer=Text(named.group(1), f" {named.group(1)}")
+                if named
+                else Text("the class that it is to wrap", "要包装的类")
+            ),
             cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
             confirm=(

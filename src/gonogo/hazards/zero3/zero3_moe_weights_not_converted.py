@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
-from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, shown
+from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, some_of
 from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import (
@@ -124,7 +124,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     model=lost.model,
                     count=len(lost.held),
                     source=lost.source,
-                    names=shown(lost.held),
+                    names=some_of(lost.held),
                 ),
                 cure=_CURE,
                 spans=places((innermost(lost.frames, "user"), None)),
