@@ -40,6 +40,17 @@ class CollectiveBranchOnOwnLoss(Hazard):
     way on one rank and the other way on the rest, while backward and step are collectives, which all ranks have to
     make.
 
+    ## Example
+    ```python
+    if torch.isnan(loss):                                  # wrong: true on one rank, false on the rest
+        continue
+
+    bad = torch.isnan(loss).float()                        # right: all ranks agree first
+    dist.all_reduce(bad, op=dist.ReduceOp.MAX)
+    if bad:
+        continue
+    ```
+
     ## Cure
     Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
     branch on the flag. With Accelerate: `accelerator.set_trigger()` where it holds, `if accelerator.check_trigger():`

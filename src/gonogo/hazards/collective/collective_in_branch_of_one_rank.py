@@ -34,6 +34,17 @@ class CollectiveInBranchOfOneRank(Hazard):
     `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
     `if rank == 0:` only one does.
 
+    ## Example
+    ```python
+    if dist.get_rank() == 0:
+        tokenizer.save_pretrained(path)
+        dist.barrier()                  # wrong: one rank waits for all
+
+    if dist.get_rank() == 0:
+        tokenizer.save_pretrained(path)
+    dist.barrier()                      # right: every rank comes to it
+    ```
+
     ## Cure
     Move the call behind the branch, so that every rank comes to it; the branch keeps what one rank does alone.
 

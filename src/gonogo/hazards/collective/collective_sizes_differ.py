@@ -26,6 +26,12 @@ class CollectiveSizesDiffer(Hazard):
     ranks. The last batch of a loader, texts of different length, a list of the losses of a batch, an integer on one
     rank and a float on another, gradients that exist on some ranks only.
 
+    ## Example
+    ```python
+    dist.all_reduce(losses)                                # wrong: the ranks' batches have 4 and 3 samples
+    dist.all_reduce(torch.stack([losses.sum(), count]))    # right: two numbers on every rank
+    ```
+
     ## Cure
     The same shape and type on all ranks: pad, or reduce sums and counts.
 

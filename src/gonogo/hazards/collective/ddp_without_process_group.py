@@ -30,6 +30,14 @@ class DdpWithoutProcessGroup(Hazard):
     torchrun only starts the processes and sets their variables; the group is made by `init_process_group` in each of
     them.
 
+    ## Example
+    ```python
+    model = DistributedDataParallel(model)                 # wrong: no process group has been made
+
+    torch.distributed.init_process_group("nccl")           # right: made before the model is wrapped
+    model = DistributedDataParallel(model)
+    ```
+
     ## Cure
     `torch.distributed.init_process_group("nccl")` and `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before
     the model is wrapped.

@@ -32,6 +32,12 @@ class FailureElsewhere(Hazard):
     When a rank dies, the launcher ends the others with SIGTERM, their connections close, and collectives that the
     dead rank has not joined time out. None of these is a cause.
 
+    ## Example
+    ```sh
+    gonogo diagnose rank3.log    # wrong: the log of a rank that merely waited, or was ended
+    gonogo diagnose logs/        # right: all ranks' logs, of which one has the error
+    ```
+
     ## Cure
     Find the rank that died first: torchrun's block "Root Cause (first observed failure)" names rank, host and exit
     code, the earliest time in all logs does too. Give all logs at once: `gonogo diagnose FOLDER`. Get each rank's

@@ -28,6 +28,12 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
     `torch.device("cuda:0")`, `.cuda(0)`, `device="cuda"` before `set_device`, `os.environ["CUDA_VISIBLE_DEVICES"] =
     "0"` inside the script, or no `set_device` at all: every rank lands on the same GPU.
 
+    ## Example
+    ```python
+    torch.cuda.set_device(0)                               # wrong: the same GPU on every rank
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # right
+    ```
+
     ## Cure
     `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before anything touches CUDA, and no fixed index elsewhere.
 

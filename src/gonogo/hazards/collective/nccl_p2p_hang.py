@@ -47,6 +47,12 @@ class NcclP2pHang(Hazard):
     ## Why
     The driver reports P2P that the board, the IOMMU or PCIe ACS does not carry through: the copy is never seen.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 2 train.py                       # wrong on two RTX 4090
+    NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 2 train.py    # right
+    ```
+
     ## Cure
     `NCCL_P2P_DISABLE=1`; NCCL then goes through host memory, slower. A newer driver, or IOMMU/ACS off, cures the cause.
 

@@ -26,6 +26,12 @@ class NcclShmNoSpace(Hazard):
     A container gets 64 MiB of /dev/shm unless told otherwise; each pair of ranks takes some 10 MiB. Segments that
     killed runs have left (`/dev/shm/nccl-*`) count too.
 
+    ## Example
+    ```sh
+    docker run --gpus all image torchrun --nproc_per_node 8 train.py                   # wrong: 64 MiB of /dev/shm
+    docker run --gpus all --shm-size=16g image torchrun --nproc_per_node 8 train.py    # right
+    ```
+
     ## Cure
     `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Remove
     stale `/dev/shm/nccl-*` where no run is under way. `NCCL_SHM_DISABLE=1` works too, slower.

@@ -35,17 +35,22 @@ class NcclTimeoutPreprocessing(Hazard):
     ## What happens
     A progress bar of `map` or the tokenizer is under way when "Watchdog caught collective operation timeout" comes,
     with a low SeqNum and NumelIn=1 (a barrier), or "Socket Timeout" while fetching the ncclUniqueId. It comes after
-    the
-    same time in every run: 10 or 30 minutes.
+    the same time in every run: 10 or 30 minutes.
 
     ## Why
     `main_process_first` lets rank 0 tokenize, and the others wait in a barrier. NCCL counts that wait as a collective.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 8 train.py --ddp_timeout 300     # wrong: tokenizing takes longer than five minutes
+    torchrun --nproc_per_node 8 train.py --ddp_timeout 7200    # right
+    ```
+
     ## Cure
     Tokenize once before training and load the result (LLaMA-Factory: `tokenized_path`); or raise the time-out:
     `ddp_timeout` in TrainingArguments, `InitProcessGroupKwargs(timeout=...)` for Accelerate, `timeout=` of
-    `init_process_group`; or use more workers
-    (`num_proc`). The first to make the process group decides: a time-out given later is ignored.
+    `init_process_group`; or use more workers (`num_proc`). The first to make the process group decides: a time-out
+    given later is ignored.
 
     ## When it is safe
     When preparing takes less than the time-out, or the result is in the cache of every node.

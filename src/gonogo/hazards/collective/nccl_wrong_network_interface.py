@@ -38,6 +38,12 @@ class NcclWrongNetworkInterface(Hazard):
     NCCL takes the first interface that is neither lo nor docker. Bridges of containers and virtual machines, VPNs
     and second networks come first on some hosts; a firewall between nodes looks the same.
 
+    ## Example
+    ```sh
+    export NCCL_SOCKET_IFNAME=docker0    # wrong: leads to no other node
+    export NCCL_SOCKET_IFNAME=eth0       # right: has the address by which the nodes reach each other
+    ```
+
     ## Cure
     `export NCCL_SOCKET_IFNAME=eth0` (the interface with the address by which the nodes reach each other, see `ip
     addr`; a list where it differs by node; `^docker,veth,br` to leave some out) on all nodes, and

@@ -12,6 +12,12 @@ class ProcessGroupRankFixed(Hazard):
     The numbers were written for a trial on one GPU. A launcher starts N processes with the same code, and tells them
     apart by RANK and WORLD_SIZE, which constants override.
 
+    ## Example
+    ```python
+    dist.init_process_group("nccl", rank=0, world_size=1)    # wrong: the same on every process
+    dist.init_process_group("nccl")                          # right: RANK and WORLD_SIZE are the launcher's
+    ```
+
     ## Cure
     Leave both out: `init_process_group("nccl")` takes them from the environment.
 

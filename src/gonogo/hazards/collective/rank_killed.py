@@ -76,6 +76,12 @@ class RankKilled(Hazard):
     from a person; SIGSEGV from native code (a CUDA extension of another version, a driver); SIGBUS from a full
     /dev/shm; SIGABRT from native code that gave up.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 8 train.py                                          # wrong: "exitcode: -11", and no word
+    PYTHONFAULTHANDLER=1 gonogo run -- torchrun --nproc_per_node 8 train.py       # right: the stack at the signal
+    ```
+
     ## Cure
     Find who sent it, on the machine of that rank: `dmesg`, the scheduler's accounting, the container's events. For
     SIGSEGV and SIGABRT run with `PYTHONFAULTHANDLER=1`.

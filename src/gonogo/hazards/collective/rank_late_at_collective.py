@@ -37,6 +37,14 @@ class RankLateAtCollective(Hazard):
     (a slow or a dead DataLoader worker), writes a checkpoint, compiles, downloads, is in a debugger, or its process or
     machine hangs.
 
+    ## Example
+    ```python
+    if rank == 0:
+        upload(checkpoint)                                    # wrong: minutes in which the others wait
+    if rank == 0:
+        threading.Thread(target=upload, args=[checkpoint]).start()    # right: off the training's path
+    ```
+
     ## Cure
     Look at the rank that the others wait for, not at those that time out: the finding says where its Python was. Take
     the work off the training's path, share it among the ranks, or give the others a larger time-out.

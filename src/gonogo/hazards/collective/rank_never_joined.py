@@ -15,6 +15,12 @@ class RankNeverJoined(Hazard):
     The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
     let it in), it cannot reach the master's address, or it is still loading while the others are through.
 
+    ## Example
+    ```sh
+    torchrun --nnodes 2 --node_rank 0 --master_addr node0 train.py    # wrong: the same on both nodes
+    torchrun --nnodes 2 --node_rank 1 --master_addr node0 train.py    # right: on the second node
+    ```
+
     ## Cure
     Start the launcher on every node, each with its own node rank, the same number of nodes, the same address and port;
     test the way there (`nc -zv ADDRESS PORT`). Where a rank is merely slow at loading, a larger time-out.

@@ -31,6 +31,14 @@ class RanksPartAtCollective(Hazard):
     are. A condition on the rank or on its data, another order, a rank that leaves a loop: from there on they differ.
     Under ZeRO-3 each module's forward and backward are such calls, since they gather its weights.
 
+    ## Example
+    ```python
+    for name in set(metrics):            # wrong: each rank has its own order
+        dist.all_reduce(metrics[name])
+    for name in sorted(metrics):         # right: the same order on every rank
+        dist.all_reduce(metrics[name])
+    ```
+
     ## Cure
     All ranks go the same way: decide on values that they share, keep collectives out of branches that only some of
     them take, and under ZeRO-3 run the same modules on all of them.

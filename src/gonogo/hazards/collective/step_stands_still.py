@@ -33,6 +33,12 @@ class StepStandsStill(Hazard):
     InfiniBand, a firewall, a GPU that fell off the bus. Where none is in a collective, all do the same slow thing: a
     DataLoader whose workers are dead, a file system that does not answer, compilation.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 8 train.py                       # wrong where the GPUs' peer-to-peer copies hang
+    NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 8 train.py    # right, if that is the link that hangs
+    ```
+
     ## Cure
     For a collective: test the links (NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, NCCL_SOCKET_IFNAME, nccl-tests). Else
     look at the line where the ranks stand.

@@ -23,6 +23,15 @@ class TrainerEvaluatesOnOneRank(Hazard):
     Under a distributed launch the Trainer divides the evaluation set among the ranks and gathers their results: all
     ranks must call it. Only printing and writing belong to one rank.
 
+    ## Example
+    ```python
+    if trainer.is_world_process_zero():
+        metrics = trainer.evaluate()                 # wrong: it gathers from ranks that never come
+
+    metrics = trainer.evaluate()                     # right: on all ranks
+    trainer.save_metrics("eval", metrics)            # writes on one rank by itself
+    ```
+
     ## Cure
     Call `trainer.evaluate()` on all ranks; keep the branch for what is done with the metrics. `trainer.log_metrics`
     and `trainer.save_metrics` look to the rank themselves.

@@ -64,6 +64,16 @@ class UnevenDataPerRankHang(Hazard):
     An `IterableDataset` (streaming, webdataset, packing) has no length, so no sampler makes the ranks even.
     Filtering on each rank, or skipping bad batches, does the same.
 
+    ## Example
+    ```python
+    for batch in DataLoader(iterable):                       # wrong: one rank has 310 batches, another 311
+        train(model, batch)
+
+    with Join([model]):                                      # right: a rank that has ended answers the others
+        for batch in DataLoader(iterable):
+            train(model, batch)
+    ```
+
     ## Cure
     The same number of batches on every rank: `drop_last`, equal shards, a common stop; or
     `torch.distributed.algorithms.Join`.

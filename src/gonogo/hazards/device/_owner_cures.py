@@ -37,7 +37,7 @@ OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     ),
     Owner.QUANTIZED: (
         Text(
-            en='Load the quantised model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload',
+            en='Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload',
             zh='把量化模型整体加载到该进程的 GPU：device_map={"": local_rank}，不要卸载到 CPU',
         ),
     ),

@@ -61,6 +61,12 @@ class DdpModuleOnCpu(Hazard):
     `DistributedDataParallel(model, device_ids=[local_rank])` comes before `model.to(local_rank)`, or a part was made
     or loaded after it (`map_location="cpu"`), or CUDA is not available and the model quietly stayed where it was.
 
+    ## Example
+    ```python
+    model = DistributedDataParallel(model, device_ids=[local_rank])                   # wrong: the model is on the CPU
+    model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])    # right
+    ```
+
     ## Cure
     `torch.cuda.set_device(local_rank); model.to(local_rank)` before DDP. Check that `torch.cuda.is_available()`. For
     training on CPUs: leave out `device_ids` and use the gloo backend.

@@ -47,7 +47,7 @@ _CURES = (
         zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
     ),
     Text(
-        en='For a quantised model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
+        en='For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
         zh='量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
     ),
 )
@@ -67,9 +67,15 @@ class DeviceMapAutoDistributed(Hazard):
     spreads a whole copy over all GPUs. DeepSpeed, DDP and FSDP expect a process to keep to the one GPU that its local
     rank names: inputs go there, the layers are elsewhere.
 
+    ## Example
+    ```python
+    AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong: each process spreads a whole copy
+    AutoModelForCausalLM.from_pretrained(name)                       # right: the engine places it
+    ```
+
     ## Cure
     Drop `device_map` from `from_pretrained` and let the engine place the model; a model too large for one GPU needs
-    ZeRO-3. A quantised model under DDP or ZeRO-2 takes `device_map={"": local_rank}`.
+    ZeRO-3. A quantized model under DDP or ZeRO-2 takes `device_map={"": local_rank}`.
 
     ## When it is safe
     In one process without a launcher (`python train.py`), for inference, or as `{"": local_rank}`.

@@ -30,6 +30,12 @@ class DeviceMapAutoTrainerMismatch(Hazard):
     not pass through a hook stays where it is: labels in a loss that does not move them, a mask made in the forward, an
     input of a module called from outside.
 
+    ## Example
+    ```sh
+    python train.py                            # wrong with device_map="auto": one process, layers on four GPUs
+    torchrun --nproc_per_node 4 train.py       # right, without device_map
+    ```
+
     ## Cure
     Train without `device_map` and start one process a GPU (`torchrun`, `deepspeed`, `accelerate launch`), with ZeRO-3
     where one GPU is too small; or show the process one GPU (`CUDA_VISIBLE_DEVICES=0`). To keep the split model, move

@@ -29,6 +29,12 @@ class DeviceMismatch(Hazard):
     back, after the model went to the GPU. Under `deepspeed.zero.Init` only `tensor`, `empty`, `zeros`, `ones`, `full`,
     `arange`, `eye` and `randn` give GPU tensors; what other functions make stays on the CPU.
 
+    ## Example
+    ```python
+    positions = torch.arange(length)                           # wrong: made on the CPU
+    positions = torch.arange(length, device=hidden.device)     # right
+    ```
+
     ## Cure
     Look at the operand that the finding names: move an input (`batch.to(model.device)`), make a tensor where it is used
     (`torch.arange(n, device=x.device)`), register an attribute (`self.register_buffer("mask", mask,

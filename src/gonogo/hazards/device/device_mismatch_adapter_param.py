@@ -36,9 +36,15 @@ class DeviceMismatchAdapterParam(Hazard):
     the base weight's device one by one. AdaLoRA's `ranknum` was left out before PEFT 0.4; the base weight may itself be
     offloaded to the CPU at that moment; an adapter that is added or loaded later may miss the move.
 
+    ## Example
+    ```python
+    model = get_peft_model(base.cuda(), AdaLoraConfig(...))         # wrong: ranknum stays on the CPU (peft before 0.4)
+    model = get_peft_model(base, AdaLoraConfig(...)).to("cuda")     # right: moved once the adapter is made
+    ```
+
     ## Cure
     Upgrade PEFT. Where the version must stay, move the model once more after the adapter was made or loaded
-    (`model.to(device)`); of a quantised model, only the adapter's parameters.
+    (`model.to(device)`); of a quantized model, only the adapter's parameters.
 
     ## When it is safe
     The adapter is made before the model is moved, by `get_peft_model` of a current PEFT.

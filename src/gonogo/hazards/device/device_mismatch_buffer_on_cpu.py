@@ -39,6 +39,12 @@ class DeviceMismatchBufferOnCpu(Hazard):
     non-persistent buffer that is computed when the model is built and cast (`.to(dtype)`) but never put on the input's
     device; or ZeRO-3 and `low_cpu_mem_usage` built it on the CPU.
 
+    ## Example
+    ```python
+    self.pos_embed = torch.zeros(1, 512, 64)                            # wrong: does not move with the module
+    self.register_buffer("pos_embed", torch.zeros(1, 512, 64))          # right
+    ```
+
     ## Cure
     Take the model's newest remote code (delete its copy in `~/.cache/huggingface/modules`), or move the buffer where
     it is used: `self.pos_embed.to(device=x.device, dtype=x.dtype)`. In your own module: `register_buffer`.

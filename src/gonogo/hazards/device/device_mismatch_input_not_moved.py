@@ -27,6 +27,12 @@ class DeviceMismatchInputNotMoved(Hazard):
     objects, not what `compute_loss`, a custom `forward` or a callback makes (`torch.zeros(n)`), not a batch of a
     DataLoader that was never given to `accelerator.prepare`. DeepSpeed's engine moves nothing at all.
 
+    ## Example
+    ```python
+    outputs = engine(**batch)                                                        # wrong: the batch is on the CPU
+    outputs = engine(**{k: v.to(engine.device) for k, v in batch.items()})           # right
+    ```
+
     ## Cure
     `batch = {k: v.to(model.device) for k, v in batch.items()}` in your own loop; make tensors where they are used
     (`torch.arange(n, device=x.device)`); give DataLoaders to `accelerator.prepare`. Under ZeRO-3 take the device from

@@ -37,6 +37,12 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
     `full`, `arange`, `eye` and `randn` put their results on the GPU, and no other function. A constructor that combines
     `torch.arange` with `torch.kaiser_window`, as the vocoder's filters do, then mixes both devices.
 
+    ## Example
+    ```sh
+    swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3                          # wrong: builds the vocoder too
+    ENABLE_AUDIO_OUTPUT=0 swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3    # right
+    ```
+
     ## Cure
     Do not build the part: `ENABLE_AUDIO_OUTPUT=0` in ms-swift's environment; `enable_audio_output=False` to
     `from_pretrained`; or build only what is trained (`Qwen2_5OmniThinkerForConditionalGeneration`). Otherwise upgrade

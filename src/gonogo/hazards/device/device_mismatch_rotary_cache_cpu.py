@@ -37,6 +37,12 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
     Where they are plain attributes, or non-persistent buffers that ZeRO-3, CPU offload or a patch (long context, a
     replaced attention) leaves behind, no `to(device)` reaches them. ZeRO-3 moves only parameters.
 
+    ## Example
+    ```python
+    self.inv_freq = 1 / base ** (steps / dim)                                               # wrong: stays on the CPU
+    self.register_buffer("inv_freq", 1 / base ** (steps / dim), persistent=False)           # right: moves along
+    ```
+
     ## Cure
     Upgrade transformers (since 4.45 the common models compute cos and sin in every forward on the input's device),
     or the model's remote code. Where the version must stay: `cos, sin = cos.to(q.device), sin.to(q.device)` before the

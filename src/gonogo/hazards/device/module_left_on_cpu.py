@@ -18,6 +18,13 @@ class ModuleLeftOnCpu(Hazard):
     The part was made or replaced after the model was moved (`model.to`, `deepspeed.initialize`), hangs on the model
     without being a registered submodule (a list, a dict), or was moved back by hand.
 
+    ## Example
+    ```python
+    model.to("cuda")
+    model.vision_tower = VisionTower()                  # wrong: made after the model was moved
+    model.vision_tower = VisionTower().to("cuda")       # right
+    ```
+
     ## Cure
     Make every part before the model is moved, keep parts in `nn.ModuleList` and `nn.ModuleDict`, tensors in
     `register_buffer`; or move the part: `model.vision_tower.to(device)`.

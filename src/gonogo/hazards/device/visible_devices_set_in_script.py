@@ -14,6 +14,12 @@ class VisibleDevicesSetInScript(Hazard):
     Each process sets the same value before it first uses CUDA: they all see the same few GPUs, and a local rank beyond
     them has none.
 
+    ## Example
+    ```python
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"                # wrong: one GPU for all processes that torchrun starts
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # right: the launcher says which
+    ```
+
     ## Cure
     Remove the line; choose GPUs where the run is launched: `CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 ...`,
     `deepspeed --include localhost:0,1`.

@@ -22,6 +22,12 @@ class BenignLossScaleWarmup(Hazard):
     scale and skips the step until the gradients fit. After some hundred good steps it doubles the scale again, and one
     more skipped step now and then is normal.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": true}                              // a dozen skipped steps at the start: nothing is wrong
+    "fp16": {"enabled": true, "initial_scale_power": 12}   // right, if fewer of them are wanted
+    ```
+
     ## Cure
     None is needed. To see fewer such lines, lower `fp16.initial_scale_power` (16 by default, which is 65536), or train
     in bf16, which needs no scale.

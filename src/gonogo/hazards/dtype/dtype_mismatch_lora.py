@@ -16,6 +16,13 @@ class DtypeMismatchLora(Hazard):
     dtype. Evaluation that runs outside autocast (a callback, `model.generate`, a Trainer version that wraps only the
     training step, DeepSpeed's fp16 engine) multiplies the two as they are.
 
+    ## Example
+    ```python
+    model.generate(**inputs)                                     # wrong: fp16 weights times fp32 adapters
+    with torch.autocast("cuda", dtype=torch.float16):            # right
+        model.generate(**inputs)
+    ```
+
     ## Cure
     Run the evaluation under `torch.autocast("cuda", dtype=torch.float16)`, or cast the adapters too: `model.half()`
     before evaluating (not before training under fp16 AMP), or load everything in bf16 and train with `bf16=True`.

@@ -15,6 +15,12 @@ class DtypeMismatchLoraQuantized(Hazard):
     bitsandbytes computes in fp16 and hands on fp16. Norms, the head and the adapters are in fp32 or were left in the
     checkpoint's dtype. Without autocast, and without `prepare_model_for_kbit_training`, nobody makes them agree.
 
+    ## Example
+    ```python
+    model = get_peft_model(model_4bit, lora)                                      # wrong: fp16 and fp32 meet
+    model = get_peft_model(prepare_model_for_kbit_training(model_4bit), lora)     # right, with bf16=True
+    ```
+
     ## Cure
     `model = prepare_model_for_kbit_training(model)` before `get_peft_model`, train with `fp16=True` or `bf16=True` (so
     that autocast is on), and give `bnb_4bit_compute_dtype` the same dtype. In a loop of your own: `torch.autocast`.

@@ -37,6 +37,12 @@ class DtypeUnscaleFp16Gradients(Hazard):
     the step. Here the model was loaded in fp16 (`torch_dtype=torch.float16`, `.half()`) and trained as it is, or the
     LoRA adapters took over the model's fp16, so the gradients are fp16 too.
 
+    ## Example
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16)    # wrong with fp16=True
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)    # right: autocast does the rest
+    ```
+
     ## Cure
     Cast what is trained to fp32 and leave the frozen rest in fp16:
     `for p in model.parameters(): if p.requires_grad: p.data = p.data.float()` (diffusers: `cast_training_params`;

@@ -52,6 +52,12 @@ class FlashAttnFp32Input(Hazard):
     is given), no autocast is active, or something turned the hidden states back into fp32: a norm or an embedding in
     fp32, `prepare_model_for_kbit_training`, LoRA or DoRA in fp32, a rotary embedding.
 
+    ## Example
+    ```python
+    from_pretrained(name, attn_implementation="flash_attention_2")                                 # wrong: fp32
+    from_pretrained(name, attn_implementation="flash_attention_2", torch_dtype=torch.bfloat16)     # right
+    ```
+
     ## Cure
     Load with `torch_dtype=torch.bfloat16` (or "auto") and train with `bf16=True` or `fp16=True`, so that the forward
     runs under autocast. Or use `attn_implementation="sdpa"`, which takes fp32.

@@ -34,10 +34,15 @@ class Fp16LossScaleMinimum(Hazard):
     bf16, whose range is that of fp32 (Llama-2, Baichuan2, Qwen, T5, Gemma …), and its activations exceed 65504. Else
     training diverges: a learning rate that is too high, a bad batch (all labels -100), broken weights.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": true}    // wrong for a model trained in bf16: its activations exceed 65504
+    "bf16": {"enabled": true}    // right
+    ```
+
     ## Cure
     Train in bf16 (`"bf16": {"enabled": true}`, `bf16=True`) on GPUs that have it (Ampere or newer). Where it must be
-    fp16:
-    lower the learning rate, add warm-up and clipping, and look at the batch where the first overflow comes.
+    fp16: lower the learning rate, add warm-up and clipping, and look at the batch where the first overflow comes.
 
     ## When it is safe
     A few skipped steps with large scales are normal: see `benign-loss-scale-warmup`.

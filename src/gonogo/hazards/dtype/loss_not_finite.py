@@ -24,6 +24,12 @@ class LossNotFinite(Hazard):
     the logarithm of zero in a custom loss; weights that were NaN when loaded; a learning rate that is too high; a
     library's fault.
 
+    ## Example
+    ```python
+    loss = (nll * mask).sum() / mask.sum()                  # wrong: 0 / 0 where a batch has no label
+    loss = (nll * mask).sum() / mask.sum().clamp(min=1)     # right
+    ```
+
     ## Cure
     bf16 instead of fp16. The first module that makes it, with the input that it had, tells the rest: look there.
     Leave out batches without a label, clip gradients, warm up. Go back to a checkpoint from before that step.

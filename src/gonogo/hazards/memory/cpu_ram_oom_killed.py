@@ -62,6 +62,12 @@ class CpuRamOomKilled(Hazard):
     the sum of its ranks. Loading can peak higher: every rank that reads a checkpoint by itself holds a copy. So can
     saving: rank 0 gathers the whole model.
 
+    ## Example
+    ```json
+    "offload_optimizer": {"device": "cpu"}                           // wrong: 84 GB for 7e9 parameters on a node of 64
+    "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}    // right
+    ```
+
     ## Cure
     Offload less (parameters back to the GPU, or the optimizer too where memory allows), offload to NVMe, spread the run
     over more nodes, train LoRA, or take a node with more memory. For a peak in loading: build `TrainingArguments`

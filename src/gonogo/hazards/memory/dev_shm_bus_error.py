@@ -46,6 +46,12 @@ class DevShmBusError(Hazard):
     A container gets 64 MiB of /dev/shm unless told otherwise. Each worker puts its prefetched batches there, on each
     rank. NCCL's buffers and what killed runs have left are there too.
 
+    ## Example
+    ```sh
+    docker run --gpus all image python train.py                   # wrong: 64 MiB of /dev/shm for all workers
+    docker run --gpus all --shm-size=16g image python train.py    # right
+    ```
+
     ## Cure
     `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Or
     fewer workers (`dataloader_num_workers: 0` uses none of it), a smaller prefetch_factor.

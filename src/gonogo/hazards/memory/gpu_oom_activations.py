@@ -40,6 +40,13 @@ class GpuOomActivations(Hazard):
     layers. On top comes what lives for a moment: the logits alone take batch x sequence x vocabulary x 4 bytes in fp32,
     more than once.
 
+    ## Example
+    ```python
+    TrainingArguments(per_device_train_batch_size=16)    # wrong: what each layer computed is kept for 16 samples
+    TrainingArguments(per_device_train_batch_size=4,     # right
+                      gradient_accumulation_steps=4, gradient_checkpointing=True)
+    ```
+
     ## Cure
     Gradient checkpointing, which keeps one tensor a layer and computes the rest again; a smaller micro-batch with more
     gradient accumulation (the same result); a shorter sequence; a loss that does not hold all logits (Liger's fused

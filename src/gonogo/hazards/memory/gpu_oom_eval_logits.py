@@ -36,6 +36,13 @@ class GpuOomEvalLogits(Hazard):
     sequence x vocabulary x 4 bytes. 1,000 samples of 512 tokens with a vocabulary of 152,000 are 290 GiB. The
     evaluation's batch size is 8 by default, whatever the training's is, which alone can be too much.
 
+    ## Example
+    ```python
+    Trainer(model, args, compute_metrics=accuracy)                 # wrong: keeps the logits of the whole evaluation set
+    Trainer(model, args, compute_metrics=accuracy,                 # right: keeps a number a token
+            preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1))
+    ```
+
     ## Cure
     Keep no logits: `preprocess_logits_for_metrics` that returns the argmax, or `prediction_loss_only=True` where the
     loss is all that is wanted. `eval_accumulation_steps` moves them to the host every so many batches, which only helps

@@ -29,6 +29,12 @@ class GpuOomModelStates(Hazard):
     fp32 weight and two moments. ZeRO-1 divides the 12 over the ranks, ZeRO-2 the gradient too, ZeRO-3 everything; with
     few ranks that is not enough. Buckets for communication and gathered parameters come on top.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 1}    // wrong: 7e9 parameters take 28 GB of each GPU, before any optimizer state
+    "zero_optimization": {"stage": 3}    // right: every GPU holds its share of all states
+    ```
+
     ## Cure
     In the finding's order, which puts what is enough first: a higher ZeRO stage, optimizer offload (costs host memory
     and speed), parameter offload, more GPUs, or LoRA, which trains under 1 % of the parameters.

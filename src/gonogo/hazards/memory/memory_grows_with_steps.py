@@ -45,6 +45,12 @@ class MemoryGrowsWithSteps(Hazard):
     objects in DataLoader workers that are copied as they are read. Or the GPU's memory is fragmented by batches of ever
     other lengths: reserved memory grows where allocated memory does not.
 
+    ## Example
+    ```python
+    losses.append(loss)           # wrong: keeps the graph of every step
+    losses.append(loss.item())    # right: keeps a number
+    ```
+
     ## Cure
     Find what is kept (`loss.item()`, `detach()`, a limit for the cache); for fragmentation
     `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`. Resume from a checkpoint meanwhile.

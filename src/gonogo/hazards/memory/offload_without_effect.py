@@ -25,6 +25,14 @@ class OffloadWithoutEffect(Hazard):
     Another config was in force than the one that was edited (accelerate's own, a default of the framework), the
     optimizer was made by the program and brought its states along, or states were loaded from a checkpoint to the GPU.
 
+    ## Example
+    ```python
+    optimizer = torch.optim.AdamW(model.parameters())                           # wrong: its states stay on the GPU
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=offload)
+
+    engine, *_ = deepspeed.initialize(model=model, config=offload_and_adamw)    # right: DeepSpeed makes it on the host
+    ```
+
     ## Cure
     Look at the config that the engine prints at the start, let DeepSpeed make the optimizer, and load checkpoints
     through the engine.
