@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
+
+
+One = TypeVar("One", Text, Span, Fix)
 
 
 class Hazard:
@@ -89,17 +92,18 @@ class Hazard:
         title: Text | None = None,
         certainty: Certainty = Certainty.CERTAIN,
         severity: Severity = Severity.ERROR,
-        cure: tuple[Text, ...] = (),
-        spans: tuple[Span | None, ...] = (),
+        cure: Text | tuple[Text, ...] = (),
+        spans: Span | tuple[Span | None, ...] | None = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
-        confirm: tuple[Text, ...] = (),
-        fixes: tuple[Fix, ...] = (),
+        confirm: Text | tuple[Text, ...] = (),
+        fixes: Fix | tuple[Fix, ...] | None = (),
     ) -> Finding:
         """A finding of this hazard, with its name, its sources and, unless another is given, its title.
 
-        ``spans`` may hold None, for a value whose place is not known.
+        What there is one of may be given without a tuple, or as None: a value's place that is not known, a fix that
+        can't be made.
         """
         return Finding(
             hazard=self.name,
@@ -107,18 +111,18 @@ class Hazard:
             severity=severity,
             title=title or self.title,
             cause=cause,
-            cure=cure,
-            spans=tuple(span for span in spans if span is not None),
+            cure=_each(cure),
+            spans=_each(spans),
             ranks=ranks,
             module=module,
             parameter=parameter,
             sources=self.sources,
-            confirm=confirm,
-            fixes=fixes,
+            confirm=_each(confirm),
+            fixes=_each(fixes),
         )
 
     def divergence_finding(
-        self, divergence: RankDivergence, telling: Side, *, cure: tuple[Text, ...], because: Text | None = None
+        self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], because: Text | None = None
     ) -> Finding:
         """A finding where ranks diverge: what each does, why, and what comes of it; ``telling``'s call stands first."""
         call = telling.call
@@ -149,7 +153,7 @@ class Hazard:
         evidence: LoggedError | Found | LogLine,
         cause: Text,
         *,
-        cure: tuple[Text, ...],
+        cure: Text | tuple[Text, ...],
         certainty: Certainty = Certainty.CERTAIN,
         severity: Severity = Severity.ERROR,
         title: Text | None = None,
@@ -157,7 +161,7 @@ class Hazard:
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
-        confirm: tuple[Text, ...] = (),
+        confirm: Text | tuple[Text, ...] = (),
     ) -> Finding:
         """A finding in a log; its places are the evidence's lines, the first the one that says most.
 
@@ -175,6 +179,10 @@ class Hazard:
             parameter=parameter,
             confirm=confirm,
         )
+
+
+def _each(given: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
+    return tuple(one for one in (given if isinstance(given, tuple) else (given,)) if one is not None)
 
 
 def _evidence_span(evidence: LoggedError | Found | LogLine) -> Span:

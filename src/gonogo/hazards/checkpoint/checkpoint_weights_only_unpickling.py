@@ -99,15 +99,13 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     ),
                 ),
                 spans=(load.place.span(), save.place.span(Text("saved here", "在此处保存"))),
-                fixes=(
-                    self.fix(
-                        Text("Read all of it: only of files that you trust", "读取全部内容：仅限可信的文件"),
-                        edit,
-                        safe=False,
-                    ),
+                fixes=self.fix(
+                    Text("Read all of it: only of files that you trust", "读取全部内容：仅限可信的文件"),
+                    edit,
+                    safe=False,
                 )
                 if edit is not None
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -108,7 +108,7 @@ class CheckpointWriteDiskFull(Hazard):
                 ),
             ),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
-            confirm=(Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),),
+            confirm=Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -145,11 +145,9 @@ class CheckpointWriteDiskFull(Hazard):
                 Text(en="Delete the incomplete checkpoint before resuming", zh="恢复训练前删除不完整的 checkpoint"),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
-                    zh="输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
-                ),
+            confirm=Text(
+                en="df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
+                zh="输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
             ),
         )
 

@@ -67,13 +67,11 @@ class CheckpointWrittenByEveryRank(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)",
-                        "只由一个 rank 写：if torch.distributed.get_rank() == 0: torch.save(...)",
-                    ),
+                cure=Text(
+                    "Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)",
+                    "只由一个 rank 写：if torch.distributed.get_rank() == 0: torch.save(...)",
                 ),
-                spans=(call.place.span(),),
+                spans=call.place.span(),
             )
 
 

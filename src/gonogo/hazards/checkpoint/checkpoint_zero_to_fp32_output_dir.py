@@ -68,19 +68,15 @@ class CheckpointZeroToFp32OutputDir(Hazard):
                 "not exist”，或生成同名目录。",
             ).format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Name a folder: {program} {checkpoint} {folder}", "给出目录：{program} {checkpoint} {folder}"
-                ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
-            ),
+            cure=Text(
+                "Name a folder: {program} {checkpoint} {folder}", "给出目录：{program} {checkpoint} {folder}"
+            ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
             spans=(place.span(), run.environment.field("deepspeed").span()),
-            fixes=(self.fix(Text("name a folder", "改为目录"), place.edit(folder), safe=False),)
+            fixes=self.fix(Text("name a folder", "改为目录"), place.edit(folder), safe=False)
             if place.source.writable and place.text == value
-            else (),
-            confirm=(
-                Text(
-                    "The checkpoint was saved by DeepSpeed 0.15.3 or later", "检查点由 DeepSpeed 0.15.3 或更新版本保存"
-                ),
+            else None,
+            confirm=Text(
+                "The checkpoint was saved by DeepSpeed 0.15.3 or later", "检查点由 DeepSpeed 0.15.3 或更新版本保存"
             ),
         )
 
@@ -120,10 +116,8 @@ class CheckpointZeroToFp32OutputDir(Hazard):
                     "或使用 DeepSpeed 0.15.2 的 zero_to_fp32.py，它写出单个文件",
                 ),
             ),
-            confirm=(
-                Text(
-                    "pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py",
-                    "pip show deepspeed 显示 0.15.3 或更新，且失败的命令是 zero_to_fp32.py",
-                ),
+            confirm=Text(
+                "pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py",
+                "pip show deepspeed 显示 0.15.3 或更新，且失败的命令是 zero_to_fp32.py",
             ),
         )

@@ -109,14 +109,12 @@ class SafetensorsSharedTensors(Hazard):
                     call.place.span(),
                     script.place(tied).span(Text("tied here", "在此处绑定")) if own and tied is not None else None,
                 ),
-                fixes=(
-                    self.fix(
-                        Text("Save with save_model, which knows ties", "用能处理绑定权重的 save_model 保存"),
-                        *(edit for edit in edits if edit is not None),
-                    ),
+                fixes=self.fix(
+                    Text("Save with save_model, which knows ties", "用能处理绑定权重的 save_model 保存"),
+                    *(edit for edit in edits if edit is not None),
                 )
                 if all(edit is not None for edit in edits)
-                else (),
+                else None,
             )
 
     def _saved_by_trainer(self, script: Script, run: Run) -> Findings:

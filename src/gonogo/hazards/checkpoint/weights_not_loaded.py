@@ -111,11 +111,9 @@ class WeightsNotLoaded(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
-                confirm=(
-                    Text(
-                        "The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan",
-                        "第一个 loss 约为 ln(词表大小)，或为 0 且梯度范数为 nan",
-                    ),
+                confirm=Text(
+                    "The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan",
+                    "第一个 loss 约为 ln(词表大小)，或为 0 且梯度范数为 nan",
                 ),
             )
             return

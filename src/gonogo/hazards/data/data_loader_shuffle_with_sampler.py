@@ -60,25 +60,21 @@ class DataLoaderShuffleWithSampler(Hazard):
                     en="{by} decides which samples come and in what order; {excluded} with it is refused.",
                     zh="样本及其顺序由 {by} 决定；同时给出 {excluded} 会被拒绝。",
                 ).format(by=by, excluded=", ".join(excluded)),
-                cure=(
-                    Text(
-                        "Drop {excluded} from the DataLoader{shuffles}", "从 DataLoader 去掉 {excluded}{shuffles}"
-                    ).format(
-                        excluded=", ".join(excluded),
-                        shuffles=Text("; a DistributedSampler shuffles by itself", "；DistributedSampler 自己会打乱")
-                        if "shuffle" in excluded
-                        else Text("", ""),
-                    ),
+                cure=Text(
+                    "Drop {excluded} from the DataLoader{shuffles}", "从 DataLoader 去掉 {excluded}{shuffles}"
+                ).format(
+                    excluded=", ".join(excluded),
+                    shuffles=Text("; a DistributedSampler shuffles by itself", "；DistributedSampler 自己会打乱")
+                    if "shuffle" in excluded
+                    else "",
                 ),
                 spans=(*places, own.span(Text("decides the order", "决定顺序")) if own is not None else None),
-                fixes=(
-                    self.fix(
-                        Text("Drop what the sampler replaces", "去掉由 sampler 取代的参数"),
-                        *(edit for edit in edits if edit is not None),
-                    ),
+                fixes=self.fix(
+                    Text("Drop what the sampler replaces", "去掉由 sampler 取代的参数"),
+                    *(edit for edit in edits if edit is not None),
                 )
                 if len(edits) == 1 and edits[0] is not None
-                else (),
+                else None,
             )
 
 

@@ -59,9 +59,9 @@ class DataPaddedLabelsInLoss(Hazard):
                 ).format(value=text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=(Text("Pad labels with -100", "用 -100 补齐标签"),),
+                cure=Text("Pad labels with -100", "用 -100 补齐标签"),
                 spans=(script.place(value).span(), call.place.span()),
-                fixes=(self.fix(Text("Pad labels with -100", "用 -100 补齐标签"), edit, safe=False),)
+                fixes=self.fix(Text("Pad labels with -100", "用 -100 补齐标签"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )

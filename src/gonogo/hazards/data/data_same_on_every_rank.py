@@ -74,11 +74,9 @@ class DataSameOnEveryRank(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "Divide it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
-                        "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
-                    ),
+                cure=Text(
+                    "Divide it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
+                    "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
                 ),
                 spans=(loader.place.span(), wrap.place.span(Text("trained by several processes", "由多个进程训练"))),
             )

@@ -70,19 +70,17 @@ class DataSamplerEpochNeverSet(Hazard):
                     zh="{sampler} 按 epoch 打乱，而 epoch 一直是 0：这个循环的每一遍顺序都相同。",
                 ).format(sampler=node.id),
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "At the beginning of each epoch: {sampler}.set_epoch(epoch)",
-                        "在每个 epoch 开始时：{sampler}.set_epoch(epoch)",
-                    ).format(sampler=node.id),
-                ),
+                cure=Text(
+                    "At the beginning of each epoch: {sampler}.set_epoch(epoch)",
+                    "在每个 epoch 开始时：{sampler}.set_epoch(epoch)",
+                ).format(sampler=node.id),
                 spans=(
                     script.headline(epochs).span(),
                     made[0].place.span(Text("shuffles with seed + epoch", "以 seed + epoch 打乱")),
                 ),
-                fixes=(self.fix(Text("Tell the sampler the epoch", "告知 sampler 当前 epoch"), edit, safe=False),)
+                fixes=self.fix(Text("Tell the sampler the epoch", "告知 sampler 当前 epoch"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )
 
 

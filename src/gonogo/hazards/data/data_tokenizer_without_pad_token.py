@@ -73,16 +73,14 @@ class DataTokenizerWithoutPadToken(Hazard):
                     zh="{name} 没有 pad token，却要求 tokenizer 补齐。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "After loading: {name}.pad_token = {name}.eos_token",
-                        "加载之后：{name}.pad_token = {name}.eos_token",
-                    ).format(name=target.id),
-                ),
+                cure=Text(
+                    "After loading: {name}.pad_token = {name}.eos_token",
+                    "加载之后：{name}.pad_token = {name}.eos_token",
+                ).format(name=target.id),
                 spans=(script.place(asked).span(), load.place.span(Text("loaded here", "在此处加载"))),
-                fixes=(self.fix(Text("Pad with the end-of-text token", "用结束符补齐"), edit, safe=False),)
+                fixes=self.fix(Text("Pad with the end-of-text token", "用结束符补齐"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )
 
 

@@ -155,11 +155,9 @@ class DatasetCollationFormat(Hazard):
                     "使用训练框架时：按其数据格式命名各列",
                 ),
             ),
-            confirm=(
-                Text(
-                    "collator([dataset[0], dataset[1]]) raises the same, without a GPU",
-                    "在没有 GPU 的情况下 collator([dataset[0], dataset[1]]) 抛出同样的异常",
-                ),
+            confirm=Text(
+                "collator([dataset[0], dataset[1]]) raises the same, without a GPU",
+                "在没有 GPU 的情况下 collator([dataset[0], dataset[1]]) 抛出同样的异常",
             ),
         )
 

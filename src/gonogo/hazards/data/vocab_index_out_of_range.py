@@ -124,12 +124,10 @@ class VocabIndexOutOfRange(Hazard):
                         "或使用模型已有的 token：tokenizer.pad_token = tokenizer.eos_token",
                     ),
                 ),
-                spans=(call.place.span(),),
-                confirm=(
-                    Text(
-                        "len(tokenizer) after adding is greater than model.config.vocab_size",
-                        "添加之后 len(tokenizer) 大于 model.config.vocab_size",
-                    ),
+                spans=call.place.span(),
+                confirm=Text(
+                    "len(tokenizer) after adding is greater than model.config.vocab_size",
+                    "添加之后 len(tokenizer) 大于 model.config.vocab_size",
                 ),
             )
 
@@ -181,11 +179,9 @@ class VocabIndexOutOfRange(Hazard):
                     "CUDA_LAUNCH_BLOCKING=1 或在 CPU 上运行可看到正确的行",
                 ),
             ),
-            confirm=(
-                Text(
-                    "len(tokenizer) is larger than model.get_input_embeddings().num_embeddings",
-                    "len(tokenizer) 大于 model.get_input_embeddings().num_embeddings",
-                ),
+            confirm=Text(
+                "len(tokenizer) is larger than model.get_input_embeddings().num_embeddings",
+                "len(tokenizer) 大于 model.get_input_embeddings().num_embeddings",
             ),
         )
 

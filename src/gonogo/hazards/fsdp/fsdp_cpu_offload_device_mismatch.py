@@ -136,9 +136,9 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                         script.place(move).span(),
                         wrap.place.span(Text("wrapped with offload here", "在此处以卸载方式包装")),
                     ),
-                    fixes=(self.fix(Text("Leave it where FSDP keeps it", "留在 FSDP 所管的位置"), edit),)
+                    fixes=self.fix(Text("Leave it where FSDP keeps it", "留在 FSDP 所管的位置"), edit)
                     if edit is not None
-                    else (),
+                    else None,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -176,8 +176,8 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=(
-                Text(en="The run works with fsdp_offload_params: false", zh="设 fsdp_offload_params: false 后可以运行"),
+            confirm=Text(
+                en="The run works with fsdp_offload_params: false", zh="设 fsdp_offload_params: false 后可以运行"
             ),
         )
 

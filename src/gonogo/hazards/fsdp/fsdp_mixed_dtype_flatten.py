@@ -83,16 +83,14 @@ class FsdpMixedDtypeFlatten(Hazard):
                     zh="4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会"
                     "拒绝。",
                 ),
-                cure=(
-                    Text(
-                        "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
-                        "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
-                    ).format(dtype=dtype or "torch.bfloat16"),
-                ),
+                cure=Text(
+                    "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
+                    "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
+                ).format(dtype=dtype or "torch.bfloat16"),
                 spans=(call.place.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
-                fixes=(self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit),)
+                fixes=self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit)
                 if edit is not None
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -118,12 +116,10 @@ class FsdpMixedDtypeFlatten(Hazard):
                     "only with use_orig_params.",
                     zh="FSDP 包装的某个模块同时含有冻结和可训练的参数，只有 use_orig_params 时才能展平到一起。",
                 ),
-                cure=(
-                    Text(
-                        en="Set fsdp_use_orig_params: true, or wrap adapters apart with peft's "
-                        "fsdp_auto_wrap_policy(model)",
-                        zh="设置 fsdp_use_orig_params: true，或用 peft 的 fsdp_auto_wrap_policy(model) 单独包装适配器",
-                    ),
+                cure=Text(
+                    en="Set fsdp_use_orig_params: true, or wrap adapters apart with peft's "
+                    "fsdp_auto_wrap_policy(model)",
+                    zh="设置 fsdp_use_orig_params: true，或用 peft 的 fsdp_auto_wrap_policy(model) 单独包装适配器",
                 ),
             )
         elif evidence := first_match(log, _INTEGER):

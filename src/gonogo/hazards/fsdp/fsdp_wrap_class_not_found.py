@@ -106,16 +106,13 @@ class FsdpWrapClassNotFound(Hazard):
                 en="{wrong} is no class of {architecture}, whose layers are {owns}.",
                 zh="{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
             ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
-            cure=(
-                Text(
-                    "Set fsdp_transformer_layer_cls_to_wrap to {own}",
-                    "把 fsdp_transformer_layer_cls_to_wrap 设为 {own}",
-                ).format(own=owns[0]),
-            ),
-            spans=(given.span(),),
-            fixes=(self.fix(Text("Name the model's own layer", "改为该模型自己的层"), edit),)
+            cure=Text(
+                "Set fsdp_transformer_layer_cls_to_wrap to {own}", "把 fsdp_transformer_layer_cls_to_wrap 设为 {own}"
+            ).format(own=owns[0]),
+            spans=given.span(),
+            fixes=self.fix(Text("Name the model's own layer", "改为该模型自己的层"), edit)
             if edit is not None
-            else (),
+            else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -138,11 +135,9 @@ class FsdpWrapClassNotFound(Hazard):
             ),
             cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
-            confirm=(
-                Text(
-                    en="The launch command or accelerate's config file asks for FSDP",
-                    zh="启动命令或 accelerate 的配置文件要求使用 FSDP",
-                ),
+            confirm=Text(
+                en="The launch command or accelerate's config file asks for FSDP",
+                zh="启动命令或 accelerate 的配置文件要求使用 FSDP",
             ),
         )
 

@@ -85,7 +85,7 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             ),
             spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
             fixes=fixes,
-            confirm=(Text("/job/hostfile is not there", "不存在 /job/hostfile"),),
+            confirm=Text("/job/hostfile is not there", "不存在 /job/hostfile"),
         )
 
 

@@ -81,7 +81,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
                     zh="{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
                 ).format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
-                cure=(_CURES["main_process_ip"],),
+                cure=_CURES["main_process_ip"],
                 spans=(address.span(), machines.span()),
             )
 

@@ -76,7 +76,7 @@ class AccelerateProcessesNotTotal(Hazard):
                 if gpus
                 else Text(
                     "Set num_processes to the GPUs of all machines together", "把 num_processes 设为所有机器的 GPU 总数"
-                ),
+                )
             ),
             spans=(total.span(), machines.span(Text(f"{count} machines", f"{count} 台机器"))),
         )

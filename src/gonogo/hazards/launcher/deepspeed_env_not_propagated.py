@@ -110,14 +110,12 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    en="Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
-                    zh="写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
-                ).format(lines=", ".join(f"{name}=…" for name in names)),
-            ),
+            cure=Text(
+                en="Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
+                zh="写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
+            ).format(lines=", ".join(f"{name}=…" for name in names)),
             spans=(*(field.span() for _name, field in lost), launch.place.span()),
-            confirm=(Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),),
+            confirm=Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -161,13 +159,11 @@ class DeepspeedEnvNotPropagated(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
-                    "missing there",
-                    zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少"
-                    "什么",
-                ),
+            confirm=Text(
+                en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
+                "missing there",
+                zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少"
+                "什么",
             ),
         )
 

@@ -134,10 +134,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             ),
             cure=_LAUNCH_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
-                    zh="调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
-                ),
+            confirm=Text(
+                en="The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
+                zh="调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
             ),
         )

@@ -109,7 +109,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                         zh="{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
                     ).format(variable=variable, value=value, what=what),
                     certainty=certainty,
-                    cure=(cure,),
+                    cure=cure,
                     spans=(
                         word.span() if word is not None else field.span(),
                         run.environment.field("torch").span() if since else None,

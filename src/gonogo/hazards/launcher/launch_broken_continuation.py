@@ -86,14 +86,12 @@ class LaunchBrokenContinuation(Hazard):
                 next=first.cut_off.number,
                 more=Text(f"; it is cut {len(breaks) - 1} more time(s) below", f"；后面还有 {len(breaks) - 1} 处")
                 if len(breaks) > 1
-                else Text("", ""),
+                else "",
             ),
-            cure=(
-                Text(
-                    en="End every line of the command but the last in a lone backslash, with nothing after it, and put "
-                    "comments above the command",
-                    zh="除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
-                ),
+            cure=Text(
+                en="End every line of the command but the last in a lone backslash, with nothing after it, and put "
+                "comments above the command",
+                zh="除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
             ),
             spans=tuple(
                 span
@@ -103,11 +101,9 @@ class LaunchBrokenContinuation(Hazard):
                     one.cut_off.place().span(cut_off.format(word=one.cut_off.text.split()[0])),
                 )
             ),
-            fixes=(
-                self.fix(
-                    Text("join the command's lines again", "重新连接命令的各行"),
-                    *_merged(edit for one in breaks for edit in one.edits),
-                ),
+            fixes=self.fix(
+                Text("join the command's lines again", "重新连接命令的各行"),
+                *_merged(edit for one in breaks for edit in one.edits),
             ),
         )
 

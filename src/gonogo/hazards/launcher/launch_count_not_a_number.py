@@ -82,9 +82,9 @@ class LaunchCountNotANumber(Hazard):
                     if len(gpus) > 1
                     else Text(
                         "Give --{name} its number: --{name} 8 {value}", "给 --{name} 写上数字：--{name} 8 {value}"
-                    ).format(name=name, value=value),
+                    ).format(name=name, value=value)
                 ),
-                spans=(field.span() or launch.place.span(),),
+                spans=field.span() or launch.place.span(),
                 fixes=fixes,
             )
 

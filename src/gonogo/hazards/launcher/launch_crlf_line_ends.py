@@ -55,17 +55,11 @@ class LaunchCrlfLineEnds(Hazard):
                 zh="{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，其前的反斜杠也不"
                 "再续行。",
             ).format(count=len(places), path=source.path),
-            cure=(
-                Text(
-                    "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
-                ).format(path=source.path),
-            ),
-            spans=(launch.place.span(),),
-            fixes=(
-                self.fix(
-                    Text("take the carriage returns out", "去掉回车符"),
-                    *(place.edit("") for place in places),
-                    safe=True,
-                ),
+            cure=Text(
+                "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
+            ).format(path=source.path),
+            spans=launch.place.span(),
+            fixes=self.fix(
+                Text("take the carriage returns out", "去掉回车符"), *(place.edit("") for place in places), safe=True
             ),
         )

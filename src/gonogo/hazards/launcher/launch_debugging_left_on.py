@@ -71,11 +71,9 @@ class LaunchDebuggingLeftOn(Hazard):
                     name=name, value=field.value, cost=cost
                 ),
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "Take {name} out of the script once the fault that it was set for is found",
-                        "找到要排查的故障后，从脚本中去掉 {name}",
-                    ).format(name=name),
-                ),
-                spans=(field.span(),),
+                cure=Text(
+                    "Take {name} out of the script once the fault that it was set for is found",
+                    "找到要排查的故障后，从脚本中去掉 {name}",
+                ).format(name=name),
+                spans=field.span(),
             )

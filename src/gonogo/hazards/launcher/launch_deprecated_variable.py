@@ -74,8 +74,8 @@ class LaunchDeprecatedVariable(Hazard):
                     else Text(
                         "Set {new} to the folder that is to hold the caches (models lie in its folder hub)",
                         "把 {new} 设为存放缓存的目录（模型位于其中的 hub 目录）",
-                    ).format(new=new),
+                    ).format(new=new)
                 ),
-                spans=(field.span(),),
+                spans=field.span(),
                 fixes=fixes,
             )

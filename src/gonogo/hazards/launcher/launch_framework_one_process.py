@@ -55,7 +55,7 @@ class LaunchFrameworkOneProcess(Hazard):
                     "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
                 ).format(gpu=shown[0]),
                 certainty=Certainty.CERTAIN,
-                cure=(Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),),
+                cure=Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
                 fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
             )
@@ -85,11 +85,9 @@ class LaunchFrameworkOneProcess(Hazard):
                 else Text(f"NPROC_PER_NODE is {processes}", f" NPROC_PER_NODE 为 {processes}"),
             ),
             certainty=Certainty.CERTAIN if count else Certainty.POSSIBLE,
-            cure=(
-                Text(
-                    "Set NPROC_PER_NODE={count}, one process a GPU", "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程"
-                ).format(count=count or Text("the number of GPUs", "GPU 数")),
-            ),
+            cure=Text(
+                "Set NPROC_PER_NODE={count}, one process a GPU", "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程"
+            ).format(count=count or Text("the number of GPUs", "GPU 数")),
             spans=(
                 launch.place.span() if each.absent else each.span(),
                 launch.deepspeed_config.span(),

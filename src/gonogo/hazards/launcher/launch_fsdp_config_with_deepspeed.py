@@ -60,11 +60,9 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
                 config=field.value if isinstance(field.value, str) else "",
             ),
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out",
-                    "使用 distributed_type: DEEPSPEED 的 accelerate 配置，或去掉 --deepspeed",
-                ),
+            cure=Text(
+                "Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out",
+                "使用 distributed_type: DEEPSPEED 的 accelerate 配置，或去掉 --deepspeed",
             ),
             spans=(place.span() if place else launch.place.span(), own.span()),
         )

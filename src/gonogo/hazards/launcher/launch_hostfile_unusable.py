@@ -82,9 +82,9 @@ class LaunchHostfileUnusable(Hazard):
                     what=what,
                     more=Text(f" ({len(problems) - 1} more below)", f"（另有 {len(problems) - 1} 行）")
                     if len(problems) > 1
-                    else Text("", ""),
+                    else "",
                 ),
-                cure=(Text("Write each line as NAME slots=N, each name once", "每行写成 名称 slots=N，名称不重复"),),
+                cure=Text("Write each line as NAME slots=N, each name once", "每行写成 名称 slots=N，名称不重复"),
                 spans=(*(one.span(label) for one, label in problems), place.span() if place else None),
             )
         if not problems and not hosts:
@@ -92,7 +92,7 @@ class LaunchHostfileUnusable(Hazard):
                 Text("{path} names no host; the launcher raises.", "{path} 没有列出任何主机；启动器会报错。").format(
                     path=path
                 ),
-                cure=(Text("Write a line for each node: worker-0 slots=8", "每个节点写一行：worker-0 slots=8"),),
+                cure=Text("Write a line for each node: worker-0 slots=8", "每个节点写一行：worker-0 slots=8"),
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
         elif not problems:
@@ -108,14 +108,12 @@ class LaunchHostfileUnusable(Hazard):
                 "no extra nodes available via hostfile”。",
             ).format(nodes=nodes),
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile",
-                    "指定 hostfile，每个节点一行（worker-0 slots=8）：--hostfile hostfile",
-                ),
+            cure=Text(
+                "Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile",
+                "指定 hostfile，每个节点一行（worker-0 slots=8）：--hostfile hostfile",
             ),
-            spans=(place.span() if place else None,),
-            confirm=(Text("/job/hostfile is not on the launching node", "启动节点上没有 /job/hostfile"),),
+            spans=(place.span() if place else None),
+            confirm=Text("/job/hostfile is not on the launching node", "启动节点上没有 /job/hostfile"),
         )
 
     def _missing(self, launch: Launch, path: str, nodes: int | None) -> Finding:
@@ -134,14 +132,12 @@ class LaunchHostfileUnusable(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if several else Severity.WARNING,
-            cure=(
-                Text(
-                    "Put the hostfile there, or take --hostfile out for one node",
-                    "把 hostfile 放到该处；单节点则去掉 --hostfile",
-                ),
+            cure=Text(
+                "Put the hostfile there, or take --hostfile out for one node",
+                "把 hostfile 放到该处；单节点则去掉 --hostfile",
             ),
-            spans=(place.span() if place else None,),
-            confirm=(Text("The file is not made before the launch either", "该文件在启动前也不会生成"),),
+            spans=(place.span() if place else None),
+            confirm=Text("The file is not made before the launch either", "该文件在启动前也不会生成"),
         )
 
     def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
@@ -155,8 +151,8 @@ class LaunchHostfileUnusable(Hazard):
                     zh="--num_nodes {nodes}，而 {path} 只列出 {count} 台主机：训练只用 {count} 台。",
                 ).format(nodes=nodes, path=path, count=len(hosts)),
                 severity=Severity.WARNING,
-                cure=(Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),),
-                spans=(place.span(),),
+                cure=Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),
+                spans=place.span(),
             )
         gpus = whole_number(options.get("num_gpus", "num_accelerators"))
         place = options.place_of("num_gpus") or options.place_of("num_accelerators")
@@ -169,8 +165,8 @@ class LaunchHostfileUnusable(Hazard):
                     zh="--num_gpus {gpus} 会在每台主机启动 {gpus} 个 rank，而 {path} 给出的更少：{listed}。",
                 ).format(gpus=gpus, path=path, listed=listed),
                 certainty=Certainty.LIKELY,
-                cure=(Text("Make --num_gpus and the slots agree", "使 --num_gpus 与 slots 一致"),),
-                spans=(place.span(),),
+                cure=Text("Make --num_gpus and the slots agree", "使 --num_gpus 与 slots 一致"),
+                spans=place.span(),
             )
         for name in ("include", "exclude"):
             text = options.get(name).string
@@ -183,8 +179,8 @@ class LaunchHostfileUnusable(Hazard):
                         en="--{name} {text}: {wrong}, says {path}; the launcher raises.",
                         zh="--{name} {text}：按 {path}，{wrong}；启动器会报错。",
                     ).format(name=name, text=text, wrong=what, path=path),
-                    cure=(cure.format(path=path),),
-                    spans=(place.span(),),
+                    cure=cure.format(path=path),
+                    spans=place.span(),
                 )
 
 

@@ -73,7 +73,7 @@ class LaunchIncludeWithOtherFilters(Hazard):
                     "去掉 {counted}：{filter} 已说明用哪些、也就是用几张 GPU",
                 ).format(counted=", ".join(f"--{name}" for name in counted), filter=written[0])
                 if len(named) == 1
-                else Text("Keep one of them", "只保留其中之一"),
+                else Text("Keep one of them", "只保留其中之一")
             ),
             spans=tuple(place.span() if (place := options.place_of(name)) else None for name in reversed(both)),
             fixes=fixes,

@@ -71,15 +71,13 @@ class LaunchMisspeltShellVariable(Hazard):
                         zh="{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
                     ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,
-                    cure=(Text("Write ${meant}", "改为 ${meant}").format(meant=meant),),
+                    cure=Text("Write ${meant}", "改为 ${meant}").format(meant=meant),
                     spans=(
                         word.span(Text("set nowhere", "没有赋值")),
                         source.place(at, at + len(meant)).span(Text("set here", "在此赋值")),
                     ),
-                    fixes=(
-                        self.fix(
-                            Text("write ${name}", "改为 ${name}").format(name=meant), word.edit(meant), safe=False
-                        ),
+                    fixes=self.fix(
+                        Text("write ${name}", "改为 ${name}").format(name=meant), word.edit(meant), safe=False
                     ),
                 )
             if not line.continues and line.end >= launch.place.end:

@@ -113,7 +113,7 @@ class LaunchMisspeltVariable(Hazard):
                 ).format(name=name, value=field.get("…"), meant=meant),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=(Text("Write {meant}", "改为 {meant}").format(meant=meant),),
-                spans=(field.span(Text("no program reads this name", "没有程序读取此名称")),),
+                cure=Text("Write {meant}", "改为 {meant}").format(meant=meant),
+                spans=field.span(Text("no program reads this name", "没有程序读取此名称")),
                 fixes=fixes,
             )

@@ -74,10 +74,10 @@ class LaunchNestedLaunchers(Hazard):
                 ).format(
                     launcher=launch.launcher,
                     program=program,
-                    number=Text(f" ({count})", f"（{count}）") if count else Text("", ""),
-                ),
+                    number=Text(f" ({count})", f"（{count}）") if count else "",
+                )
             ),
-            spans=(launch.program.span() or launch.place.span(),),
+            spans=launch.program.span() or launch.place.span(),
         )
 
 

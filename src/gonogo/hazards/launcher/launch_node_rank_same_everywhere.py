@@ -88,7 +88,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
                 ).format(name=name),
                 *((_WITHOUT_RANKS,) if name == "node_rank" else ()),
             ),
-            spans=(place.span(),),
+            spans=place.span(),
         )
 
     def _of_framework(self, launch: Launch, run: Run) -> Findings:
@@ -105,12 +105,10 @@ class LaunchNodeRankSameEverywhere(Hazard):
                 zh="NNODES={nodes} 但没有 NODE_RANK：{launcher} 在每个节点上都以节点 0 启动 torchrun。",
             ).format(nodes=nodes, launcher=launch.launcher),
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on",
-                    "在 MASTER_ADDR 所在节点设 NODE_RANK=0，下一个节点设 1，依此类推",
-                ),
+            cure=Text(
+                "Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on",
+                "在 MASTER_ADDR 所在节点设 NODE_RANK=0，下一个节点设 1，依此类推",
             ),
             spans=(field.span() or launch.place.span(), launch.place.span()),
-            confirm=(Text("The environment does not set NODE_RANK either", "环境中也没有设置 NODE_RANK"),),
+            confirm=Text("The environment does not set NODE_RANK either", "环境中也没有设置 NODE_RANK"),
         )

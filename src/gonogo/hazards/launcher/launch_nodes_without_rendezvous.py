@@ -82,7 +82,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                     certainty=Certainty.LIKELY,
                     cure=_one_address(launch),
                     spans=(launch.place.span(), span),
-                    confirm=(Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),),
+                    confirm=Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),
                 )
             elif address.string and is_loopback(address.string):
                 yield from self._loopback(
@@ -144,7 +144,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 nodes=nodes,
                 ignored=Text("; torchrun does not read MASTER_ADDR", "；torchrun 不读取 MASTER_ADDR")
                 if not exported.absent
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.LIKELY,
             cure=_one_address(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
@@ -153,7 +153,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 exported.span(Text("not read by torchrun", "torchrun 不读取")) if not exported.absent else None,
             ),
             fixes=fixes,
-            confirm=(Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),),
+            confirm=Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),
         )
 
     def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
@@ -169,5 +169,5 @@ class LaunchNodesWithoutRendezvous(Hazard):
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
             cure=_one_address(launch),
-            spans=(address.span() or launch.place.span(),),
+            spans=address.span() or launch.place.span(),
         )

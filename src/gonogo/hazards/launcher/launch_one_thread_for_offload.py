@@ -67,11 +67,9 @@ class LaunchOneThreadForOffload(Hazard):
             ),
             certainty=Certainty.CERTAIN if explicit else Certainty.LIKELY,
             severity=Severity.WARNING if explicit else Severity.NOTE,
-            cure=(
-                Text(
-                    "Set OMP_NUM_THREADS to the node's cores divided by its ranks{ranks}",
-                    "把 OMP_NUM_THREADS 设为节点核数除以 rank 数{ranks}",
-                ).format(ranks=Text(f" ({processes})", f"（{processes}）") if processes else Text("", "")),
-            ),
+            cure=Text(
+                "Set OMP_NUM_THREADS to the node's cores divided by its ranks{ranks}",
+                "把 OMP_NUM_THREADS 设为节点核数除以 rank 数{ranks}",
+            ).format(ranks=Text(f" ({processes})", f"（{processes}）") if processes else ""),
             spans=(threads.span() if explicit else launch.place.span(), device.span()),
         )

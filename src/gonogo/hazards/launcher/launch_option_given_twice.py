@@ -67,13 +67,11 @@ class LaunchOptionGivenTwice(Hazard):
                     zh="--{name} 给了 {count} 次：先是 {earlier}，后是 {last}，以后者为准。",
                 ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
                 severity=Severity.WARNING,
-                cure=(
-                    Text("Keep one: {all}", "只保留一个：{all}").format(
-                        all=Text(
-                            " or ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
-                            " 或 ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
-                        )
-                    ),
+                cure=Text("Keep one: {all}", "只保留一个：{all}").format(
+                    all=Text(
+                        " or ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
+                        " 或 ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
+                    )
                 ),
                 spans=(fields[0].span(Text("has no effect", "不起作用")), fields[-1].span(Text("counts", "以此为准"))),
             )

@@ -58,10 +58,8 @@ class LaunchOptionWithoutValue(Hazard):
                     zh="--{name} 没有值：argparse 会以 “expected one argument” 退出。",
                 ).format(name=option.name),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text("Give --{name} a value, or take it out", "给 --{name} 一个值，或去掉它").format(
-                        name=option.name
-                    ),
+                cure=Text("Give --{name} a value, or take it out", "给 --{name} 一个值，或去掉它").format(
+                    name=option.name
                 ),
-                spans=(option.word.place.span(),),
+                spans=option.word.place.span(),
             )

@@ -52,9 +52,7 @@ class LaunchProgramNotFound(Hazard):
             return  # a script alone, whose project lies elsewhere
         yield self.finding(
             Text(en="{path} is not in {folder}{near}.", zh="{folder} 中没有 {path}{near}。").format(
-                path=path,
-                folder=launch.cwd.name or "/",
-                near=Text(f"; {near} is", f"，但有 {near}") if near else Text("", ""),
+                path=path, folder=launch.cwd.name or "/", near=Text(f"; {near} is", f"，但有 {near}") if near else ""
             ),
             certainty=Certainty.LIKELY,
             cure=(
@@ -63,10 +61,10 @@ class LaunchProgramNotFound(Hazard):
                 else Text(
                     "Correct the path, counted from the folder that the script runs in",
                     "改正路径，以脚本运行时所在目录为准",
-                ),
+                )
             ),
-            spans=(launch.program.span() or launch.place.span(),),
-            confirm=(Text("The script is run in its own folder", "脚本就在其所在目录中运行"),),
+            spans=launch.program.span() or launch.place.span(),
+            confirm=Text("The script is run in its own folder", "脚本就在其所在目录中运行"),
         )
 
 

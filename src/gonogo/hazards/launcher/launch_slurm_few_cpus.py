@@ -62,14 +62,12 @@ class LaunchSlurmFewCpus(Hazard):
                 launcher=launch.launcher,
                 workers=Text(f", each with {workers} data loader workers,", f"（各有 {workers} 个数据加载 worker）")
                 if workers
-                else Text("", ""),
+                else "",
             ),
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)",
-                    "#SBATCH --cpus-per-task={least} 或更多：进程数 ×（1 + 数据加载 worker 数）",
-                ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
-            ),
-            spans=(field.span(),),
+            cure=Text(
+                "#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)",
+                "#SBATCH --cpus-per-task={least} 或更多：进程数 ×（1 + 数据加载 worker 数）",
+            ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
+            spans=field.span(),
         )

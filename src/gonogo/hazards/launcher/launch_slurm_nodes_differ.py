@@ -59,7 +59,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                         en="The job has {asked} node(s), and the launcher is told {count}: {then}.",
                         zh="作业有 {asked} 个节点，而启动器得到的是 {count}：{then}。",
                     ).format(asked=asked, count=count, then=_THEN[count > asked]),
-                    cure=(_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),),
+                    cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
                     spans=spans,
                 )
         elif asked > 1 and _REACHES_NODES.search(launch.source.text) is None:
@@ -72,9 +72,9 @@ class LaunchSlurmNodesDiffer(Hazard):
                         "：没有任何东西在那里启动它。",
                     ).format(launcher=launch.launcher, asked=asked, others=count - 1),
                     certainty=Certainty.LIKELY,
-                    cure=(_SRUN,),
+                    cure=_SRUN,
                     spans=(launch.place.span(), *spans[1:]),
-                    confirm=(Text("No other script starts this one with srun", "没有其他脚本用 srun 启动它"),),
+                    confirm=Text("No other script starts this one with srun", "没有其他脚本用 srun 启动它"),
                 )
             elif count == 1:
                 yield self.finding(

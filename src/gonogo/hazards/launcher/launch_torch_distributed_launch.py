@@ -59,17 +59,15 @@ class LaunchTorchDistributedLaunch(Hazard):
                 en="python -m torch.distributed.launch is deprecated{passes}.",
                 zh="python -m torch.distributed.launch 已被弃用{passes}。",
             ).format(
-                passes=Text("", "")
+                passes=""
                 if launch.launcher_options.get("use_env").known
                 else Text("; it also passes --local-rank to the program", "；它还会向程序传入 --local-rank")
             ),
             severity=Severity.NOTE,
-            cure=(
-                Text(
-                    "Use torchrun, and let the program read the environment's LOCAL_RANK",
-                    "改用 torchrun，程序从环境变量 LOCAL_RANK 读取",
-                ),
+            cure=Text(
+                "Use torchrun, and let the program read the environment's LOCAL_RANK",
+                "改用 torchrun，程序从环境变量 LOCAL_RANK 读取",
             ),
-            spans=(place.span(),),
+            spans=place.span(),
             fixes=fixes,
         )

@@ -78,20 +78,16 @@ class LaunchTypographicCharacters(Hazard):
                 line=line.number,
                 more=Text(f", and {len(found) - 1} more like it", f"，此外还有 {len(found) - 1} 处")
                 if len(found) > 1
-                else Text("", ""),
+                else "",
             ),
-            cure=(
-                Text(
-                    'Type ASCII characters in their place: -- before an option, " around a value, a plain space',
-                    '改用 ASCII 字符：选项前用 --，值两侧用 "，以及普通空格',
-                ),
+            cure=Text(
+                'Type ASCII characters in their place: -- before an option, " around a value, a plain space',
+                '改用 ASCII 字符：选项前用 --，值两侧用 "，以及普通空格',
             ),
             spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
-            fixes=(
-                self.fix(
-                    Text("put ASCII characters in their place", "替换为 ASCII 字符"),
-                    *(_ascii(one, at) for one, at in found),
-                ),
+            fixes=self.fix(
+                Text("put ASCII characters in their place", "替换为 ASCII 字符"),
+                *(_ascii(one, at) for one, at in found),
             ),
         )
 

@@ -114,7 +114,7 @@ class LaunchVariableNotExported(Hazard):
                     assignments.place.span(Text("set here, and not exported", "在此赋值，未导出")),
                     command.span(Text("not handed on to this command", "不会传给此命令")),
                 ),
-                fixes=(self._fix(assignments, cut),),
+                fixes=self._fix(assignments, cut),
             )
 
     def _fix(self, assignments: _Assignments, cut: Place | None) -> Fix:

@@ -63,16 +63,14 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 right=right,
                 why=Text("; a GPU that is listed twice voids the list", "；同一 GPU 列出两次会使整个列表作废")
                 if len(set(wanted)) < len(wanted)
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.CERTAIN if not seen else Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}",
-                    "写成以逗号分隔、互不重复的编号：CUDA_VISIBLE_DEVICES={right}",
-                ).format(right=right),
-            ),
-            spans=(field.span(),),
+            cure=Text(
+                "Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}",
+                "写成以逗号分隔、互不重复的编号：CUDA_VISIBLE_DEVICES={right}",
+            ).format(right=right),
+            spans=field.span(),
             fixes=self._writing(launch, right),
         )
 
@@ -92,10 +90,8 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 zh="CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
                 "int(): '{wrong}'”。",
             ).format(value=value, wrong=wrong[0]),
-            cure=(
-                Text("Write the GPUs' numbers, each once{right}", "写 GPU 的编号，互不重复{right}").format(
-                    right=Text(f": {right}", f"：{right}") if right else Text("", "")
-                ),
+            cure=Text("Write the GPUs' numbers, each once{right}", "写 GPU 的编号，互不重复{right}").format(
+                right=Text(f": {right}", f"：{right}") if right else ""
             ),
             spans=(launch.visible_devices.span(), launch.place.span()),
             fixes=self._writing(launch, right) if right else (),

@@ -78,13 +78,11 @@ class LaunchVisibleDevicesOverridden(Hazard):
             ).format(shown=listed, name=name, value=field.value, taken=",".join(taken)),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "Name the GPUs to the launcher: deepspeed --include localhost:{shown}; or keep the variable and "
-                    "take --{name} out",
-                    "把 GPU 交给启动器指定：deepspeed --include localhost:{shown}；或保留该变量，去掉 --{name}",
-                ).format(shown=listed, name=name),
-            ),
+            cure=Text(
+                "Name the GPUs to the launcher: deepspeed --include localhost:{shown}; or keep the variable and "
+                "take --{name} out",
+                "把 GPU 交给启动器指定：deepspeed --include localhost:{shown}；或保留该变量，去掉 --{name}",
+            ).format(shown=listed, name=name),
             spans=(
                 field.span(Text("GPUs {taken} of the machine", "本机的 GPU {taken}").format(taken=",".join(taken))),
                 launch.visible_devices.span(Text("ignored", "被忽略")),

@@ -70,7 +70,7 @@ class LaunchWithoutProgram(Hazard):
                 zh="命令没有写出程序：{launcher} 会以 “the following arguments are required: {wanted}” 退出。",
             ).format(launcher=launch.launcher, wanted=wanted),
             cure=_CURE,
-            spans=(launch.place.span(),),
+            spans=launch.place.span(),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

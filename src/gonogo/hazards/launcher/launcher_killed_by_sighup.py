@@ -75,18 +75,16 @@ class LauncherKilledBySighup(Hazard):
                     "；nohup 保护不了它，因为 torchrun 会为 SIGHUP 安装自己的处理函数",
                 )
                 if under_nohup
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
-            cure=(
-                Text(
-                    "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &",
-                    "在 tmux 或 screen 中启动，或用 setsid：setsid {launcher} ... > log 2>&1 < /dev/null &",
-                ).format(launcher=launch.launcher),
-            ),
-            spans=(launch.place.span(),),
-            confirm=(Text("The script is started from an interactive terminal", "脚本从交互式终端启动"),),
+            cure=Text(
+                "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &",
+                "在 tmux 或 screen 中启动，或用 setsid：setsid {launcher} ... > log 2>&1 < /dev/null &",
+            ).format(launcher=launch.launcher),
+            spans=launch.place.span(),
+            confirm=Text("The script is started from an interactive terminal", "脚本从交互式终端启动"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -118,10 +116,8 @@ class LauncherKilledBySighup(Hazard):
                 Text(en="Resume from the last checkpoint", zh="从最近的 checkpoint 恢复训练"),
             ),
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
-            confirm=(
-                Text(
-                    en="The time of the signal is that of a lost connection or a closed window",
-                    zh="收到信号的时间与连接断开或窗口关闭的时间一致",
-                ),
+            confirm=Text(
+                en="The time of the signal is that of a lost connection or a closed window",
+                zh="收到信号的时间与连接断开或窗口关闭的时间一致",
             ),
         )

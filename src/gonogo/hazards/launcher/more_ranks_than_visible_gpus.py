@@ -136,17 +136,13 @@ class MoreRanksThanVisibleGpus(Hazard):
                 zh="{launcher} 在一个节点上启动 {processes} 个进程，而{has}：local rank {gpus} 没有可用的 GPU。",
             ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
-            cure=(
-                Text(
-                    "Start {gpus} processes a node{option}, or give it {processes} GPUs",
-                    "每个节点启动 {gpus} 个进程{option}，或给它 {processes} 张 GPU",
-                ).format(
-                    gpus=gpus,
-                    processes=processes,
-                    option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）")
-                    if counted in _OF_A_NODE
-                    else Text("", ""),
-                ),
+            cure=Text(
+                "Start {gpus} processes a node{option}, or give it {processes} GPUs",
+                "每个节点启动 {gpus} 个进程{option}，或给它 {processes} 张 GPU",
+            ).format(
+                gpus=gpus,
+                processes=processes,
+                option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）") if counted in _OF_A_NODE else "",
             ),
             spans=(
                 written.span(Text(f"{processes} processes", f"{processes} 个进程")),
@@ -172,7 +168,7 @@ class MoreRanksThanVisibleGpus(Hazard):
                 Text(
                     en="Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}",
                     zh="rank {ranks} 在同一张 GPU 上：进程多于 GPU 时编号会回绕。{counts}",
-                ).format(ranks=duplicate.names, counts=counts if known else Text("", "")),
+                ).format(ranks=duplicate.names, counts=counts if known else ""),
                 cure=_CURE,
                 certainty=certainty,
                 confirm=_CONFIRM,
@@ -186,7 +182,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             Text(
                 en="A rank takes the GPU with its own local number, and there is no such GPU.{counts}",
                 zh="rank 按自己的本地编号取 GPU，而该编号的 GPU 不存在。{counts}",
-            ).format(counts=counts if known else Text("", "")),
+            ).format(counts=counts if known else ""),
             cure=_CURE,
             certainty=_certainty_of_ordinal(log, evidence, too_many),
             confirm=_CONFIRM,

@@ -165,7 +165,7 @@ class PortInUse(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(Text(en="ss -ltnp shows who listens at that port", zh="ss -ltnp 显示谁在监听该端口"),),
+            confirm=Text(en="ss -ltnp shows who listens at that port", zh="ss -ltnp 显示谁在监听该端口"),
         )
 
 

@@ -75,21 +75,16 @@ class RendezvousPortZeroHang(Hazard):
                 zh="端口为 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道。",
             ),
             certainty=certainty,
-            cure=(
-                Text("Set a fixed free port: {setting} 29501", "设置固定的空闲端口：{setting} 29501").format(
-                    setting="--master_port"
-                    if launch.launcher == "deepspeed"
-                    else "--main_process_port"
-                    if "main_process_port" in options
-                    else "main_process_port:"
-                ),
+            cure=Text("Set a fixed free port: {setting} 29501", "设置固定的空闲端口：{setting} 29501").format(
+                setting="--master_port"
+                if launch.launcher == "deepspeed"
+                else "--main_process_port"
+                if "main_process_port" in options
+                else "main_process_port:"
             ),
-            spans=(field.span() or launch.place.span(),),
-            confirm=(
-                Text(
-                    "The run stands still after “Initializing TorchBackend”",
-                    "训练停在 “Initializing TorchBackend” 之后",
-                ),
+            spans=field.span() or launch.place.span(),
+            confirm=Text(
+                "The run stands still after “Initializing TorchBackend”", "训练停在 “Initializing TorchBackend” 之后"
             ),
         )
 
@@ -133,13 +128,11 @@ class RendezvousPortZeroHang(Hazard):
                 zh="程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这"
                 "样。",
             ),
-            cure=(
-                Text(
-                    en="Set a fixed free port: main_process_port: 29501 in the Accelerate config, or "
-                    "--main_process_port / --master_port 29501",
-                    zh="设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
-                    "--master_port 29501",
-                ),
+            cure=Text(
+                en="Set a fixed free port: main_process_port: 29501 in the Accelerate config, or "
+                "--main_process_port / --master_port 29501",
+                zh="设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
+                "--master_port 29501",
             ),
             certainty=certainty,
             also=tuple(one for one in also if one != first),
@@ -149,7 +142,7 @@ class RendezvousPortZeroHang(Hazard):
                     zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
                 )
                 if not asked
-                else Text("With a fixed port the run goes on", "使用固定端口后能继续运行"),
+                else Text("With a fixed port the run goes on", "使用固定端口后能继续运行")
             ),
         )
 
