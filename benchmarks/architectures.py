@@ -42,12 +42,14 @@ class Server:
 
     def _start(self) -> subprocess.Popen[str]:
         from gonogo.rehearse.launch.environment import worker_environment
-        from gonogo.rehearse.launch.launch import Launch, LaunchedProcess
+        from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
         place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": "8",
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # fmt: skip
         process = LaunchedProcess(0, 0, self.world, 8, 0, (), environment=place)
-        launch = Launch("torchrun", "module", "", self.world // 8, (process,), dict(os.environ), str(self.folder))
+        launch = ResolvedLaunch(
+            "torchrun", "module", "", self.world // 8, (process,), dict(os.environ), str(self.folder)
+        )
         environment = worker_environment(launch, process, packages=(), scratch=self.folder / "caches")
         environment.update(CUDA_VISIBLE_DEVICES="", TRANSFORMERS_VERBOSITY="error", PYTHONWARNINGS="ignore")
         return subprocess.Popen(

@@ -17,7 +17,7 @@ import msgspec
 from log_cases import LogCase, log_cases
 
 from gonogo.check.findings import check
-from gonogo.check.settings import Settings
+from gonogo.check.settings import CheckSettings
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Span, Text
@@ -48,7 +48,7 @@ def name_of(case: Case) -> str:
 def findings_in_project(folder: Path = Path()) -> tuple[Finding, ...]:
     """What ``check`` finds in the working directory, which is (a copy of) a case's folder."""
     machine = folder / "environment.json"  # what `gonogo env --format json` has told of the machine that will train
-    settings = Settings(environment=machine) if machine.is_file() else None
+    settings = CheckSettings(environment=machine) if machine.is_file() else None
     return check(["."], settings=settings, use_installed=False).report.findings
 
 

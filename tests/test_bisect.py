@@ -15,7 +15,7 @@ from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, 
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.bisect.report import bisect_report
 from gonogo.rehearse.bisect.run import BisectRequest, bisect
-from gonogo.rehearse.progress import OnProgress, Status
+from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
 
@@ -54,7 +54,7 @@ class Index:
     def attempt(self, request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
         self.requests.append(request)
         if on_progress is not None:
-            on_progress(Status(Text("rehearsing", "排练中"), 1.0))
+            on_progress(RehearsalStatus(Text("rehearsing", "排练中"), 1.0))
         found = self.reports.get(request.with_packages[-1].removeprefix("deepspeed=="), GO)
         if isinstance(found, Exception):
             raise found

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gonogo.check.findings import check
-from gonogo.check.settings import Settings
+from gonogo.check.settings import CheckSettings
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.hazards.hazard import all_hazards
 
@@ -212,7 +212,7 @@ class TestSilencing:
         )
 
     def hazards(self, **options: object) -> set[str]:
-        found = check(["."], settings=Settings(**options), use_installed=False)  # type: ignore[arg-type]
+        found = check(["."], settings=CheckSettings(**options), use_installed=False)  # type: ignore[arg-type]
         return {finding.hazard for finding in found.report.findings}
 
     def test_it_is_found(self) -> None:

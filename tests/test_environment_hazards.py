@@ -10,7 +10,7 @@ import pytest
 
 from gonogo.check.environment import environment_findings
 from gonogo.check.findings import check
-from gonogo.check.settings import Settings
+from gonogo.check.settings import CheckSettings
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.this_machine import interpreter
 from gonogo.evidence.environment.version_range import parse_version
@@ -46,7 +46,7 @@ def of_this_python(**versions: str) -> Environment:
     return Environment(packages=packages, complete=True)
 
 
-def found(settings: Settings | None = None, *, use_installed: bool = False) -> dict[str, Finding]:
+def found(settings: CheckSettings | None = None, *, use_installed: bool = False) -> dict[str, Finding]:
     findings = check(["."], settings=settings, use_installed=use_installed).report.findings
     return {finding.hazard: finding for finding in findings}
 
@@ -92,12 +92,12 @@ def test_gonogos_own_environment_lacks_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert found(use_installed=True) == {}
 
 
-def machine(**facts: Any) -> Settings:
+def machine(**facts: Any) -> CheckSettings:
     packages = dict(line.split("==") for line in CURRENT.split())
     told = {"packages": packages, "complete": True, "python": "3.12.3", "gpus": [], "variables": {}, **facts}
     told["packages"] |= {"setuptools": "80.0", "ninja": "1.13"}
     Path("node.json").write_text(json.dumps({"environment": told}))
-    return Settings(environment=Path("node.json"))
+    return CheckSettings(environment=Path("node.json"))
 
 
 def test_a_laptop_without_gpu_and_toolkit_is_left_alone() -> None:

@@ -15,7 +15,7 @@ from test_hazards import FIXTURES, HAZARDS, assert_readable
 
 from gonogo.check.findings import check
 from gonogo.check.fixes import apply, planned
-from gonogo.check.settings import Settings
+from gonogo.check.settings import CheckSettings
 from gonogo.finding import Applicability, Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
 
@@ -46,7 +46,7 @@ def faults_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def findings_here() -> tuple[Finding, ...]:
     machine = Path("environment.json")  # what `gonogo env --format json` has told of the machine that will train
-    settings = Settings(environment=machine) if machine.is_file() else None
+    settings = CheckSettings(environment=machine) if machine.is_file() else None
     return check(["."], settings=settings, use_installed=False).report.findings
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, beat_path, encode, read_run, records_path
-from gonogo.evidence.guarded.records import End, Raised, Start, Step
+from gonogo.evidence.guarded.records import End, ExceptionRecord, StartRecord, Step
 
 
 def test_records_come_back(tmp_path: Path) -> None:
     records = [
-        Start(1.0, rank=1, world_size=2, versions={"torch": "2.6"}),
+        StartRecord(1.0, rank=1, world_size=2, versions={"torch": "2.6"}),
         Step(2.0, step=3, seconds=0.5),
-        Raised(3.0, type="ValueError", message="no\nway", fatal=True),
+        ExceptionRecord(3.0, type="ValueError", message="no\nway", fatal=True),
         End(4.0, reason="exception", status=1, step=3),
     ]
     Path(records_path(str(tmp_path), 1)).write_bytes(b"".join(map(encode, records)))
@@ -26,7 +26,7 @@ def test_records_come_back(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
-    whole = encode(Start(1.0)) + encode(Step(2.0, step=7))
+    whole = encode(StartRecord(1.0)) + encode(Step(2.0, step=7))
     Path(records_path(str(tmp_path), 0)).write_bytes(whole + b'{"kind": "from-the-future"}\n' + encode(End(3.0))[:9])
     beat = BEAT.pack(BEAT_MARK, 2.5, 8, 2, 1, 4321, 99)
     Path(beat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
@@ -39,7 +39,9 @@ def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
 
 
 def test_a_restarted_rank_has_its_earlier_lives_apart(tmp_path: Path) -> None:
-    lives = encode(Start(1.0)) + encode(Raised(2.0, type="OSError")) + encode(Start(3.0, restarts=1))
+    lives = (
+        encode(StartRecord(1.0)) + encode(ExceptionRecord(2.0, type="OSError")) + encode(StartRecord(3.0, restarts=1))
+    )
     Path(records_path(str(tmp_path), 0)).write_bytes(lives)
     [rank] = read_run(tmp_path).ranks
     assert rank.start is not None
@@ -53,8 +55,8 @@ def test_a_folder_without_ranks(tmp_path: Path) -> None:
 
 
 def test_other_programs_beside_the_training_are_left_out(tmp_path: Path) -> None:
-    helper = encode(Start(1.0)) + encode(End(2.0))
-    training = encode(Start(3.0, pid=7)) + encode(Step(4.0, step=1)) + encode(End(5.0, step=1))
+    helper = encode(StartRecord(1.0)) + encode(End(2.0))
+    training = encode(StartRecord(3.0, pid=7)) + encode(Step(4.0, step=1)) + encode(End(5.0, step=1))
     Path(records_path(str(tmp_path), 0)).write_bytes(helper + training + helper)
     [rank] = read_run(tmp_path).ranks
     assert rank.start is not None

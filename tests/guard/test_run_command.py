@@ -17,7 +17,7 @@ from guard.launched import environment, gonogo_run, launched
 
 from gonogo.evidence.guarded.files import encode, read_run, records_path
 from gonogo.evidence.guarded.launch import Launched, launch_path, read_children, read_launches
-from gonogo.evidence.guarded.records import Start
+from gonogo.evidence.guarded.records import StartRecord
 from gonogo.guard.child import CannotStart, run_child
 from gonogo.guard.parent import default_folder
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
@@ -193,7 +193,7 @@ class TestFolders:
         for started, status in ((1000.0, 1), (2000.0, 0)):
             launch = Launched("a", int(started), started=started, ended=started + 500, exit_status=status)
             launch_path(str(tmp_path), "a", launch.pid).write_bytes(msgspec.json.encode(launch))
-        records = [Start(1010.0, rank=1), Start(1010.0, rank=0), Start(2010.0, rank=0)]
+        records = [StartRecord(1010.0, rank=1), StartRecord(1010.0, rank=0), StartRecord(2010.0, rank=0)]
         for record in records:
             with open(records_path(str(tmp_path), record.rank), "ab") as file:
                 file.write(encode(record))

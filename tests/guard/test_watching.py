@@ -19,7 +19,7 @@ from gonogo.guard.rank import memory
 from gonogo.guard.rank.harmless import harmless
 from gonogo.guard.rank.joining import _decision
 from gonogo.guard.rank.memory import Trend
-from gonogo.guard.rank.stalls import StallWatch, Standstill
+from gonogo.guard.rank.stalls import StallNotice, StallWatch
 from gonogo.guard.rank.worker import Guard
 from gonogo.guard.rank.writer import RecordWriter
 
@@ -28,14 +28,14 @@ def test_a_stall_is_told_at_growing_intervals_and_when_it_ends() -> None:
     watch = StallWatch(10.0)
     told = [(now, watch.look(float(now), 0.0, 0.1, False)) for now in range(100)]
     assert [(now, one) for now, one in told if one] == [
-        (10, Standstill(10.0)),
-        (20, Standstill(20.0, 1)),
-        (40, Standstill(40.0, 2)),
-        (80, Standstill(80.0, 3)),
+        (10, StallNotice(10.0)),
+        (20, StallNotice(20.0, 1)),
+        (40, StallNotice(40.0, 2)),
+        (80, StallNotice(80.0, 3)),
     ]
-    assert watch.look(101.0, 100.5, 0.1, False) == Standstill(100.5, over=True)
+    assert watch.look(101.0, 100.5, 0.1, False) == StallNotice(100.5, over=True)
     assert watch.look(105.0, 100.5, 0.1, False) is None
-    assert watch.look(111.0, 100.5, 0.1, False) == Standstill(10.5)
+    assert watch.look(111.0, 100.5, 0.1, False) == StallNotice(10.5)
 
 
 @pytest.mark.parametrize(("median", "loading", "limit"), [(0.1, False, 10), (3.0, False, 30), (0.0, True, 50)])

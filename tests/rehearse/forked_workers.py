@@ -84,7 +84,7 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
 
 def _environment(rank: int, ranks: int, own: Path) -> dict[str, str]:
     from gonogo.rehearse.launch.environment import worker_environment
-    from gonogo.rehearse.launch.launch import Launch, LaunchedProcess
+    from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
     variables = {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
@@ -94,7 +94,7 @@ def _environment(rank: int, ranks: int, own: Path) -> dict[str, str]:
         rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks, node=0, arguments=(),
         environment=variables,
     )  # fmt: skip
-    launch = Launch(
+    launch = ResolvedLaunch(
         launcher="torchrun", program_kind="script", program="train.py", nodes=1, processes=(process,),
         environment=dict(os.environ), cwd=os.getcwd(),
     )  # fmt: skip

@@ -9,18 +9,18 @@ from rich.console import Console
 
 from gonogo.finding import Text
 from gonogo.rehearse.display import _rendered, live_display
-from gonogo.rehearse.progress import RankStatus, Status
+from gonogo.rehearse.progress import RankStatus, RehearsalStatus
 from gonogo.virtual.ranks.plan import Progress
 
 _DOING = Progress(0, "forward", 1, 12345, 3 << 30, 1 << 29, "model.\x1b[31mlayers.3")
-_STATUS = Status(
+_STATUS = RehearsalStatus(
     Text("rehearsing", "排练中"),
     12.3,
     (RankStatus(0, "running", _DOING), RankStatus(1, "out-of-memory"), RankStatus(2, "waiting")),
 )
 
 
-def printed(status: Status, language: str) -> str:
+def printed(status: RehearsalStatus, language: str) -> str:
     console = Console(file=io.StringIO(), width=120)
     console.print(_rendered(status, language))
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def test_each_rank_has_a_row(language: str, words: list[str]) -> None:
 
 def test_a_large_world_is_cut_to_those_that_run() -> None:
     ranks = tuple(RankStatus(rank, "running" if rank in (900, 901) else "waiting") for rank in range(1024))
-    text = printed(Status(Text("rehearsing", "排练中"), 1.0, ranks), "en")
+    text = printed(RehearsalStatus(Text("rehearsing", "排练中"), 1.0, ranks), "en")
     assert "900" in text
     assert "+ 1012" in text
 

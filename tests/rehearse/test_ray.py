@@ -18,7 +18,7 @@ import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.progress import Status
+from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import ray_shipment
@@ -78,7 +78,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    *program: str, ray: str | None, ranks: str = "all", on_status: Callable[[Status], None] | None = None, **more: Any
+    *program: str,
+    ray: str | None,
+    ranks: str = "all",
+    on_status: Callable[[RehearsalStatus], None] | None = None,
+    **more: Any,
 ) -> RehearsalRecord:
     command = ["torchrun", "--nproc_per_node", "2", "train.py", *program]
     more = {"gpus": "2xH100-80G", "timeout": 300.0, **more}
@@ -96,7 +100,7 @@ def test_records_are_those_of_the_local_pool_also_after_a_node_was_lost(cluster:
     node = started(lambda: cluster.add_node(**_NODE))
     lost: list[float] = []
 
-    def lose_the_node(status: Status) -> None:
+    def lose_the_node(status: RehearsalStatus) -> None:
         if not lost and len(status.ranks) == 2 and all(rank.progress is not None for rank in status.ranks):
             lost.append(time.monotonic())
             cluster.remove_node(node, allow_graceful=False)
@@ -118,7 +122,7 @@ def test_the_deadline_and_ctrl_c_end_the_tasks(cluster: Any, folder: Path, outco
     (folder / "train.py").write_text("import time\ntime.sleep(600)")
     interrupted: list[Any] = []
 
-    def interrupt(status: Status) -> None:
+    def interrupt(status: RehearsalStatus) -> None:
         running = [rank for rank in status.ranks if rank.progress is not None]
         if outcome == "interrupted" and running and not interrupted:
             timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
@@ -145,7 +149,7 @@ def test_a_rank_whose_nodes_are_lost_each_time_is_killed(
     occupied = _occupy_the_head(cluster)
     lost: list[bool] = []
 
-    def lose_the_node(status: Status) -> None:
+    def lose_the_node(status: RehearsalStatus) -> None:
         if not lost and any(rank.progress is not None for rank in status.ranks):
             lost.append(True)
             cluster.remove_node(node, allow_graceful=False)

@@ -20,7 +20,7 @@ from test_shell import snapshot
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.environment import datasets_cache
-from gonogo.rehearse.progress import Status
+from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import scratch
@@ -414,7 +414,7 @@ def test_a_disk_that_fills_up(project: Project, tmp_path: Path, monkeypatch: pyt
 
 def test_progress_is_handed_on(project: Project) -> None:
     project.write("train.py", "import time\ntime.sleep(0.6)\n")
-    seen: list[Status] = []
+    seen: list[RehearsalStatus] = []
     rehearse(RehearsalRequest(["deepspeed", "--num_gpus", "2", "train.py"], timeout=30.0), seen.append)
     assert seen[0].activity.en == "reading the launch command"
     running = next(status for status in seen if status.ranks and status.ranks[0].progress is not None)

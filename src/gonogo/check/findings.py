@@ -14,7 +14,7 @@ from gonogo.check.allowed import is_allowed
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import Gathered, gather
-from gonogo.check.settings import Settings
+from gonogo.check.settings import CheckSettings
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
@@ -41,7 +41,7 @@ def check(
     paths: Sequence[str] = (),
     command: Sequence[str] = (),
     *,
-    settings: Settings | None = None,
+    settings: CheckSettings | None = None,
     use_installed: bool = True,
     allow_no_files: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -52,7 +52,7 @@ def check(
     that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at. Raises
     UserError for a path that isn't there.
     """
-    settings = settings or Settings()
+    settings = settings or CheckSettings()
     start = time.perf_counter()
     gathered = gather(paths, command, settings=settings, use_installed=use_installed)
     findings: list[Finding] = []

@@ -37,7 +37,7 @@ class NotApplied(msgspec.Struct, frozen=True):
     why: Text
 
 
-class Plan(msgspec.Struct, frozen=True):
+class FixPlan(msgspec.Struct, frozen=True):
     """The fixes that can be carried out together: for each file its edits, in the order of the file."""
 
     edits: dict[str, list[Edit]] = {}
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True):
     not_applied: tuple[NotApplied, ...] = ()
 
 
-def planned(findings: Iterable[Finding], *, unsafe: bool) -> Plan:
+def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
     """The first fix of each finding that may be applied by the tool: safe ones, with ``unsafe`` also the others."""
     allowed = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     edits: dict[str, list[Edit]] = {}
@@ -69,7 +69,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> Plan:
         done.append((finding, fix))
     for of_file in edits.values():
         of_file.sort(key=lambda edit: (edit.start, edit.end))
-    return Plan(edits, tuple(done), tuple(conflicts))
+    return FixPlan(edits, tuple(done), tuple(conflicts))
 
 
 def _clashes(edit: Edit, others: Sequence[Edit]) -> bool:
@@ -129,12 +129,12 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
     return replace(fix, diff="".join(diffs))
 
 
-def diff_of_plan(plan: Plan) -> str:
+def diff_of_plan(plan: FixPlan) -> str:
     """One diff of all that the plan would change. Raises UserError where a file has changed meanwhile."""
     return "".join(diff_of(path, *_before_and_after(path, edits)) for path, edits in sorted(plan.edits.items()))
 
 
-def apply(plan: Plan, roots: Sequence[Path]) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
+def apply(plan: FixPlan, roots: Sequence[Path]) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
     """Change the files; answers which were, and what could not be.
 
     A link is followed to the file it names only within ``roots``, and stays a link. All new contents are worked out

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.check.run_of_launch import RunMaker
-from gonogo.check.settings import Settings, matches_path
+from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.files import Files, Kind, kind_of, nearest_environment_file, walk
+from gonogo.evidence.files import FileKind, Files, kind_of, nearest_environment_file, walk
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
@@ -42,7 +42,7 @@ class Gathered(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
 
 
-def gather(paths: Sequence[str], command: Sequence[str], *, settings: Settings, use_installed: bool) -> Gathered:
+def gather(paths: Sequence[str], command: Sequence[str], *, settings: CheckSettings, use_installed: bool) -> Gathered:
     """The runs that files, folders and a command come to.
 
     Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
@@ -56,12 +56,12 @@ def gather(paths: Sequence[str], command: Sequence[str], *, settings: Settings, 
 
 
 class _Gatherer:
-    def __init__(self, files: Files, settings: Settings, use_installed: bool) -> None:
+    def __init__(self, files: Files, settings: CheckSettings, use_installed: bool) -> None:
         self.files = files
         self.settings = settings
         self.use_installed = use_installed
         self.launches: list[Launch] = []
-        self.found: dict[Kind, list[SourceFile]] = {kind: [] for kind in Kind}
+        self.found: dict[FileKind, list[SourceFile]] = {kind: [] for kind in FileKind}
         self.named: set[str] = set()
         """Files that the user named one by one: what they are not is said."""
         self.not_ours: list[Skipped] = []
@@ -122,19 +122,19 @@ class _Gatherer:
     def _excluded(self, path: str) -> bool:
         return any(matches_path(self.files.shown(path), pattern) for pattern in self.settings.exclude)
 
-    def _take_file(self, path: Path, kind: Kind) -> None:
+    def _take_file(self, path: Path, kind: FileKind) -> None:
         source = self.files.read(path)
         if source is None or source in self.found[kind]:
             return
         self.found[kind].append(source)
-        if kind is Kind.SHELL:
+        if kind is FileKind.SHELL:
             from gonogo.evidence.launch.reading import read_launches
 
             self.launches += read_launches(source)
 
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
-        if source is not None and source in self.found[Kind.JSON]:
+        if source is not None and source in self.found[FileKind.JSON]:
             from gonogo.evidence.document.json_file import read_json
 
             for problem in read_json(source).problems[:1]:
@@ -157,7 +157,7 @@ class _Gatherer:
         """Files that no launch uses: each a run of which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
-        for source in (*self.found[Kind.JSON], *self.found[Kind.YAML]):
+        for source in (*self.found[FileKind.JSON], *self.found[FileKind.YAML]):
             if source.path in maker.used:
                 continue
             run = maker.run_of_config(source, environment)
@@ -165,8 +165,8 @@ class _Gatherer:
                 runs.append(run)
             elif source.path in self.named:
                 self._not_ours(source.path, source)
-        runs += maker.runs_of_scripts(self.found[Kind.PYTHON], environment, self.named)
-        for source in self.found[Kind.ENVIRONMENT]:
+        runs += maker.runs_of_scripts(self.found[FileKind.PYTHON], environment, self.named)
+        for source in self.found[FileKind.ENVIRONMENT]:
             read = self._environment(Path(source.path))
             used = (*of_launches, *(run.environment for run in runs))
             if read.packages and not any(environment is read for environment in used):
@@ -182,8 +182,8 @@ class _Gatherer:
         folders = [self.files.base]
         if launch is not None:
             folders = [launch.cwd, *([Path(launch.source.path).parent] if launch.source.writable else [])]
-        elif self.found[Kind.ENVIRONMENT]:
-            folders = [Path(self.found[Kind.ENVIRONMENT][0].path).parent]
+        elif self.found[FileKind.ENVIRONMENT]:
+            folders = [Path(self.found[FileKind.ENVIRONMENT][0].path).parent]
         if launch is None and not any(self.found.values()):
             return self._environment(None)
         return self._environment(nearest_environment_file(folders))

@@ -17,7 +17,7 @@ from gonogo.finding.errors import UserError
 KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environment")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CheckSettings(msgspec.Struct, frozen=True):
     """What is checked, and what is reported. Names are globs on hazards' names, files are globs on paths."""
 
     select: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def matches_path(path: str, pattern: str) -> bool:
     )
 
 
-def read_settings(start: Path) -> Settings:
+def read_settings(start: Path) -> CheckSettings:
     """The settings of the nearest folder, from ``start`` upwards, that has some; the defaults where none has.
 
     Raises UserError for a file that is no TOML, a key that there isn't, or a value of the wrong kind.
@@ -61,7 +61,7 @@ def read_settings(start: Path) -> Settings:
     try:
         folder = start.resolve()
     except OSError:
-        return Settings()
+        return CheckSettings()
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
@@ -69,7 +69,7 @@ def read_settings(start: Path) -> Settings:
                 table = _table(path)
                 if table is not None:
                     return _settings(path, table)
-    return Settings()
+    return CheckSettings()
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
@@ -107,7 +107,7 @@ def load_toml(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _settings(path: Path, table: Mapping[str, Any]) -> Settings:
+def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
     for key in table:
         if key not in KEYS:
             near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1)
@@ -127,7 +127,7 @@ def _settings(path: Path, table: Mapping[str, Any]) -> Settings:
     environment = table.get("environment")
     if environment is not None and not isinstance(environment, str):
         raise _wrong(path, "environment", environment, Text("a path", "路径"))
-    return Settings(
+    return CheckSettings(
         select=_names(path, "select", table.get("select", [])),
         ignore=_names(path, "ignore", table.get("ignore", [])),
         per_file_ignores={glob: _names(path, f"per-file-ignores.{glob}", names) for glob, names in per_file.items()},

@@ -18,7 +18,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
 if TYPE_CHECKING:
-    from gonogo.check.settings import Settings
+    from gonogo.check.settings import CheckSettings
 
 _MOST_ROUNDS = 10
 """A fix may make room for another; more rounds than this is a fault of gonogo."""
@@ -125,7 +125,7 @@ def check(
 
 def _settings(
     paths: list[str], environment: Path | None, select: list[str] | None, ignore: list[str] | None, fail_on: str | None
-) -> Settings:
+) -> CheckSettings:
     """The project's settings, over which the options win."""
     from msgspec.structs import replace
 

@@ -12,7 +12,7 @@ from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
 
-class Kind(str, Enum):
+class FileKind(str, Enum):
     """What a file may be, by its name."""
 
     PYTHON = "python"
@@ -23,16 +23,16 @@ class Kind(str, Enum):
 
 
 _SUFFIXES = {
-    ".py": Kind.PYTHON,
-    ".sh": Kind.SHELL,
-    ".bash": Kind.SHELL,
-    ".sbatch": Kind.SHELL,
-    ".slurm": Kind.SHELL,
-    ".json": Kind.JSON,
-    ".jsonc": Kind.JSON,
-    ".json5": Kind.JSON,
-    ".yaml": Kind.YAML,
-    ".yml": Kind.YAML,
+    ".py": FileKind.PYTHON,
+    ".sh": FileKind.SHELL,
+    ".bash": FileKind.SHELL,
+    ".sbatch": FileKind.SHELL,
+    ".slurm": FileKind.SHELL,
+    ".json": FileKind.JSON,
+    ".jsonc": FileKind.JSON,
+    ".json5": FileKind.JSON,
+    ".yaml": FileKind.YAML,
+    ".yml": FileKind.YAML,
 }
 ENVIRONMENT_FILES = (
     *("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "environment.yml", "environment.yaml"),
@@ -79,11 +79,11 @@ class Files:
         return self._by_path[whole]
 
 
-def kind_of(path: Path) -> Kind | None:
+def kind_of(path: Path) -> FileKind | None:
     """What the file may be, by its name; a file without suffix is a shell script where its first line says so."""
     name = path.name
     if name in ENVIRONMENT_FILES or (name.startswith(("requirements", "Dockerfile")) and path.suffix != ".py"):
-        return Kind.ENVIRONMENT
+        return FileKind.ENVIRONMENT
     if kind := _SUFFIXES.get(path.suffix.lower()):
         return kind
     if not path.suffix:
@@ -93,11 +93,11 @@ def kind_of(path: Path) -> Kind | None:
         except OSError:
             return None
         if first.startswith(b"#!") and any(shell in first for shell in (b"sh\n", b"sh ", b"sh\r", b"bash", b"zsh")):
-            return Kind.SHELL
+            return FileKind.SHELL
     return None
 
 
-def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped]) -> Iterator[tuple[Path, Kind]]:
+def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped]) -> Iterator[tuple[Path, FileKind]]:
     """The files below a folder that may say something, in the order of their paths.
 
     Hidden folders, virtual environments, caches and data files are left out, and links to folders are not followed.
@@ -121,7 +121,7 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
             kind = kind_of(path)
             if kind is None or excluded(str(path)) or not path.is_file():
                 continue
-            if kind in (Kind.JSON, Kind.YAML) and path.stat().st_size > _LARGEST_DATA_FILE:
+            if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _LARGEST_DATA_FILE:
                 continue
             yield path, kind
 

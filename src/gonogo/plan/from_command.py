@@ -58,9 +58,9 @@ class Told(msgspec.Struct, frozen=True):
 def told_by(command: Sequence[str]) -> Told:
     """What a command tells, with the scripts and configs that it names. Raises UserError where it trains nothing."""
     from gonogo.check.runs import gather
-    from gonogo.check.settings import Settings
+    from gonogo.check.settings import CheckSettings
 
-    gathered = gather([], command, settings=Settings(), use_installed=True)
+    gathered = gather([], command, settings=CheckSettings(), use_installed=True)
     run = next((run for run in gathered.runs if run.launch is not None), None)
     if run is None or run.launch is None:
         raise UserError(

@@ -12,7 +12,7 @@ from rich.text import Text as Line
 
 from gonogo.finding import Text
 from gonogo.finding.words import size
-from gonogo.rehearse.progress import OnProgress, RankStatus, Status
+from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
 
 _HEADERS = (
     Text("rank", "rank"),
@@ -50,7 +50,7 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
         yield lambda status: live.update(_rendered(status, language))
 
 
-def _rendered(status: Status, language: str) -> Group:
+def _rendered(status: RehearsalStatus, language: str) -> Group:
     title = Line(f"{status.activity.in_language(language)}  {status.seconds:.0f} s", style="bold")
     if not status.ranks:
         return Group(title)

@@ -20,7 +20,7 @@ class RankStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class RehearsalStatus:
     """The rehearsal as a whole; ``activity`` says what is done before, between and after the ranks."""
 
     activity: Text
@@ -28,7 +28,7 @@ class Status:
     ranks: tuple[RankStatus, ...] = ()
 
 
-OnProgress = Callable[[Status], None]
+OnProgress = Callable[[RehearsalStatus], None]
 
 
 class Shown:
@@ -41,7 +41,7 @@ class Shown:
     def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
         """Say what is being done now."""
         if self._on_progress is not None:
-            self._on_progress(Status(activity, time.monotonic() - self._started, ranks))
+            self._on_progress(RehearsalStatus(activity, time.monotonic() - self._started, ranks))
 
     def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
         """Say how the ranks that are run are getting on."""

@@ -24,7 +24,7 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, Rehea
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.environment import worker_environment
-from gonogo.rehearse.launch.launch import UNSTATED, Launch, Surroundings
+from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
@@ -106,7 +106,7 @@ def _run(
     pool: Pool,
     request: RehearsalRequest,
     ranks: list[int],
-    launch: Launch,
+    launch: ResolvedLaunch,
     assigned: Callable[..., Assignment],
     *,
     notes: list[Text],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gonogo.evidence.log.sieve import AFTER, BEFORE, WHOLE, Kept, Sieve
+from gonogo.evidence.log.sieve import AFTER, BEFORE, WHOLE, KeptLog, Sieve
 
 ROOM = 1 << 18
 FILLER = b"{'loss': 1.25, 'grad_norm': 0.5, 'epoch': 0.1}\n"
@@ -16,11 +16,11 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def kept(data: bytes, *, words: tuple[str, ...] = ("Error",), room: int = ROOM, size: int = 1 << 16) -> Kept:
+def kept(data: bytes, *, words: tuple[str, ...] = ("Error",), room: int = ROOM, size: int = 1 << 16) -> KeptLog:
     return Sieve(words).keep(pieces(data, size), room)
 
 
-def lines_with_numbers(found: Kept) -> dict[int, bytes]:
+def lines_with_numbers(found: KeptLog) -> dict[int, bytes]:
     numbered: dict[int, bytes] = {}
     for part in found.parts:
         for offset, line in enumerate(part.data.removesuffix(b"\n").split(b"\n")):
@@ -30,12 +30,12 @@ def lines_with_numbers(found: Kept) -> dict[int, bytes]:
 
 
 def test_a_short_log_is_kept_whole() -> None:
-    assert kept(b"a\nb") == Kept(parts=kept(b"a\nb").parts, lines=2)
+    assert kept(b"a\nb") == KeptLog(parts=kept(b"a\nb").parts, lines=2)
     assert kept(b"a\nb").parts[0].data == b"a\nb"
 
 
 def test_an_empty_log() -> None:
-    assert kept(b"") == Kept([], 0)
+    assert kept(b"") == KeptLog([], 0)
 
 
 def test_no_words() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, Arguments, AutoValues
+from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup, AutoValues
 from gonogo.evidence.config.deepspeed_keys import children, other_names
 from gonogo.evidence.document.json_edit import JsonEditor
 from gonogo.evidence.document.json_file import read_json
@@ -43,7 +43,7 @@ _TELLING_TOGETHER = frozenset(
 )
 
 
-class Editor(Protocol):
+class ConfigEditor(Protocol):
     """Changes of the file that a config was read from."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
@@ -71,7 +71,7 @@ class DeepSpeedConfig:
         source: SourceFile | None = None,
         preset: str | None = None,
         problems: tuple[ConfigProblem, ...] = (),
-        editor: Editor | None = None,
+        editor: ConfigEditor | None = None,
         auto: AutoValues | None = None,
     ) -> None:
         self.root = root or tree_of({})
@@ -185,7 +185,7 @@ class DeepSpeedConfig:
         """
         return self._edits(keys).inserting(self._written(keys), value)
 
-    def _edits(self, keys: tuple[str, ...]) -> Editor:
+    def _edits(self, keys: tuple[str, ...]) -> ConfigEditor:
         if self._editor is None:
             raise KeyError(keys)
         return self._editor
@@ -193,7 +193,7 @@ class DeepSpeedConfig:
 
 def read_deepspeed_config(
     source: SourceFile,
-    arguments: Arguments | None = None,
+    arguments: ArgumentLookup | None = None,
     *,
     world_size: Field | None = None,
     hidden_size: Field | None = None,
@@ -230,7 +230,7 @@ def deepspeed_config_of(
     name: str,
     source: SourceFile | None = None,
     preset: str | None = None,
-    editor: Editor | None = None,
+    editor: ConfigEditor | None = None,
     auto: AutoValues | None = None,
 ) -> DeepSpeedConfig:
     """The config that a tree of another format, or a plain mapping, holds."""

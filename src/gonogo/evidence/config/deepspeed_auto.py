@@ -19,7 +19,7 @@ from gonogo.finding import Text
 __all__ = [
     "TRANSFORMERS_DEFAULTS",
     "AccelerateSettings",
-    "Arguments",
+    "ArgumentLookup",
     "AutoValues",
     "Correspondence",
     "hf_correspondences",
@@ -28,7 +28,7 @@ __all__ = [
 Keys = tuple[str, ...]
 
 
-class Arguments(Protocol):
+class ArgumentLookup(Protocol):
     """Training arguments, whatever their source."""
 
     def get(self, name: str) -> Field:
@@ -93,7 +93,7 @@ class AutoValues:
 
     def __init__(
         self,
-        arguments: Arguments | None,
+        arguments: ArgumentLookup | None,
         *,
         world_size: Field,
         hidden_size: Field,
@@ -311,7 +311,7 @@ _COMPARED: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
 
 
 def hf_correspondences(
-    arguments: Arguments, *, world_size: Field | None = None, framework: str | None = None
+    arguments: ArgumentLookup, *, world_size: Field | None = None, framework: str | None = None
 ) -> tuple[Correspondence, ...]:
     """Each key that transformers compares with a training argument, in its order, with the value it expects."""
     values = AutoValues(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig, read_deepspeed_config
-from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, Arguments
+from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.tables import TABLES
@@ -29,7 +29,7 @@ _OLDER_NAMES = {
 def preset_config(
     framework: str,
     name: str,
-    arguments: Arguments | None = None,
+    arguments: ArgumentLookup | None = None,
     *,
     version: Version | None = None,
     world_size: Field | None = None,

@@ -6,7 +6,7 @@ from typing import cast
 
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import deepspeed_config, exception_of, once_a_run, roots, unlike
-from gonogo.evidence.guarded.records import Raised
+from gonogo.evidence.guarded.records import ExceptionRecord
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
 
@@ -55,7 +55,7 @@ def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, parted: bool) -> Ran
     )
 
 
-def failure_of(raised: Raised) -> Failure:
+def failure_of(raised: ExceptionRecord) -> Failure:
     """An exception that the guard saw, as a rehearsal has it."""
     return Failure(
         type=raised.type,

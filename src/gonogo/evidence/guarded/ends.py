@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Raised
+from gonogo.evidence.guarded.records import ExceptionRecord
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
@@ -33,7 +33,7 @@ class Death(msgspec.Struct, frozen=True):
     time: float
     consequence: bool
     """Whether it is what another rank's end brings about: a lost connection, a launcher's SIGTERM."""
-    raised: Raised | None = None
+    raised: ExceptionRecord | None = None
     signal: int | None = None
     status: int | None = None
 
@@ -74,7 +74,7 @@ def interrupted(run: GuardedRun) -> bool:
     return any(launch.interrupted for launch in run.launches)
 
 
-def exception_of(rank: GuardedRank) -> Raised | None:
+def exception_of(rank: GuardedRank) -> ExceptionRecord | None:
     """The exception that ended the rank, as the record has it that tells most of it; None where none did."""
     told = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _SWALLOWED]
     main = [one for one in told if not one.thread]
@@ -115,7 +115,7 @@ def stands(rank: GuardedRank) -> bool:
     return rank.stalls[-1].time > went_on
 
 
-def is_consequence(raised: Raised) -> bool:
+def is_consequence(raised: ExceptionRecord) -> bool:
     """Whether an exception only says that another rank is gone: a closed connection, a time-out."""
     head = LogLine("", 1, f"{raised.type}: {_first_line(raised.message)}")
     return role_of(LoggedException(raised.type, raised.message, (), head)) is not Role.ROOT

@@ -14,15 +14,15 @@ from gonogo.evidence.guarded.records import (
     Census,
     Compared,
     End,
+    ExceptionRecord,
     Fault,
     Joined,
     NonFinite,
     Phase,
-    Raised,
     Record,
     Resumed,
     Stalled,
-    Start,
+    StartRecord,
     Step,
     Thread,
     Warned,
@@ -109,7 +109,7 @@ def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
             except msgspec.MsgspecError:
                 lives[-1].unreadable += 1
                 continue
-            if isinstance(record, Start) and lives[-1].start is not None:
+            if isinstance(record, StartRecord) and lives[-1].start is not None:
                 lives.append(GuardedRank(rank, path=str(path)))
             _keep(lives[-1], record)
     lives = [life for life in lives if life.start is None or life.start.time >= since]
@@ -168,7 +168,7 @@ def _owner(path: str) -> Owner:
 
 def _keep(rank: GuardedRank, record: Record) -> None:
     match record:
-        case Start():
+        case StartRecord():
             rank.start = record
         case Joined():
             rank.joined = record
@@ -186,7 +186,7 @@ def _keep(rank: GuardedRank, record: Record) -> None:
             rank.resumed.append(record)
         case NonFinite():
             rank.nonfinite.append(record)
-        case Raised():
+        case ExceptionRecord():
             rank.exceptions.append(record)
         case Fault():
             rank.faults.append(record)

@@ -20,7 +20,7 @@ class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True)
     time: float
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class GpuRecord(msgspec.Struct, frozen=True):
     """The accelerator that a rank computes on; ``bytes`` is its whole memory."""
 
     name: str
@@ -31,7 +31,7 @@ class Gpu(msgspec.Struct, frozen=True):
     uuid: str = ""
 
 
-class Start(_Record, frozen=True, tag="start", omit_defaults=True):
+class StartRecord(_Record, frozen=True, tag="start", omit_defaults=True):
     """A rank began: who it is, and what it runs on."""
 
     rank: int = 0
@@ -45,7 +45,7 @@ class Start(_Record, frozen=True, tag="start", omit_defaults=True):
     """By package (``torch``, ``deepspeed``, ``transformers``, ``nccl`` …), as imported or installed in this rank."""
     cuda: str = ""
     driver: str = ""
-    gpu: Gpu | None = None
+    gpu: GpuRecord | None = None
     nccl_environment: dict[str, str] = {}
     """Variables of NCCL, gloo and torch's distributed part; none that may hold a secret."""
     gonogo: str = ""
@@ -67,7 +67,7 @@ class Joined(_Record, frozen=True, tag="joined", omit_defaults=True):
     backend: str = ""
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class TensorPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tensors of one sort that stand at one place."""
 
     what: Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
@@ -84,7 +84,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 class Census(_Record, frozen=True, tag="census", omit_defaults=True):
     """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``)."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[TensorPlace, ...] = ()
     moment: Literal["start", "first-step"] = "start"
     zero_stage: int = 0
     offload_parameters: str = "none"
@@ -97,7 +97,7 @@ class Census(_Record, frozen=True, tag="census", omit_defaults=True):
     gpu_reserved: int = 0
 
     @property
-    def misplaced(self) -> tuple[Place, ...]:
+    def misplaced(self) -> tuple[TensorPlace, ...]:
         """The places where something is that the config says should be elsewhere."""
         return tuple(
             place
@@ -167,7 +167,7 @@ class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
     """The loss, where it is not finite."""
 
 
-class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
+class CollectiveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One collective as a rank called it."""
 
     operator: str
@@ -223,7 +223,7 @@ class Stalled(_Record, frozen=True, tag="stall", omit_defaults=True):
     """Of the last steps; 0 before there were any."""
     threads: tuple[Thread, ...] = ()
     """The main thread first."""
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[CollectiveRecord, ...] = ()
     """The last ones, the latest last."""
     counts: dict[str, int] = {}
     """How many collectives the rank had called in each group, by the group's name; calls between two ranks under
@@ -270,7 +270,7 @@ class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
     partition_elements: int = 0
 
 
-class Raised(_Record, frozen=True, tag="exception", omit_defaults=True):
+class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True):
     """An exception that left a forward, a backward, a step or the program."""
 
     type: str = ""
@@ -290,7 +290,7 @@ class Raised(_Record, frozen=True, tag="exception", omit_defaults=True):
     zero: tuple[ZeroState, ...] = ()
     step: int = 0
     phase: Phase = "load"
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[CollectiveRecord, ...] = ()
     counts: dict[str, int] = {}
 
 
@@ -311,11 +311,24 @@ class End(_Record, frozen=True, tag="end", omit_defaults=True):
     """The exit status, where it is known."""
     signal: int | None = None
     step: int = 0
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[CollectiveRecord, ...] = ()
     """The last ones, where a signal ended the rank."""
     frames: tuple[Frame, ...] = ()
     """Where the main thread was, where a signal ended the rank."""
     counts: dict[str, int] = {}
 
 
-Record = Start | Joined | Census | Compared | Step | Warned | Stalled | Resumed | NonFinite | Raised | Fault | End
+Record = (
+    StartRecord
+    | Joined
+    | Census
+    | Compared
+    | Step
+    | Warned
+    | Stalled
+    | Resumed
+    | NonFinite
+    | ExceptionRecord
+    | Fault
+    | End
+)

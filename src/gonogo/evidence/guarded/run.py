@@ -13,14 +13,14 @@ from gonogo.evidence.guarded.records import (
     Census,
     Compared,
     End,
+    ExceptionRecord,
     Fault,
     Joined,
     NonFinite,
     Phase,
-    Raised,
     Resumed,
     Stalled,
-    Start,
+    StartRecord,
     Step,
     Thread,
     Warned,
@@ -54,7 +54,7 @@ class GuardedRank(msgspec.Struct):
     """All that one rank's guard wrote."""
 
     rank: int
-    start: Start | None = None
+    start: StartRecord | None = None
     joined: Joined | None = None
     compared: Compared | None = None
     censuses: list[Census] = []
@@ -63,7 +63,7 @@ class GuardedRank(msgspec.Struct):
     stalls: list[Stalled] = []
     resumed: list[Resumed] = []
     nonfinite: list[NonFinite] = []
-    exceptions: list[Raised] = []
+    exceptions: list[ExceptionRecord] = []
     faults: list[Fault] = []
     end: End | None = None
     beat: Beat | None = None

@@ -31,7 +31,7 @@ class Part(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptLog(msgspec.Struct, frozen=True):
     """What was kept of a log. ``dropped_bytes`` of what matters found no room between the first parts and the last."""
 
     parts: list[Part]
@@ -53,7 +53,7 @@ class Sieve:
         self._words = _any_of(strong)
         self._all = _any_of(strong | {hint for hint in hints if hint})
 
-    def keep(self, chunks: Iterable[bytes], room: int) -> Kept:
+    def keep(self, chunks: Iterable[bytes], room: int) -> KeptLog:
         """What matters in a log: about ``room`` bytes of it, half from its start, half from its end.
 
         Three quarters of the room are for what words speak for, the rest is for hints.
@@ -65,7 +65,7 @@ class Sieve:
             if len(opening) > min(WHOLE, room):
                 break
         else:
-            return Kept([Part(1, opening)], _lines(opening)) if opening else Kept([], 0)
+            return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
         keeper = _Keeper(room)
         # The search leaves Python's lock, so that lines are counted and parts kept beside it.
         with ThreadPoolExecutor(1) as searcher:
@@ -199,8 +199,8 @@ class _Keeper:
             start = left.find(b"\n", start, -1) + 1 or start
         self._before = left[start:]
 
-    def result(self) -> Kept:
+    def result(self) -> KeptLog:
         """What was kept. What only hints spoke for may be dropped without a word."""
         spoken, hinted = self._spoken, self._hinted
         parts = sorted((*spoken.first, *spoken.last, *hinted.first, *hinted.last), key=lambda part: part.line)
-        return Kept(parts, self._line - 1 + self._unfinished, spoken.dropped)
+        return KeptLog(parts, self._line - 1 + self._unfinished, spoken.dropped)

@@ -10,14 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.divergence import Guard
+from gonogo.evidence.rehearsal.divergence import EnclosingCondition
 from gonogo.evidence.rehearsal.frame import Frame
 
 _TEXT_SHOWN = 120
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
-def guards_of(frames: Sequence[Frame]) -> Iterator[Guard]:
+def guards_of(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
     """The conditions and loops of the user's code that a stack stands in, outermost first."""
     for frame in frames:
         if frame.owner == "user":
@@ -35,7 +35,7 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 @cache
-def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Guard, ...]:
+def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[EnclosingCondition, ...]:
     try:
         with open(path, "rb") as file:
             source = file.read().decode(errors="replace")
@@ -43,9 +43,11 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Guard, .
     except (OSError, SyntaxError, ValueError):
         return ()
 
-    def guard(kind: Any, node: ast.expr) -> Guard:
+    def guard(kind: Any, node: ast.expr) -> EnclosingCondition:
         text = " ".join((ast.get_source_segment(source, node) or "").split())
-        return Guard(path, node.lineno, text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} …", kind)
+        return EnclosingCondition(
+            path, node.lineno, text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} …", kind
+        )
 
     return tuple(guard(kind, node) for kind, node in _around(tree.body, line))
 

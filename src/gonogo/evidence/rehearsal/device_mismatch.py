@@ -50,7 +50,7 @@ _WRAPPER = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
 _TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
 
 
-class DeviceMismatch(msgspec.Struct, frozen=True):
+class MixedDevices(msgspec.Struct, frozen=True):
     """The devices that met (``cpu``, ``cuda:0`` …; the index is left out where the words do not give it)."""
 
     devices: tuple[str, ...]
@@ -72,7 +72,7 @@ class DeviceMismatch(msgspec.Struct, frozen=True):
         return len({device for device in self.devices if device != "cpu"}) > 1
 
 
-def mismatch_in_message(message: str) -> DeviceMismatch | None:
+def mismatch_in_message(message: str) -> MixedDevices | None:
     """The device mismatch that an exception's message tells of, or None. Linear in the message's length."""
     argument = _ARGUMENT.search(message)
     named = (argument.group(1) or argument.group(2)) if argument else None
@@ -83,23 +83,23 @@ def mismatch_in_message(message: str) -> DeviceMismatch | None:
             # Arguments are checked in their order, and the last of the two devices is that of the one named last;
             # the newer words put the odd one first.
             odd = devices[0] if argument and argument.group(1) else devices[1]
-            return DeviceMismatch(devices, named, odd if named else None, operator)
+            return MixedDevices(devices, named, odd if named else None, operator)
     if found := _INDEXED.search(message):
         # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
         indexed = found.group(1)
         other = "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"
-        return DeviceMismatch((indexed, other), "indices", other, "index")
+        return MixedDevices((indexed, other), "indices", other, "index")
     for older in _OLDER_ARGUMENT:
         if found := older.search(message):
             groups = found.groupdict()
             here = "cpu" if "cpu" in {str(group).lower() for group in found.groups()} else "cuda"
             name = groups.get("argument") or found.group(1)
-            return DeviceMismatch((here, "cuda" if here == "cpu" else "cpu"), name, here, operator)
+            return MixedDevices((here, "cuda" if here == "cpu" else "cpu"), name, here, operator)
     if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
         name = "weight" if found.group(1) else "input"
-        return DeviceMismatch(("cuda", "cpu"), name, "cpu", operator or "convolution")
+        return MixedDevices(("cuda", "cpu"), name, "cpu", operator or "convolution")
     if _TENSORS_OF_NPU in message:
-        return DeviceMismatch(("npu", "cpu"))
+        return MixedDevices(("npu", "cpu"))
     return None
 
 
@@ -111,7 +111,7 @@ def _operator_in(message: str) -> str | None:
     return _WRAPPER.sub("", name) or None
 
 
-def device_mismatch(failure: Failure) -> DeviceMismatch | None:
+def device_mismatch(failure: Failure) -> MixedDevices | None:
     """The device mismatch that ended a rank, or None. The operands' devices, where recorded, go before the words."""
     mismatch = mismatch_in_message(failure.message)
     if mismatch is None:

@@ -13,7 +13,7 @@ Kind = Literal["other-call", "other-size", "ended", "deadlock"]
 ended while others wait; or they wait for each other in several groups."""
 
 
-class Guard(msgspec.Struct, frozen=True):
+class EnclosingCondition(msgspec.Struct, frozen=True):
     """A condition or loop that a line of the program stands in."""
 
     path: str
@@ -25,7 +25,7 @@ class Guard(msgspec.Struct, frozen=True):
     """The function that it stands in."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class CollectiveCall(msgspec.Struct, frozen=True):
     """One collective as one rank made it."""
 
     operator: str
@@ -58,11 +58,11 @@ class Side(msgspec.Struct, frozen=True):
     """Ranks that did the same where the ranks diverge."""
 
     ranks: tuple[int, ...]
-    call: Call | None
+    call: CollectiveCall | None
     """What they call; None for ranks that have ended."""
-    before: tuple[Call, ...] = ()
+    before: tuple[CollectiveCall, ...] = ()
     """The first of these ranks' last collectives before it, the latest last."""
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[EnclosingCondition, ...] = ()
     """The conditions and loops of the program's own code that the call stands in, outermost first."""
     batch: tuple[tuple[str, str], ...] = ()
     """The first of these ranks' last batch: (name, type and shape)."""
@@ -80,7 +80,7 @@ class Divergence(msgspec.Struct, frozen=True):
     kind: Kind
     sides: tuple[Side, ...]
     """Most ranks first."""
-    agreed: Call | None = None
+    agreed: CollectiveCall | None = None
     """The last collective of the same group that all of them made alike."""
     earlier: tuple[Side, ...] = ()
     """Where they had diverged before: the same collective, but called at different places of the program, from which on

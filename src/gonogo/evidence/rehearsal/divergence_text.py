@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gonogo.evidence.rehearsal.divergence import Call, Guard, Side
+from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.evidence.rehearsal.failures import few, places
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
@@ -107,7 +107,7 @@ def _batches(divergence: RankDivergence) -> Text | None:
 def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Span, ...]:
     """The line of each side, the telling one's first, then the conditions."""
     first = [telling, *(side for side in divergence.sides if side is not telling)]
-    at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, Call]]]] = {}
+    at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, CollectiveCall]]]] = {}
     for side in first:
         frame = (side.call.innermost("user") or side.call.innermost("library")) if side.call else None
         if side.call is not None and frame is not None:
@@ -162,12 +162,12 @@ def _describe_side(side: Side) -> Text:
     )
 
 
-def _operator(call: Call) -> str:
+def _operator(call: CollectiveCall) -> str:
     """The operator as torch.distributed spells it."""
     return _OPERATORS.get(call.operator, call.operator)
 
 
-def _place(at: Frame | Guard) -> str:
+def _place(at: Frame | EnclosingCondition) -> str:
     return f"{os.path.basename(at.path)}:{at.line}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence import Call, Divergence, Guard, Side
+from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, EnclosingCondition, Side
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty
@@ -35,7 +35,7 @@ class RankDivergence:
         return next((stage for c in configs if (stage := setting(c, "zero_optimization", "stage")) is not None), None)
 
     @property
-    def calls(self) -> list[tuple[Side, Call]]:
+    def calls(self) -> list[tuple[Side, CollectiveCall]]:
         """The sides that call something."""
         return [(side, side.call) for side in self.sides if side.call is not None]
 
@@ -44,7 +44,7 @@ class RankDivergence:
         """Whether a side gathers weights that ZeRO-3 has partitioned."""
         return any(call.parameters and "gather" in call.operator for _, call in self.calls)
 
-    def own_guards(self, side: Side) -> list[Guard]:
+    def own_guards(self, side: Side) -> list[EnclosingCondition]:
         """The conditions that a side's call stands in and no other side's does, innermost first."""
         others = {(g.path, g.line, g.kind) for other in self.sides if other is not side for g in other.guards}
         return [
@@ -54,7 +54,7 @@ class RankDivergence:
         ]
 
     @cached_property
-    def rank_test(self) -> tuple[Side, Guard] | None:
+    def rank_test(self) -> tuple[Side, EnclosingCondition] | None:
         """The side that comes to its call by a condition on the rank, and that condition."""
         for side, _ in self.calls:
             for guard in self.own_guards(side):
@@ -63,7 +63,7 @@ class RankDivergence:
         return None
 
     @cached_property
-    def left_loop(self) -> tuple[Side, Side, Guard] | None:
+    def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
         """A loop of the program (no module's) that one side's call stands in and another side has left behind."""
         for side, call in self.calls:
             for guard in side.guards:
@@ -109,7 +109,7 @@ def names_in_call(side: Side) -> str:
     return " ".join([side.call.module or "", *side.call.parameters]) if side.call is not None else ""
 
 
-def _has_left(side: Side, loop: Guard, inside: Call) -> bool:
+def _has_left(side: Side, loop: EnclosingCondition, inside: CollectiveCall) -> bool:
     """Whether a side has ended, or calls something below the loop in the function that holds it."""
     if side.call is None:
         return True

@@ -17,7 +17,7 @@ _SPACE = b" \t\f\r\n"
 _DIRECTIVES = ("#!", "# noqa", "# fmt:", "# type:", "# %%", "# pylint:", "# ---", "# ===", "####", "# region", "# ruff")
 
 
-class Editor:
+class ScriptEditor:
     """Makes the edits of one script."""
 
     def __init__(self, source: SourceFile, index: Index) -> None:

@@ -38,7 +38,7 @@ class Project:
         """The first parts of the modules' names."""
         self._shown_as = (self.root, str(root))
         self._scripts: dict[str, Script | None] = {}
-        self._views: dict[Script, View] = {}
+        self._views: dict[Script, ProjectView] = {}
         self._at: dict[str, Script | None] = {}
         self._entry: Script | None = None
         if entry is not None:
@@ -87,10 +87,10 @@ class Project:
         script = Script(source, package, module, self.imported_by)
         self.by_module[module] = script
         self.tops.add(module.partition(".")[0])
-        script.elsewhere = self._views[script] = View(self, script, path)
+        script.elsewhere = self._views[script] = ProjectView(self, script, path)
         return script
 
-    def seen_from(self, script: Script) -> View:
+    def seen_from(self, script: Script) -> ProjectView:
         """What a script sees of the others."""
         return self._views[script]
 
@@ -141,7 +141,7 @@ class Project:
         return os.path.normpath(os.path.join(shown, os.path.relpath(real, folder)))
 
 
-class View:
+class ProjectView:
     """What one script sees of the project's other files; :class:`~gonogo.evidence.script.python_file.Neighbours`."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:

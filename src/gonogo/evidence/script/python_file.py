@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
-from gonogo.evidence.script.edits import Editor
+from gonogo.evidence.script.edits import ScriptEditor
 from gonogo.evidence.script.flow import bound_to
 from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, Index
 from gonogo.evidence.script.names import Elsewhere, NameResolver
@@ -238,8 +238,8 @@ class PythonFile:
         return place if end < 0 or end >= place.end else self.source.place(place.start, end)
 
     @cached_property
-    def _editor(self) -> Editor | None:
-        return Editor(self.source, self.index) if self.editable else None
+    def _editor(self) -> ScriptEditor | None:
+        return ScriptEditor(self.source, self.index) if self.editable else None
 
     def removing_keyword(self, call: ast.Call | HoldsCall, name: str) -> Edit | None:
         """Take a keyword out of a call; None where the call doesn't hold it itself, or nothing can be edited."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.conditions import test_words
-from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, State, Status, Variable
+from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.finding import Text
 
@@ -27,7 +27,7 @@ def _without_effect() -> frozenset[str]:
     return frozenset(_NOTHING.split())
 
 
-def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> Status | None:
+def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
     """Do what a builtin does that follows no other script; None where ``name`` is none."""
     if name in ("exit", "exec") and not (name == "exec" and arguments):
         if name == "exit":
@@ -57,7 +57,7 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
         return test_words(list(arguments))
     if name == "getopts":
         # Without arguments there are no options to take.
-        return Status(False, assumed=not state.arguments_given) if not state.positional else UNSURE
+        return ExitStatus(False, assumed=not state.arguments_given) if not state.positional else UNSURE
     if name == "false":
         return FAILURE
     if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
@@ -67,7 +67,7 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     return RAN if name in _without_effect() else None
 
 
-def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state: State, place: Place) -> Status:
+def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state: State, place: Place) -> ExitStatus:
     """``read -ra NAME <<< TEXT`` and ``read NAME… <<< TEXT``."""
     names = [word.value for word in arguments if word.value is not None and not word.value.startswith("-")]
     into_array = any((word.value or "").startswith("-") and "a" in (word.value or "") for word in arguments)
@@ -88,7 +88,7 @@ def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state
     return SUCCESS
 
 
-def _cd(arguments: Sequence[ShellWord], state: State) -> Status:
+def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     words = [word for word in arguments if word.value is None or not word.value.startswith("-")]
     if not words:
         if any(word.value == "-" for word in arguments):
@@ -114,7 +114,7 @@ def _names_script_folder(word: ShellWord) -> bool:
     return "dirname" in word.place.text or "BASH_SOURCE" in word.place.text or "%/*" in word.place.text
 
 
-def _shift(arguments: Sequence[ShellWord], state: State) -> Status:
+def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     count = arguments[0].value if arguments else "1"
     if count is None or not count.isdigit():
         state.positional, state.arguments_given = (), False
@@ -125,7 +125,7 @@ def _shift(arguments: Sequence[ShellWord], state: State) -> Status:
     return SUCCESS
 
 
-def _set(arguments: Sequence[ShellWord], state: State) -> Status:
+def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     for index, word in enumerate(arguments):
         value = word.value
         if value == "--":

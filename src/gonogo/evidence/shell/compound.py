@@ -13,7 +13,7 @@ from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.conditions import holds
 from gonogo.evidence.shell.expansion import expand, expand_words, number_of
 from gonogo.evidence.shell.shell import Shell
-from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, State, Status, Variable, merge
+from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, text_of
 
 _MOST_TURNS = 32
@@ -21,7 +21,7 @@ _CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
 _DECLARING = {"export": True, "declare": False, "typeset": False, "local": False, "readonly": False}
 
 
-def follow(shell: Shell, node: Any, state: State) -> Status:
+def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     """Follow a statement that is neither a command nor an assignment."""
     kind = node.type
     if kind == "compound_statement" and node.children and node.children[0].type == "((":
@@ -64,7 +64,7 @@ def follow(shell: Shell, node: Any, state: State) -> Status:
     return UNSURE
 
 
-def _arithmetic(shell: Shell, node: Any, state: State) -> Status:
+def _arithmetic(shell: Shell, node: Any, state: State) -> ExitStatus:
     """``(( N > 2 ))``, ``(( N++ ))``, ``(( N += 2 ))``."""
     inside = node.named_children
     if len(inside) != 1:
@@ -74,7 +74,7 @@ def _arithmetic(shell: Shell, node: Any, state: State) -> Status:
     operator = next((shell.text(child) for child in expression.children if not child.is_named), "")
     if target is None or target.type not in ("variable_name", "word") or operator not in _CHANGING:
         number = number_of(shell, expression, state)
-        return UNSURE if number is None else Status(number != 0)
+        return UNSURE if number is None else ExitStatus(number != 0)
     name = shell.text(target)
     before = number_of(shell, target, state)
     by = number_of(shell, expression.named_children[-1], state) if operator not in ("++", "--") else 1
@@ -85,7 +85,7 @@ def _arithmetic(shell: Shell, node: Any, state: State) -> Status:
     return UNSURE
 
 
-def _list(shell: Shell, node: Any, state: State) -> Status:
+def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
     # `a && b && c …` nests to the left: walk down without recursion.
     chain: list[tuple[str, Any]] = []
     current = node
@@ -103,7 +103,7 @@ def _list(shell: Shell, node: Any, state: State) -> Status:
             reached = shell.statement(right, branch)
             if status.success is wanted and not branch.ended:
                 state.become(branch)
-                status = Status(reached.success, assumed=True)
+                status = ExitStatus(reached.success, assumed=True)
             elif status.success is None:
                 shell.either(branch, state.copy(), state, right)
                 status = UNSURE
@@ -115,14 +115,14 @@ def _list(shell: Shell, node: Any, state: State) -> Status:
     return status
 
 
-def _pipeline(shell: Shell, node: Any, state: State) -> Status:
+def _pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
     status = SUCCESS
     for child in node.named_children:
         status = shell.statement(child, state.copy())
     return status
 
 
-def _if(shell: Shell, node: Any, state: State) -> Status:
+def _if(shell: Shell, node: Any, state: State) -> ExitStatus:
     possible: list[State] = []
     clause = node
     clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
@@ -166,7 +166,7 @@ def _condition_and_body(clause: Any) -> tuple[list[Any], list[Any]]:
     return condition, body
 
 
-def _case(shell: Shell, node: Any, state: State) -> Status:
+def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
     value = node.child_by_field_name("value")
     text = text_of(expand(shell, value, state)) if value is not None else None
     possible: list[State] = []
@@ -199,7 +199,7 @@ def _case(shell: Shell, node: Any, state: State) -> Status:
     return SUCCESS
 
 
-def _for(shell: Shell, node: Any, state: State) -> Status:
+def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
     if variable is None or body is None:
         return UNSURE
@@ -220,7 +220,7 @@ def _for(shell: Shell, node: Any, state: State) -> Status:
     return SUCCESS
 
 
-def _while(shell: Shell, node: Any, state: State) -> Status:
+def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
     body = node.child_by_field_name("body")
     if body is None:
         return UNSURE
@@ -254,7 +254,7 @@ def _while(shell: Shell, node: Any, state: State) -> Status:
     return _unknown_turns(shell, node, state, [*condition, body], "")
 
 
-def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name: str) -> Status:
+def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name: str) -> ExitStatus:
     """A loop that turns an unknown number of times: what it changes is unknown, inside it and after it."""
     place = shell.place(node)
     if name:
@@ -274,7 +274,7 @@ def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name
     return SUCCESS
 
 
-def _declaration(shell: Shell, node: Any, state: State) -> Status:
+def _declaration(shell: Shell, node: Any, state: State) -> ExitStatus:
     word = shell.text(node.children[0]) if node.children else ""
     exported = _DECLARING.get(word, False)
     removing = False
@@ -307,7 +307,7 @@ def _export(name: str, state: State, exported: bool) -> None:
         state.variables[name] = msgspec.structs.replace(variable, exported=exported)
 
 
-def _redirected(shell: Shell, node: Any, state: State) -> Status:
+def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     """Follow a command with redirections: heredocs are its input, or the text of a file that it writes."""
     body = node.child_by_field_name("body")
     redirects = [child for child in node.named_children if child is not body and "redirect" in child.type]

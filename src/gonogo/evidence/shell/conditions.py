@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.evidence.shell.expansion import expand, look_up, number_of
 from gonogo.evidence.shell.reading import Reading
-from gonogo.evidence.shell.state import UNSURE, State, Status
+from gonogo.evidence.shell.state import UNSURE, ExitStatus, State
 from gonogo.evidence.shell.text import ShellWord, text_of
 
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-gt": ">", "-le": "<=", "-ge": ">="}
@@ -22,7 +22,7 @@ class Tested:
         self.pattern = pattern
 
 
-def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> Status:
+def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> ExitStatus:
     """How a ``test_command`` node ends."""
     if depth > 24:
         return UNSURE
@@ -30,7 +30,7 @@ def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> Status:
     if kind == "test_command":
         if node.children and shell.text(node.children[0]) == "((":
             number = number_of(shell, node, state)
-            return UNSURE if number is None else Status(bool(number))
+            return UNSURE if number is None else ExitStatus(bool(number))
         inside = node.named_children
         return holds(shell, inside[0], state, depth + 1) if len(inside) == 1 else UNSURE
     if kind == "parenthesized_expression":
@@ -41,16 +41,16 @@ def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> Status:
     if kind == "binary_expression":
         return _binary(shell, node, state, depth)
     operand = _operand(shell, node, state)
-    return UNSURE if operand.text is None else Status(bool(operand.text), operand.unset)
+    return UNSURE if operand.text is None else ExitStatus(bool(operand.text), operand.unset)
 
 
-def test_words(words: list[ShellWord]) -> Status:
+def test_words(words: list[ShellWord]) -> ExitStatus:
     """How ``test WORDS`` ends."""
     values = [word.value for word in words]
     if len(values) == 2 and values[0] in ("-z", "-n") and values[1] is not None:
-        return Status((values[1] == "") == (values[0] == "-z"))
+        return ExitStatus((values[1] == "") == (values[0] == "-z"))
     if len(values) == 3 and values[1] in ("=", "==", "!=") and values[0] is not None and values[2] is not None:
-        return Status((values[0] == values[2]) == (values[1] != "!="))
+        return ExitStatus((values[0] == values[2]) == (values[1] != "!="))
     return UNSURE
 
 
@@ -78,7 +78,7 @@ def _operand(shell: Reading, node: Any, state: State) -> Tested:
     return Tested(text_of(expand(shell, node, state)), pattern=node.type in ("extglob_pattern", "word"))
 
 
-def _unary(shell: Reading, node: Any, state: State, depth: int) -> Status:
+def _unary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
     operator = shell.text(node.children[0]) if node.children else ""
     operand = node.named_children[-1] if node.named_children else None
     if operand is None:
@@ -90,10 +90,10 @@ def _unary(shell: Reading, node: Any, state: State, depth: int) -> Status:
     tested = _operand(shell, operand, state)
     if tested.text is None:
         return UNSURE
-    return Status((tested.text == "") == (operator == "-z"), tested.unset)
+    return ExitStatus((tested.text == "") == (operator == "-z"), tested.unset)
 
 
-def _binary(shell: Reading, node: Any, state: State, depth: int) -> Status:
+def _binary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     operator_node = node.child_by_field_name("operator")
     if left is None or right is None or operator_node is None:
@@ -120,7 +120,7 @@ def _binary(shell: Reading, node: Any, state: State, depth: int) -> Status:
             "-le": one <= two,
             "-ge": one >= two,
         }.get(operator)
-        return UNSURE if outcome is None else Status(outcome, assumed)
+        return UNSURE if outcome is None else ExitStatus(outcome, assumed)
     if operator in ("=", "==", "!="):
         if assumed and first.text != second.text and not _positional(shell, left, right):
             return UNSURE
@@ -128,7 +128,7 @@ def _binary(shell: Reading, node: Any, state: State, depth: int) -> Status:
             same = len(first.text) <= 4096 and fnmatchcase(first.text, second.text)
         else:
             same = first.text == second.text
-        return Status(same == (operator != "!="), assumed)
+        return ExitStatus(same == (operator != "!="), assumed)
     return UNSURE
 
 
@@ -137,11 +137,11 @@ def _positional(shell: Reading, *nodes: Any) -> bool:
     return any(shell.text(node).strip('"${}')[:1].isdigit() for node in nodes if "$" in shell.text(node))
 
 
-def _both(left: Status, conjunction: bool, right: Status) -> Status:
+def _both(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitStatus:
     decisive = not conjunction
     for one in (left, right):
         if one.success is decisive:
             return one
     if left.success is None or right.success is None:
         return UNSURE
-    return Status(conjunction, left.assumed or right.assumed)
+    return ExitStatus(conjunction, left.assumed or right.assumed)

@@ -15,7 +15,7 @@ from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import Reading, parser
-from gonogo.evidence.shell.state import RAN, SUCCESS, UNSURE, State, Status, Variable, merge
+from gonogo.evidence.shell.state import RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -63,7 +63,7 @@ class Shell(Reading):
         source: SourceFile,
         given: dict[str, str] | None,
         printed: Callable[[Reading, Any, State], Sequence[Piece] | None],
-        follow_compound: Callable[[Shell, Any, State], Status],
+        follow_compound: Callable[[Shell, Any, State], ExitStatus],
     ) -> None:
         super().__init__(source, given, printed)
         self.commands: list[ShellCommand] = []
@@ -101,7 +101,7 @@ class Shell(Reading):
         finally:
             self.silent -= 1
 
-    def statements(self, nodes: Sequence[Any], state: State) -> Status:
+    def statements(self, nodes: Sequence[Any], state: State) -> ExitStatus:
         """Follow statements in their order."""
         status = SUCCESS
         for node in nodes:
@@ -111,7 +111,7 @@ class Shell(Reading):
                 status = self.statement(node, state)
         return status
 
-    def statement(self, node: Any, state: State) -> Status:
+    def statement(self, node: Any, state: State) -> ExitStatus:
         """Follow one statement."""
         self.steps += 1
         if self.steps > _MOST_STEPS or self._depth > _DEEPEST or state.gone:
@@ -127,7 +127,7 @@ class Shell(Reading):
             self._statement = before
             self._depth -= 1
 
-    def _follow(self, node: Any, state: State) -> Status:
+    def _follow(self, node: Any, state: State) -> ExitStatus:
         kind = node.type
         if kind == "command":
             return self.command(node, state, node)
@@ -156,7 +156,7 @@ class Shell(Reading):
         whole: Any,
         standard_input: tuple[Piece, ...] | None = None,
         input_place: Place | None = None,
-    ) -> Status:
+    ) -> ExitStatus:
         """Follow a simple command; ``whole`` is it with its redirections."""
         words: list[ShellWord] = []
         own: dict[str, Variable] = {}
@@ -220,7 +220,7 @@ class Shell(Reading):
             )
         )
 
-    def _call(self, name: str, arguments: Sequence[ShellWord], state: State) -> Status:
+    def _call(self, name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         body, source = state.functions[name]
         if self._depth + 3 > _DEEPEST:
             return UNSURE
@@ -245,7 +245,7 @@ class Shell(Reading):
             state.leaving = ""
         return status
 
-    def _builtin(self, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> Status | None:
+    def _builtin(self, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
         """Do what a builtin does; None where ``name`` is none."""
         if name == "eval":
             return self.run_text(arguments, state, place)
@@ -256,7 +256,7 @@ class Shell(Reading):
             return SUCCESS
         return self._source_script(Path(os.path.join(state.cwd, target)), state)
 
-    def run_text(self, words: Sequence[ShellWord], state: State, place: Place) -> Status:
+    def run_text(self, words: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
         """Follow the words of ``eval`` or ``bash -c`` as a script.
 
         A word that stands in the file as it is, is parsed where it stands; a text that variables make up is taken as
@@ -281,7 +281,7 @@ class Shell(Reading):
         self.record(split, {}, state, place)
         return UNSURE
 
-    def _source_script(self, path: Path, state: State) -> Status:
+    def _source_script(self, path: Path, state: State) -> ExitStatus:
         """``source FILE``: follow it in this shell where it can be read."""
         try:
             source = SourceFile.read(path)

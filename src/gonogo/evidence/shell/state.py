@@ -54,7 +54,7 @@ class Variable(msgspec.Struct, frozen=True):
         return self.value is not None and self.value == other.value
 
 
-class Status(msgspec.Struct, frozen=True):
+class ExitStatus(msgspec.Struct, frozen=True):
     """How a command ends: ``success`` is None where that can't be told."""
 
     success: bool | None = True
@@ -64,19 +64,19 @@ class Status(msgspec.Struct, frozen=True):
     ran: bool = False
     """It is a program, taken to succeed as scripts take it; a condition on it is open."""
 
-    def as_condition(self) -> Status:
+    def as_condition(self) -> ExitStatus:
         """The status as an ``if`` asks for it."""
         return UNSURE if self.ran else self
 
-    def negated(self) -> Status:
+    def negated(self) -> ExitStatus:
         """The status after ``!``."""
-        return Status(None if self.success is None else not self.success, self.assumed, self.ran)
+        return ExitStatus(None if self.success is None else not self.success, self.assumed, self.ran)
 
 
-SUCCESS = Status(True)
-RAN = Status(True, ran=True)
-FAILURE = Status(False)
-UNSURE = Status(None)
+SUCCESS = ExitStatus(True)
+RAN = ExitStatus(True, ran=True)
+FAILURE = ExitStatus(False)
+UNSURE = ExitStatus(None)
 
 
 class State:

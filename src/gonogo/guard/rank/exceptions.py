@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Raised, ZeroState
+from gonogo.evidence.guarded.records import ExceptionRecord, ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.finding import Text
 from gonogo.guard.rank.frames import GONOGO, frames_of_stack, frames_of_traceback
@@ -68,7 +68,7 @@ def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: s
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
     assert guard.writer is not None
     guard.writer.now(
-        Raised(
+        ExceptionRecord(
             time=time.time(),
             type=_type_name(error),
             message=_message(error)[:_LONGEST],

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gonogo import __version__
-from gonogo.evidence.guarded.records import Gpu, Joined, Start
+from gonogo.evidence.guarded.records import GpuRecord, Joined, StartRecord
 from gonogo.guard.rank import nvml
 
 PACKAGES = (
@@ -29,10 +29,10 @@ _OF_EACH_RANK = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
 _SETTINGS = 400
 
 
-def start(rank: int, local_rank: int) -> Start:
+def start(rank: int, local_rank: int) -> StartRecord:
     """Who a rank is, and what it runs on; neither torch nor CUDA is touched."""
     gpu = nvml.gpu_of(local_rank)
-    return Start(
+    return StartRecord(
         time=time.time(),
         rank=rank,
         local_rank=local_rank,
@@ -111,7 +111,7 @@ def _seed(torch: Any) -> str:
     return str(seed) if seed < 1 << 32 else "not set"
 
 
-def gpu_in_use() -> Gpu | None:
+def gpu_in_use() -> GpuRecord | None:
     """The GPU that this rank computes on, where it has begun to."""
     torch: Any = sys.modules["torch"]
     if not torch.cuda.is_initialized():
@@ -119,7 +119,7 @@ def gpu_in_use() -> Gpu | None:
     index = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(index)
     uuid = str(getattr(properties, "uuid", ""))
-    return Gpu(properties.name, properties.total_memory, f"cuda:{index}", nvml.driver_version(), uuid)
+    return GpuRecord(properties.name, properties.total_memory, f"cuda:{index}", nvml.driver_version(), uuid)
 
 
 def _nccl() -> str:

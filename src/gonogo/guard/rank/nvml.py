@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Gpu
+from gonogo.evidence.guarded.records import GpuRecord
 
 
 class _Memory(ctypes.Structure):
@@ -61,13 +61,13 @@ def driver_version() -> str:
     return _text("nvmlSystemGetDriverVersion") if _library() is not None else ""
 
 
-def gpu_of(local_rank: int) -> Gpu | None:
+def gpu_of(local_rank: int) -> GpuRecord | None:
     """The GPU that a rank computes on, or None where there is none of NVIDIA's."""
     handle, memory = _handle(local_rank), memory_of(local_rank)
     if handle is None or memory is None:
         return None
     name, uuid = _text("nvmlDeviceGetName", handle), _text("nvmlDeviceGetUUID", handle)
-    return Gpu(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
+    return GpuRecord(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
 
 
 def memory_of(local_rank: int) -> GpuMemory | None:

@@ -9,7 +9,7 @@ _LOADING = 5
 """Before the first step, data is prepared and weights are read: it may well be quiet for longer."""
 
 
-class Standstill(msgspec.Struct, frozen=True):
+class StallNotice(msgspec.Struct, frozen=True):
     """A stall, for how long so far, and how often it was told before; or, where it is ``over``, how long it took."""
 
     seconds: float
@@ -26,11 +26,11 @@ class StallWatch:
         self._told = 0
         self._next = 0.0
 
-    def look(self, now: float, progress: float, median: float, loading: bool) -> Standstill | None:
+    def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
         """What is to be told now. ``progress``: when there was the last sign of it, on the clock of ``now``."""
         if self._since is not None and progress > self._since:
             before, self._since = self._since, None
-            return Standstill(progress - before, over=True)
+            return StallNotice(progress - before, over=True)
         limit = max(self._least, _TIMES_MEDIAN * median) * (_LOADING if loading else 1)
         quiet = now - progress
         if self._since is None:
@@ -41,4 +41,4 @@ class StallWatch:
             return None
         self._next = quiet * 2
         self._told += 1
-        return Standstill(quiet, self._told - 1)
+        return StallNotice(quiet, self._told - 1)

@@ -1,7 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.evidence.rehearsal.device_mismatch import DeviceMismatch as Mismatch
-from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
+from gonogo.evidence.rehearsal.device_mismatch import MixedDevices, device_mismatch
 from gonogo.evidence.rehearsal.failures import (
     FailedRanks,
     describe,
@@ -100,7 +99,7 @@ class DeviceMismatch(Hazard):
             )
 
 
-def _odd_operand(failure: Failure, mismatch: Mismatch) -> Operand | None:
+def _odd_operand(failure: Failure, mismatch: MixedDevices) -> Operand | None:
     """The operand that is on the wrong device: the one on the CPU, else the one that the message names."""
     with_shape = [operand for operand in failure.operands if operand.shape]
     without_data = next((operand for operand in with_shape if operand.device == "meta"), None)

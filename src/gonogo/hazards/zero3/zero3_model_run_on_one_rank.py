@@ -1,7 +1,6 @@
 import ast
 
-from gonogo.evidence.rehearsal.divergence import Call as Collective
-from gonogo.evidence.rehearsal.divergence import Guard
+from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import (
     gathered,
@@ -112,7 +111,7 @@ class Zero3ModelRunOnOneRank(Hazard):
             )
 
 
-def _in_forward(call: Collective, guard: Guard) -> bool:
+def _in_forward(call: CollectiveCall, guard: EnclosingCondition) -> bool:
     """Whether the condition stands in a module's forward: one of the model's layers, not the whole model."""
     return any(
         frame.function == "forward" and frame.path == guard.path and frame.line >= guard.line for frame in call.frames

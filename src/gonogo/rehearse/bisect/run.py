@@ -16,7 +16,7 @@ from gonogo.rehearse.bisect.search import Bisection, Judgement
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.laying import installed_version
 from gonogo.rehearse.packages.names import can_be_laid_over
-from gonogo.rehearse.progress import OnProgress, Status
+from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 
 Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
@@ -138,7 +138,7 @@ class _Trying:
         show = self._on_progress
         head = f"{self._package} {version} ({number})"
 
-        def shown(status: Status) -> None:
+        def shown(status: RehearsalStatus) -> None:
             assert show is not None
             activity = Text(f"{head}: {status.activity.en}", f"{head}：{status.activity.zh}")
             show(dataclasses.replace(status, activity=activity))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gonogo.rehearse.launch.launch import Launch, LaunchedProcess
+from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
 _FIXED = {
@@ -47,7 +47,7 @@ _FOLDERS = {
 
 
 def worker_environment(
-    launch: Launch, process: LaunchedProcess, *, packages: Sequence[Path], scratch: Path
+    launch: ResolvedLaunch, process: LaunchedProcess, *, packages: Sequence[Path], scratch: Path
 ) -> dict[str, str]:
     """The environment of one rank's worker; makes the folders in ``scratch`` that it names."""
     environment = {name: value for name, value in launch.environment.items() if name not in process.removed}

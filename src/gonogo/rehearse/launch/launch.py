@@ -87,7 +87,7 @@ class LaunchedProcess(msgspec.Struct, frozen=True):
     """Variables that the launcher takes away."""
 
 
-class Launch(msgspec.Struct, frozen=True):
+class ResolvedLaunch(msgspec.Struct, frozen=True):
     """A program and the processes that it is started as."""
 
     launcher: str

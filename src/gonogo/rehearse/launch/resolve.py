@@ -17,7 +17,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.environment import with_packages
-from gonogo.rehearse.launch.launch import Launch, LaunchedProcess, ProgramKind, Surroundings
+from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.started import is_python_script
 from gonogo.rehearse.shell.left_out import skipped_of
@@ -42,7 +42,7 @@ class Situation:
 class Resolved:
     """A launch, what was left out on the way to it (what, why), and the files that a script wrote for it."""
 
-    launch: Launch
+    launch: ResolvedLaunch
     skipped: tuple[tuple[Text, Text], ...] = ()
     files: Path | None = None
     """A folder that mirrors the root folder, with what a launch script wrote; None without a script."""
@@ -94,7 +94,7 @@ def _not_accepted(command: Sequence[str]) -> UserError:
     )
 
 
-def _launched(words: list[str], situation: Situation) -> Launch:
+def _launched(words: list[str], situation: Situation) -> ResolvedLaunch:
     found = launcher_of(words)
     assert found is not None
     launcher, _ = found
@@ -117,7 +117,7 @@ def _launched(words: list[str], situation: Situation) -> Launch:
             text = text.replace(_in_json(path), _in_json(written[path]))
         started = msgspec.json.decode(text, type=type(started))
     _check_program(started.program_kind, started.program, situation)
-    return Launch(
+    return ResolvedLaunch(
         launcher=launcher.described.name,
         program_kind=started.program_kind,
         program=started.program,
@@ -154,7 +154,7 @@ def _in_session(words: list[str], situation: Situation) -> tuple[list[str], dict
     return mapped, written
 
 
-def _python(words: list[str], situation: Situation) -> Launch:
+def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
     command = python_command(words[1:])
     if command.kind == "script" or command.kind == "module":
         interpreter = _interpreter(words[0], situation)
@@ -169,7 +169,7 @@ def _python(words: list[str], situation: Situation) -> Launch:
 
 def _alone(
     kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
-) -> Launch:
+) -> ResolvedLaunch:
     """A program started without a launcher: one process, or one of the several that its environment speaks of."""
     _check_program(kind, program, situation)
     environment = situation.environment
@@ -190,7 +190,7 @@ def _alone(
                 environment=place,
             )
         )
-    return Launch(
+    return ResolvedLaunch(
         launcher="python",
         program_kind=kind,
         program=program,

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text
-from gonogo.rehearse.launch.launch import Launch
+from gonogo.rehearse.launch.launch import ResolvedLaunch
 from gonogo.virtual.ranks.plan import SPAWN
 
 
-def may_start_processes(launch: Launch) -> bool:
+def may_start_processes(launch: ResolvedLaunch) -> bool:
     """Whether a program that is started alone speaks of starting others (one that is not, or not by its name, may)."""
     if launch.world_size > 1 or launch.program_kind != "script":
         return False
@@ -29,12 +29,12 @@ def may_start_processes(launch: Launch) -> bool:
     return any(word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher"))
 
 
-def started_by(records: Sequence[RankRecord], launch: Launch) -> int | None:
+def started_by(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
     """How many processes the only process of a launch was about to start, or None."""
     return records[0].starts_processes if launch.world_size == 1 and launch.launcher != SPAWN else None
 
 
-def as_ranks(launch: Launch, count: int) -> Launch:
+def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
     (alone,) = launch.processes
     note = Text(

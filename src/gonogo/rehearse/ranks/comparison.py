@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gonogo.evidence.rehearsal.divergence import Call, Divergence, Kind, Side
+from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.virtual.ranks.protocol import Collective, Context, End, Ended, Group, Hello, Message, Reply, Site, Waits
 
 _KEPT = 4
@@ -229,15 +229,15 @@ class Comparison:
             functions=site.functions if site is not None else (),
         )
 
-    def _call_of_any(self, made: _Made) -> Call:
+    def _call_of_any(self, made: _Made) -> CollectiveCall:
         rank = next(rank for rank in made.members if rank in self.ranks)
         return _call(self.ranks[rank], made)
 
 
-def _call(rank: _Rank, made: _Made) -> Call:
+def _call(rank: _Rank, made: _Made) -> CollectiveCall:
     collective = made.collective
     site = rank.sites.get(collective.site)
-    return Call(
+    return CollectiveCall(
         operator=collective.operator,
         group=made.members,
         index=made.index,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.divergence import Call, Divergence, Side
+from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Side
 from gonogo.evidence.rehearsal.record import RankRecord
 
 
@@ -24,7 +24,7 @@ def with_names(divergence: Divergence, records: Sequence[RankRecord]) -> Diverge
     return replace(divergence, sides=tuple(map(named, divergence.sides)), earlier=tuple(map(named, divergence.earlier)))
 
 
-def _named(call: Call, names: dict[int, str]) -> Call:
+def _named(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
     return replace(call, parameters=tuple(names.get(int(number), f"#{number}") for number in call.parameters))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text
-from gonogo.rehearse.launch.launch import Launch
+from gonogo.rehearse.launch.launch import ResolvedLaunch
 
 SAMPLE = "sample"
 
@@ -16,7 +16,7 @@ def is_sample(asked: str) -> bool:
     return asked.strip().lower() == SAMPLE
 
 
-def sample_of(launch: Launch) -> set[int]:
+def sample_of(launch: ResolvedLaunch) -> set[int]:
     """The first rank, the last, and the first of each node."""
     firsts: dict[int, int] = {}
     for process in launch.processes:

@@ -7,12 +7,12 @@ import re
 from gonogo.evidence.environment.hardware import Machine, machine_from
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.launch import UNSTATED, Launch, LaunchedProcess, Surroundings, is_unstated
+from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
 from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
 
 
-def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> Machine:
+def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machine) -> Machine:
     """The machine of a rehearsal: as stated, and where that says nothing, as the command needs it.
 
     Raises UserError where neither says how many accelerators a node has, and where the two contradict each other.
@@ -49,12 +49,12 @@ def machine_for(launch: Launch, request: RehearsalRequest, stated: Machine) -> M
     return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)
 
 
-def _environment(launch: Launch, process: LaunchedProcess) -> dict[str, str]:
+def _environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, str]:
     kept = {name: value for name, value in launch.environment.items() if name not in process.removed}
     return {**kept, **process.environment}
 
 
-def _named_devices(launch: Launch, process: LaunchedProcess) -> int:
+def _named_devices(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
     """How many devices a node must have for the list of visible ones to make sense; 0 without a list."""
     environment = _environment(launch, process)
     listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
@@ -62,7 +62,7 @@ def _named_devices(launch: Launch, process: LaunchedProcess) -> int:
     return max(numbers, default=-1) + 1
 
 
-def ranks_to_run(asked: str, launch: Launch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
+def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
     """The ranks of ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
 
     With ``may_be_more``, those that the launch has: the program may start the others itself.

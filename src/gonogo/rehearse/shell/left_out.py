@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.rehearse.shell.run import ScriptRun
-from gonogo.rehearse.shell.session import Call
+from gonogo.rehearse.shell.session import ScriptCommand
 
 
 def skipped_of(
-    run: ScriptRun, chosen: Call, words: Sequence[str], outer: Mapping[str, str]
+    run: ScriptRun, chosen: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
 ) -> Iterator[tuple[Text, Text]]:
     """(what, why) for each thing of a script that is not rehearsed; ``outer`` is the environment it was started in."""
     for call in run.calls:

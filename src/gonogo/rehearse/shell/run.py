@@ -19,7 +19,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.nested import is_shell_script
-from gonogo.rehearse.shell.session import Call, Session, Settings
+from gonogo.rehearse.shell.session import ScriptCommand, Session, StandInSettings
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
 _AFTER_LAUNCH = 10.0
@@ -32,7 +32,7 @@ _LONGEST_OUTPUT = 1 << 20
 class ScriptRun:
     """What came of a script. ``files`` is a folder that mirrors the root folder, with what the script wrote."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ScriptCommand, ...]
     left_out: tuple[list[str], ...]
     files: Path
     status: int
@@ -73,7 +73,7 @@ def run_script(
         )
     words = _as_bash(words)
     _check_script(words, bash, cwd)
-    settings = Settings(surroundings, python, bash, path, environment.get("TMPDIR"), [str(p) for p in packages])
+    settings = StandInSettings(surroundings, python, bash, path, environment.get("TMPDIR"), [str(p) for p in packages])
     session = Session.create(Path(tempfile.mkdtemp(prefix="shell-", dir=scratch)), settings)
     status, output = _run(session, words, environment, cwd, timeout)
     failure = session.failure()

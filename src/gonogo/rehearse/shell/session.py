@@ -31,7 +31,7 @@ MOST_NESTED = 20
 _LONGEST_ARGUMENT = 100_000
 
 
-class Call(msgspec.Struct, frozen=True):
+class ScriptCommand(msgspec.Struct, frozen=True):
     """A program that the script would have started."""
 
     kind: Literal["launch", "program"]
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, frozen=True):
     cwd: str
 
 
-class Settings(msgspec.Struct, frozen=True):
+class StandInSettings(msgspec.Struct, frozen=True):
     """What a stand-in has to know; written once, read by each."""
 
     surroundings: Surroundings
@@ -64,7 +64,7 @@ class Session:
         self.files = folder / "files"
 
     @classmethod
-    def create(cls, folder: Path, settings: Settings) -> Session:
+    def create(cls, folder: Path, settings: StandInSettings) -> Session:
         """Make the folder with all that bash needs."""
         session = cls(folder)
         for name in ("bin", "files", "sources", "tmp"):
@@ -77,11 +77,11 @@ class Session:
         return session
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> StandInSettings:
         """What :meth:`create` wrote."""
-        return msgspec.json.decode((self.folder / "settings.json").read_bytes(), type=Settings)
+        return msgspec.json.decode((self.folder / "settings.json").read_bytes(), type=StandInSettings)
 
-    def _make_bin(self, settings: Settings) -> None:
+    def _make_bin(self, settings: StandInSettings) -> None:
         taken_over = self.bin / "__gonogo_stand_in"
         stand_in = Path(__file__).with_name("stand_in.py")
         words = shlex.join([settings.python, "-I", str(stand_in), str(self.folder)])
@@ -103,7 +103,7 @@ class Session:
             if not os.path.lexists(self.bin / name):
                 (self.bin / name).symlink_to(target)
 
-    def _write_prelude(self, settings: Settings) -> None:
+    def _write_prelude(self, settings: StandInSettings) -> None:
         launchers = {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands}
         helpers = {
             **{name: f"{self.bin}/{name}" for name in sorted(launchers | _ALWAYS_FUNCTIONS)},
@@ -156,7 +156,7 @@ class Session:
         """Where a path that the script writes to is kept."""
         return Path(f"{self.files}{os.path.normpath(os.path.join(cwd, path))}")
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ScriptCommand) -> None:
         """Take down a program that would have been started."""
         line = msgspec.json.encode(call) + b"\n"
         descriptor = os.open(self.folder / "calls", os.O_WRONLY | os.O_APPEND)
@@ -165,10 +165,10 @@ class Session:
         finally:
             os.close(descriptor)
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
         lines = (self.folder / "calls").read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Call) for line in lines]
+        return [msgspec.json.decode(line, type=ScriptCommand) for line in lines]
 
     def leave_out(self, words: list[str]) -> None:
         """Take down a command that is not run."""

@@ -17,7 +17,7 @@ if __name__ == "__main__":
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import SHELLS, is_python, python_command
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import Call, Session
+from gonogo.rehearse.shell.session import ScriptCommand, Session
 
 
 def main(session: Session, words: list[str]) -> int:
@@ -55,7 +55,7 @@ def main(session: Session, words: list[str]) -> int:
 def take_down(session: Session, kind: str, words: list[str]) -> int:
     """Record a program that would have been started."""
     environment = session.outer_environment(os.environ)
-    session.call(Call("launch" if kind == "launch" else "program", words, environment, os.getcwd()))
+    session.call(ScriptCommand("launch" if kind == "launch" else "program", words, environment, os.getcwd()))
     return 0
 
 
