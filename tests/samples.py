@@ -21,7 +21,7 @@ from gonogo.evidence.rehearsal.record import (
     Unsupported,
 )
 from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
-from gonogo.rehearse.summary import rehearsal_object
+from gonogo.rehearse.summary import rehearsal_summary
 
 GIB = 1024**3
 PHASES = ["load", "init", "forward", "backward", "step", "save", "exit"]
@@ -140,6 +140,6 @@ def report() -> Report:
         findings=(finding(), replace(finding(), severity=Severity.WARNING, certainty=Certainty.LIKELY, spans=())),
         covered=(Text("rank 0: load, init", "rank 0：加载、初始化"),),
         skipped=(Skipped(Text("save", "保存"), Text("not reached", "没有执行到")),),
-        rehearsal=rehearsal_object(record, "/work"),
+        rehearsal=rehearsal_summary(record, "/work"),
         notes=(Text("H100-80G taken, as none was named", "未指定型号，按 H100-80G 计算"),),
     )

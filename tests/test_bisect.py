@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import samples
+from msgspec.structs import replace
 from packaging.version import Version
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict
@@ -17,6 +19,7 @@ from gonogo.rehearse.bisect.report import bisect_report
 from gonogo.rehearse.bisect.run import BisectRequest, bisect
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.summary import rehearsal_summary
 from gonogo.report import FORMATS, render
 
 CLIPPING = "zero3-offload-clip-grad-device-regression"
@@ -30,13 +33,14 @@ def report(verdict: str, hazard: str | None = None, message: str = "") -> Report
     skipped = (Skipped(Text("7 of 8 ranks", "7 个 rank"), Text("not asked for: --ranks all", "--ranks all")),)
     if verdict == "CANNOT-TELL":
         skipped = (Skipped(Text("rank 0: save", "rank 0：保存"), Text("the time was over", "超时")), *skipped)
-    failure = {"type": "ValueError", "message": message} if message else None
+    failure = replace(samples.failure(), type="ValueError", message=message) if message else None
+    record = samples.rehearsal_record(samples.rank_record(failure=failure))
     return Report(
         "rehearse",
         Verdict(verdict),
         findings,
         skipped=skipped,
-        rehearsal={"seconds": 1.5, "ranks": [{"rank": 0, "failure": failure}]},
+        rehearsal=replace(rehearsal_summary(record, ""), seconds=1.5),
     )
 
 

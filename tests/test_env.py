@@ -112,7 +112,7 @@ GPUS = st.builds(Gpu, st.sampled_from(["A100", "H100"]), st.none() | st.just(1 <
 def test_any_environment_comes_back(
     packages: dict[str, str], complete: bool, fields: list[Field], gpus: list[Gpu], variables: dict[str, str]
 ) -> None:
-    from gonogo.evidence.environment.versions.saved import environment_object
+    from gonogo.evidence.environment.versions.saved import environment_facts
 
     environment = Environment(
         packages={name: Package(name, specifier) for name, specifier in packages.items()},
@@ -124,7 +124,7 @@ def test_any_environment_comes_back(
         torch={"cuda": "12.1", "hip": None, "debug": False},
         **dict(zip(field_names(), fields, strict=True)),
     )
-    written = environment_object(environment)
+    written = environment_facts(environment).to_json()
     source = SourceFile("env.json", json.dumps({"schema": "gonogo.report/1", "environment": written}).encode())
     again = read_environment(source)
     assert {name: package.specifier for name, package in again.packages.items()} == packages

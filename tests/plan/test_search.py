@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from plan.facts import request
@@ -11,6 +11,7 @@ from plan.fake_meter import GIB, FakeMeter, allocated
 
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
+from gonogo.finding.planned import Solution
 from gonogo.plan.answer import answer
 from gonogo.plan.answer_solved import answer_solved
 from gonogo.plan.choice import BANDS, Choice, capacity_of
@@ -89,8 +90,8 @@ def test_where_nothing_fits_the_answer_is_no_go_with_a_cure() -> None:
     plan = planned(request(MODEL, "1xT4", global_batch=1, seq_len=65536))
     report = answer(plan)
     assert (plan.fitting, report.verdict) == ([], Verdict.NO_GO)
-    told = cast(dict[str, Any], report.plan)["too_large"]
-    assert all(one["shortfall"]["en"] and one["would_fit"] for one in told)
+    assert report.plan is not None
+    assert all(one.shortfall.en and one.would_fit for one in report.plan.too_large)
 
 
 def test_where_all_rehearsals_fail_it_can_not_tell() -> None:
@@ -132,10 +133,12 @@ def test_the_most_that_fits(unknown: Unknown) -> None:
 
 def test_fewer_gpus_are_on_fewer_nodes() -> None:
     found = solved("gpus", request(MODEL, "8xRTX-4090", 2))
-    told = cast(dict[str, Any], answer_solved(found).plan)
-    for solution, one in zip(found.solutions, told["fitting"], strict=True):
-        assert one["gpus"] * one["nodes"] == solution.value == one["solved"]
-        assert one["gpus"] <= 8
+    report = answer_solved(found)
+    assert report.plan is not None
+    for solution, one in zip(found.solutions, report.plan.fitting, strict=True):
+        assert isinstance(one, Solution)
+        assert one.gpus * one.nodes == solution.value == one.solved
+        assert one.gpus <= 8
 
 
 def test_an_unknown_that_there_is_not() -> None:

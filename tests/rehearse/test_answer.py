@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import samples
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
+from gonogo.finding.rehearsal import NodeMemory
 from gonogo.rehearse import answer as answer_module
 from gonogo.rehearse.answer import answer, was_interrupted
-from gonogo.rehearse.summary import host_per_node, rehearsal_object
+from gonogo.rehearse.summary import host_per_node, rehearsal_summary
 
 GIB = 1024**3
 
@@ -124,27 +126,18 @@ def test_places_below_the_folder_are_named_as_seen_from_it(judged) -> None:
     report = judged(samples.rehearsal_record(rank, world_size=1), replace(samples.finding(), spans=spans))
     assert [span.path for span in report.findings[0].spans] == ["train.py", "/workshop/train.py", "/opt/venv/lib/x.py"]
     assert report.rehearsal is not None
-    assert report.rehearsal["ranks"][0]["failure"]["user_frame"]["path"] == "train.py"
-    assert report.rehearsal["ranks"][0]["failure"]["frames"][0]["path"] == "/work/train.py"
+    failure = report.rehearsal.ranks[0].failure
+    assert failure is not None
+    assert failure.user_frame is not None
+    assert failure.user_frame.path == "train.py"
+    assert msgspec.to_builtins(failure.frames)[0]["path"] == "/work/train.py"
 
 
 def test_a_node_of_ranks_not_run_is_estimated() -> None:
     record = samples.rehearsal_record(samples.rank_record(0), world_size=8)
-    assert host_per_node(record) == {
-        "peak_bytes": 8 * 30 * GIB,
-        "pinned_bytes": 8 * 10 * GIB,
-        "capacity_bytes": 1024 * GIB,
-        "ranks": 8,
-        "estimated": True,
-    }
+    assert host_per_node(record) == NodeMemory(8 * 30 * GIB, 8 * 10 * GIB, 1024 * GIB, ranks=8, estimated=True)
     every = samples.rehearsal_record()
-    assert host_per_node(every) == {
-        "peak_bytes": 60 * GIB,
-        "pinned_bytes": 20 * GIB,
-        "capacity_bytes": 1024 * GIB,
-        "ranks": 2,
-        "estimated": False,
-    }
+    assert host_per_node(every) == NodeMemory(60 * GIB, 20 * GIB, 1024 * GIB, ranks=2, estimated=False)
     every.ranks = [samples.rank_record(host=None)]
     assert host_per_node(every) is None
 
@@ -153,9 +146,9 @@ def test_a_rank_that_uses_another_device_reports_the_fullest() -> None:
     rank = samples.rank_record(
         0, device="cpu", devices=[samples.device_memory("cuda:1", 2 * GIB), samples.device_memory("cuda:3", 5 * GIB)]
     )
-    told = rehearsal_object(samples.rehearsal_record(rank), "")["ranks"][0]
-    assert told["peak_allocated_bytes"] == 5 * GIB
-    assert [device["device"] for device in told["devices"]] == ["cuda:1", "cuda:3"]
+    told = rehearsal_summary(samples.rehearsal_record(rank), "").ranks[0]
+    assert told.peak_allocated_bytes == 5 * GIB
+    assert [device.device for device in told.devices] == ["cuda:1", "cuda:3"]
 
 
 def test_two_rehearsals_differ_only_in_their_seconds() -> None:
@@ -163,6 +156,6 @@ def test_two_rehearsals_differ_only_in_their_seconds() -> None:
     second.seconds = 99.0
     for rank in second.ranks:
         rank.seconds, rank.rss_bytes = 7.0, 123456
-    told, told_again = rehearsal_object(first, ""), rehearsal_object(second, "")
-    assert told.pop("seconds") != told_again.pop("seconds")
-    assert told == told_again
+    told, told_again = rehearsal_summary(first, ""), rehearsal_summary(second, "")
+    assert told.seconds != told_again.seconds
+    assert replace(told, seconds=0.0) == replace(told_again, seconds=0.0)

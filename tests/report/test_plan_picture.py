@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import asdict, replace
 
+from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.planned import Model, Plan, Solution, Strategy, TooLarge
 from gonogo.report import drawing, plan_picture
 from gonogo.report.plan_picture import COLOURS, MOST_FITTING, check_picture, draw, write_picture
 
 GIB = 1 << 30
+NOTHING = Text("", "")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def choice(name: str, reserved: float, *, band: float = 0.03, **categories: float) -> dict[str, Any]:
+def choice(name: str, reserved: float, *, band: float = 0.03, **categories: float) -> TooLarge:
+    """A strategy with what makes it either kind: what fits has no use for the rest."""
     by_category = {part: round(gib * GIB) for part, gib in categories.items()}
-    return {
-        "strategy": name, "micro_batch": 2, "gradient_accumulation": 4, "by_category": by_category,
-        "allocated_bytes": sum(by_category.values()), "reserved_bytes": round(reserved * GIB), "band": band,
-        "tokens_per_second_per_gpu": 3412.3,
-    }  # fmt: skip
+    return TooLarge(
+        name, 2, "none", "none", False, True, 2, 4, "rehearsed",
+        allocated_bytes=sum(by_category.values()), reserved_bytes=round(reserved * GIB), band=band,
+        host_bytes_of_node=0, nvme_bytes_of_node=0, by_category=by_category, seconds_of_step=1.0,
+        tokens_per_second_per_gpu=3412.3, limit="compute", limit_said=NOTHING, why=(), shortfall=NOTHING, would_fit=(),
+    )  # fmt: skip
 
 
-def plan(fitting: list[dict[str, Any]], too_large: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "accelerator": "A100-80G", "capacity_bytes": 80 * GIB, "gpus": 8, "nodes": 1, "seq_len": 4096,
-        "global_batch": 64, "model": {"class": "Qwen2ForCausalLM", "parameters": 7.6e9, "trainable": 7.6e9},
-        "fitting": fitting, "too_large": too_large,
-    }  # fmt: skip
+def plan(fitting: Sequence[Strategy], too_large: Sequence[TooLarge], solve: str = "") -> Plan:
+    return Plan(
+        model=Model("qwen", "Qwen2ForCausalLM", 7_600_000_000, 7_600_000_000, 28), accelerator="A100-80G", gpus=8,
+        nodes=1, capacity_bytes=80 * GIB, host_memory_bytes=None, seq_len=4096, tune="full", global_batch=64,
+        solve=solve, fitting=tuple(fitting), too_large=tuple(too_large), seconds=1.0,
+    )  # fmt: skip
 
 
 def bars(svg: str) -> dict[float, list[tuple[str, float]]]:
@@ -81,7 +87,8 @@ def test_what_lacks_host_memory_is_no_bar() -> None:
 
 
 def test_what_was_solved_for_is_told() -> None:
-    solved = {**plan([{**FITS, "solved": 12288, "at_limit": False}], []), "solve": "seq-len"}
+    fits = {name: value for name, value in asdict(FITS).items() if name in Strategy.__struct_fields__}
+    solved = plan([Solution(**fits, solved=12288, at_limit=False, gpus=8, nodes=1)], [], "seq-len")
     assert "12,288" in drawing.as_svg(draw(solved, "en"))
 
 
@@ -90,8 +97,8 @@ def test_no_more_bars_than_can_be_read() -> None:
 
 
 def test_names_are_no_markup() -> None:
-    hostile = plan([{**FITS, "strategy": "<script>alert(1)</script>&\x1b[31m"}], [])
-    hostile["model"]["class"] = '"/><image href="x">'
+    hostile = plan([replace(FITS, strategy="<script>alert(1)</script>&\x1b[31m")], [])
+    hostile = replace(hostile, model=replace(hostile.model, model_class='"/><image href="x">'))
     svg = drawing.as_svg(draw(hostile, "en"))
     names = {element.tag.removeprefix(SVG) for element in ElementTree.fromstring(svg).iter()}
     assert names == {"svg", "title", "rect", "text", "line"}

@@ -21,6 +21,7 @@ from rich.cells import cell_len
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.finding.errors import UserError
+from gonogo.finding.rehearsal import Assumption, ModuleBytes
 from gonogo.rehearse.answer import answer
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
 from gonogo.report.page import Page
@@ -99,7 +100,9 @@ def test_a_place_in_an_installed_package_is_short_in_a_table_and_whole_in_json()
     report = samples.report()
     assert report.rehearsal is not None
     where = "/opt/a/long/way/to/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py:1989"
-    report.rehearsal["ranks"][0]["assumptions"] = [{"what": "finite", "where": where, "count": 99}]
+    first, *others = report.rehearsal.ranks
+    ranks = (replace(first, assumptions=(Assumption("finite", where, 99),)), *others)
+    report = replace(report, rehearsal=replace(report.rehearsal, ranks=ranks))
     assert re.search(
         r"^finite +deepspeed/runtime/zero/stage3\.py:1989 +99$", render(report, "text", "en"), re.MULTILINE
     )
@@ -210,14 +213,24 @@ def reports(draw: st.DrawFn) -> Report:
     )
     rehearsal = samples.report().rehearsal
     assert rehearsal is not None
-    rank = rehearsal["ranks"][0]
-    rank["failure"]["message"] = draw(NASTY)
-    rank["failure"]["module"] = draw(NASTY)
-    rank["failure"]["user_frame"]["path"] = draw(NASTY)
-    rank["failure"]["operands"][0]["parameter"] = draw(NASTY)
-    rank["assumptions"] = [{"what": draw(NASTY), "where": draw(NASTY), "count": draw(st.integers(0, 10**9))}]
-    rank["devices"][0]["device"] = draw(NASTY)
-    rank["devices"][0]["top_modules"] = [{"module": draw(NASTY), "bytes": draw(st.integers(0, 2**50))}]
+    rank, *others = rehearsal.ranks
+    assert rank.failure is not None
+    assert rank.failure.user_frame is not None
+    failure = replace(
+        rank.failure,
+        message=draw(NASTY),
+        module=draw(NASTY),
+        user_frame=replace(rank.failure.user_frame, path=draw(NASTY)),
+        operands=(replace(rank.failure.operands[0], parameter=draw(NASTY)),),
+    )
+    held = (ModuleBytes(draw(NASTY), draw(st.integers(0, 2**50))),)
+    rank = replace(
+        rank,
+        failure=failure,
+        assumptions=(Assumption(draw(NASTY), draw(NASTY), draw(st.integers(0, 10**9))),),
+        devices=(replace(rank.devices[0], device=draw(NASTY), top_modules=held),),
+    )
+    rehearsal = replace(rehearsal, ranks=(rank, *others))
     return Report(
         command="rehearse",
         verdict=draw(st.sampled_from(Verdict)),

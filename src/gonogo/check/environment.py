@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.versions.saved import environment_object
+from gonogo.evidence.environment.versions.saved import environment_facts
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
@@ -66,7 +66,7 @@ def environment_report(environment: Environment) -> Report:
         findings=findings,
         covered=tuple(covered),
         skipped=tuple(skipped),
-        environment=environment_object(environment),
+        environment=environment_facts(environment),
         notes=tuple(notes),
     )
 

@@ -135,8 +135,8 @@ def plan(
         if write is not None:
             notes += write_best(write, found)
         report = answer(found, notes) if isinstance(found, Plan) else answer_solved(found, notes)
-        if picture is not None:
-            told = write_picture(report.plan or {}, picture, language)
+        if picture is not None and report.plan is not None:
+            told = write_picture(report.plan, picture, language)
             if told is not None:
                 typer.echo(told.in_language(language), err=True)
         publish(report, format_, output, language)

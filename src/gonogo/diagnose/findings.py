@@ -12,6 +12,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard, all_hazards
 
 CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
@@ -55,7 +56,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = ()) -> Report:
         findings,
         covered=_covered(log),
         skipped=skipped,
-        log=_log_object(log),
+        log=_logs(log),
         notes=_notes(log, findings),
     )
 
@@ -158,21 +159,21 @@ def _told(text: str, number: int) -> str:
     return f"{text.strip()[:100]} ({number})"
 
 
-def _log_object(log: FailureLog) -> dict[str, object]:
-    return {
-        "logs": [{"path": one.path, "lines": one.lines, "bytes": one.bytes} for one in log.logs],
-        "events": [
-            {
-                "role": error.role.value,
-                "type": error.type,
-                "text": error.raised.at.text.strip()[:400],
-                "path": error.raised.at.path,
-                "line": error.raised.at.number,
-                "ranks": list(error.ranks),
-                "count": error.count,
-                "time": error.raised.at.time,
-            }
+def _logs(log: FailureLog) -> Logs:
+    return Logs(
+        logs=tuple(LogFile(one.path, one.lines, one.bytes) for one in log.logs),
+        events=tuple(
+            Event(
+                role=error.role.value,
+                type=error.type,
+                text=error.raised.at.text.strip()[:400],
+                path=error.raised.at.path,
+                line=error.raised.at.number,
+                ranks=tuple(error.ranks),
+                count=error.count,
+                time=error.raised.at.time,
+            )
             for error in log.errors[:100]
-        ],
-        "versions": dict(log.setup.version_texts),
-    }
+        ),
+        versions=dict(log.setup.version_texts),
+    )

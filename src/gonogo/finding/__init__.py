@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    # Each is imported by those alone that make one or show one.
+    from gonogo.finding.bisection import Bisection
+    from gonogo.finding.environment import EnvironmentFacts
+    from gonogo.finding.guarded_run import GuardedRun
+    from gonogo.finding.logs import Logs
+    from gonogo.finding.planned import Plan
+    from gonogo.finding.rehearsal import Rehearsal
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -125,24 +134,19 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a command answers. ``rehearsal`` is the JSON object that DESIGN.md's contract names, or None."""
+    """What a command answers, with what it saw beside findings: each command fills one of the fields below them."""
 
     command: str
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     covered: tuple[Text, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    rehearsal: dict[str, Any] | None = None
-    log: dict[str, Any] | None = None
-    """What ``diagnose`` saw: the logs that were read, and the events in them with their roles."""
-    environment: dict[str, Any] | None = None
-    """What ``env`` saw: packages, torch's build, the machine."""
-    bisection: dict[str, Any] | None = None
-    """What ``bisect`` tried and found."""
-    guarded_run: dict[str, Any] | None = None
-    """What ``run`` saw: how each rank ended, what it held, who waited for whom."""
-    plan: dict[str, Any] | None = None
-    """What ``plan`` found: strategies that fit, fastest first, and those that don't."""
+    rehearsal: Rehearsal | None = None
+    log: Logs | None = None
+    environment: EnvironmentFacts | None = None
+    bisection: Bisection | None = None
+    guarded_run: GuardedRun | None = None
+    plan: Plan | None = None
     notes: tuple[Text, ...] = ()
 
 

@@ -14,7 +14,7 @@ from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run
-from gonogo.guard.summary import guarded_object
+from gonogo.guard.summary import guarded_summary
 from gonogo.rehearse.summary import seen_from
 
 _NO_RANK = Skipped(
@@ -43,7 +43,7 @@ def report_of(run: GuardedRun, folder: str | None = None) -> Report:
         findings=findings,
         covered=tuple(_covered(run)),
         skipped=tuple(_skipped(run)),
-        guarded_run=guarded_object(run),
+        guarded_run=guarded_summary(run),
         notes=tuple(_notes(run)),
     )
 

@@ -1,9 +1,8 @@
-"""The ``guarded_run`` object of the JSON report (schema gonogo.report/1). Sizes are bytes, times seconds."""
+"""What a report says of a guarded run, from its records."""
 
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 import msgspec
 
@@ -11,42 +10,43 @@ from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_si
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.finding import guarded_run
 
 
-def guarded_object(run: GuardedRun) -> dict[str, Any]:
-    """The run as plain dicts and lists: how each rank ended, what it held, where it stood."""
+def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
+    """The run as a report tells it: how each rank ended, what it held, where it stood."""
     ended = {death.rank: death for death in deaths(run)}
     first = next(iter(roots(run)), None)
     still = standstill(run)
-    return {
-        "folder": run.folder,
-        "command": list(run.command),
-        "exit_status": run.exit_status,
-        "world_size": run.world_size,
-        "hosts": sorted({rank.start.host for rank in run.ranks if rank.start is not None}),
-        "started": run.started,
-        "seconds": round(run.ended - run.started, 3) if run.ended and run.started else None,
-        "steps": max((rank.last_step for rank in run.ranks), default=0),
-        "first_failed": _death_object(first) if first is not None else None,
-        "standstill": _standstill_object(still) if still is not None else None,
-        "ranks": [_rank_object(run, rank, ended.get(rank.rank)) for rank in run.ranks],
-        "missing_ranks": [number for number in range(run.world_size) if run.ranks and run.rank(number) is None],
-        "launches": [msgspec.to_builtins(launch) for launch in run.launches],
-    }
+    return guarded_run.GuardedRun(
+        folder=run.folder,
+        command=tuple(run.command),
+        exit_status=run.exit_status,
+        world_size=run.world_size,
+        hosts=tuple(sorted({rank.start.host for rank in run.ranks if rank.start is not None})),
+        started=run.started,
+        seconds=round(run.ended - run.started, 3) if run.ended and run.started else None,
+        steps=max((rank.last_step for rank in run.ranks), default=0),
+        first_failed=_death(first) if first is not None else None,
+        standstill=_standstill(still) if still is not None else None,
+        ranks=tuple(_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
+        missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
+        launches=run.launches,
+    )
 
 
-def _death_object(death: Death) -> dict[str, Any]:
-    return {
-        "rank": death.rank,
-        "how": death.how,
-        "time": death.time,
-        "signal": name_of_signal(death.signal) if death.signal is not None else None,
-        "status": death.status,
-        "consequence": death.consequence,
-    }
+def _death(death: Death) -> guarded_run.Death:
+    return guarded_run.Death(
+        rank=death.rank,
+        how=death.how,
+        time=death.time,
+        signal=name_of_signal(death.signal) if death.signal is not None else None,
+        status=death.status,
+        consequence=death.consequence,
+    )
 
 
-def _standstill_object(still: Standstill) -> dict[str, Any]:
+def _standstill(still: Standstill) -> guarded_run.Standstill:
     rows = []
     for rank, seen in sorted(still.seen.items()):
         pending = seen.pending
@@ -55,57 +55,53 @@ def _standstill_object(still: Standstill) -> dict[str, Any]:
         call = still.call if unnamed else pending
         state = "late" if rank in still.late else "waiting" if rank in still.waiting else "elsewhere"
         rows.append(
-            {
-                "rank": rank,
-                "state": state,
-                "operator": call.operator if call is not None else None,
-                "call": call.index + 1 if call is not None and call.group else None,
-                "place": f"{at.path}:{at.line}" if at is not None else None,
-                "function": at.function if at is not None else None,
-            }
+            guarded_run.Wait(
+                rank=rank,
+                state=state,
+                operator=call.operator if call is not None else None,
+                call=call.index + 1 if call is not None and call.group else None,
+                place=f"{at.path}:{at.line}" if at is not None else None,
+                function=at.function if at is not None else None,
+            )
         )
-    rows += [
-        {"rank": rank, "state": "silent", "operator": None, "call": None, "place": None, "function": None}
-        for rank in still.silent
-        if rank not in still.seen
-    ]
-    return {
-        "seconds": round(still.seconds, 1),
-        "median_step": round(still.median, 3),
-        "operator": still.call.operator if still.call is not None else None,
-        "waiting": list(still.waiting),
-        "late": list(still.late),
-        "ranks": rows,
-    }
+    rows += [guarded_run.Wait(rank, "silent") for rank in still.silent if rank not in still.seen]
+    return guarded_run.Standstill(
+        seconds=round(still.seconds, 1),
+        median_step=round(still.median, 3),
+        operator=still.call.operator if still.call is not None else None,
+        waiting=tuple(still.waiting),
+        late=tuple(still.late),
+        ranks=tuple(rows),
+    )
 
 
-def _rank_object(run: GuardedRun, rank: GuardedRank, death: Death | None) -> dict[str, Any]:
+def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.Rank:
     start = rank.start
     raised = exception_of(rank)
     census = rank.censuses[-1] if rank.censuses else None
-    return {
-        "rank": rank.rank,
-        "local_rank": start.local_rank if start is not None else None,
-        "host": start.host if start is not None else None,
-        "pid": start.pid if start is not None else None,
-        "gpu": msgspec.to_builtins(start.gpu) if start is not None and start.gpu is not None else None,
-        "versions": dict(start.versions) if start is not None else {},
-        "outcome": outcome_of(run, rank, death),
-        "signal": name_of_signal(death.signal) if death is not None and death.signal is not None else None,
-        "steps": rank.last_step,
-        "seconds_per_step": _seconds_per_step(rank),
-        "last_seen": rank.last_time or None,
-        "host_peak_bytes": max((step.host_bytes for step in rank.steps), default=0),
-        "gpu_peak_reserved_bytes": max((step.gpu_reserved for step in rank.steps), default=0),
-        "gpu_peak_used_bytes": max((step.gpu_used for step in rank.steps), default=0),
-        "failure": msgspec.to_builtins(raised) if raised is not None else None,
-        "census": msgspec.to_builtins(census) if census is not None else None,
-        "stalls": len(rank.stalls),
-        "warnings": [msgspec.to_builtins(one) for one in rank.warnings],
-        "nonfinite": [msgspec.to_builtins(one) for one in rank.nonfinite],
-        "guard_faults": [{"part": one.part, "type": one.type, "message": one.message} for one in rank.faults],
-        "restarts": len(rank.earlier),
-    }
+    return guarded_run.Rank(
+        rank=rank.rank,
+        local_rank=start.local_rank if start is not None else None,
+        host=start.host if start is not None else None,
+        pid=start.pid if start is not None else None,
+        gpu=start.gpu if start is not None else None,
+        versions=dict(start.versions) if start is not None else {},
+        outcome=outcome_of(run, rank, death),
+        signal=name_of_signal(death.signal) if death is not None and death.signal is not None else None,
+        steps=rank.last_step,
+        seconds_per_step=_seconds_per_step(rank),
+        last_seen=rank.last_time or None,
+        host_peak_bytes=max((step.host_bytes for step in rank.steps), default=0),
+        gpu_peak_reserved_bytes=max((step.gpu_reserved for step in rank.steps), default=0),
+        gpu_peak_used_bytes=max((step.gpu_used for step in rank.steps), default=0),
+        failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.Failure | None),
+        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.Census | None),
+        stalls=len(rank.stalls),
+        warnings=rank.warnings,
+        nonfinite=rank.nonfinite,
+        guard_faults=tuple(guarded_run.GuardFault(one.part, one.type, one.message) for one in rank.faults),
+        restarts=len(rank.earlier),
+    )
 
 
 def outcome_of(run: GuardedRun, rank: GuardedRank, death: Death | None) -> str:

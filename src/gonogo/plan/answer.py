@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
-from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.finding import Report, Skipped, Text, Verdict, planned
 from gonogo.plan import roofline
 from gonogo.plan.choice import BANDS, Choice
 from gonogo.plan.machine_room import HOST_RESERVE
@@ -29,7 +31,7 @@ def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
         verdict=verdict,
         covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
         skipped=tuple(_skipped(plan)),
-        plan=_told(plan),
+        plan=_planned(plan),
         notes=(*notes, *_notes(plan)),
     )
 
@@ -116,69 +118,68 @@ def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
     return skipped
 
 
-def _told(plan: Plan) -> dict[str, Any]:
+def _planned(plan: Plan) -> planned.Plan:
     request = plan.request
-    return {
-        **told_request(request, plan.facts, plan.global_batch),
-        "fitting": [told_choice(choice, request, plan.fitting[0]) for choice in plan.fitting],
-        "too_large": [told_too_large(choice, request) for choice in plan.too_large],
-        "seconds": plan.seconds,
-    }
+    return planned_for(
+        request,
+        plan.facts,
+        plan.global_batch,
+        fitting=tuple(planned_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
+        too_large=tuple(too_large(choice, request) for choice in plan.too_large),
+        seconds=plan.seconds,
+    )
 
 
-def told_request(request: PlanRequest, facts: Facts, global_batch: int) -> dict[str, Any]:
-    """What was planned, as JSON has it."""
+def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
+    """What was asked for, with what was ``found``."""
     machine = request.machine
-    return {
-        "model": {
-            "name": request.name,
-            "class": facts.model_class,
-            "parameters": facts.parameters,
-            "trainable": facts.trainable,
-            "layers": facts.depth,
-        },
-        "accelerator": machine.accelerator.name,
-        "gpus": machine.count,
-        "nodes": machine.nodes,
-        "capacity_bytes": machine.accelerator.total_bytes - machine.accelerator.allowance_bytes,
-        "host_memory_bytes": machine.host_bytes,
-        "seq_len": request.seq_len,
-        "tune": request.tune,
-        "global_batch": global_batch,
-    }
+    return planned.Plan(
+        model=planned.Model(request.name, facts.model_class, facts.parameters, facts.trainable, facts.depth),
+        accelerator=machine.accelerator.name,
+        gpus=machine.count,
+        nodes=machine.nodes,
+        capacity_bytes=machine.accelerator.total_bytes - machine.accelerator.allowance_bytes,
+        host_memory_bytes=machine.host_bytes,
+        seq_len=request.seq_len,
+        tune=request.tune,
+        global_batch=global_batch,
+        **found,
+    )
 
 
-def told_choice(choice: Choice, request: PlanRequest, fastest: Choice | None) -> dict[str, Any]:
-    """A strategy, as JSON has it. ``fastest``: what it is compared with, if with any."""
+def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.Strategy:
+    """A strategy. ``fastest``: what it is compared with, if with any."""
     strategy = choice.strategy
-    return {
-        "strategy": strategy.label,
-        "zero_stage": strategy.family.zero,
-        "offload_optimizer": strategy.family.optimizer,
-        "offload_parameters": strategy.family.parameters,
-        "small_buckets": strategy.family.small_buckets,
-        "gradient_checkpointing": strategy.checkpointing,
-        "micro_batch": strategy.micro_batch,
-        "gradient_accumulation": strategy.accumulation,
-        "source": choice.source,
-        "allocated_bytes": round(choice.allocated),
-        "reserved_bytes": round(choice.reserved),
-        "band": BANDS[choice.source],
-        "host_bytes_of_node": round(choice.host * request.machine.count),
-        "nvme_bytes_of_node": round(choice.nvme * request.machine.count),
-        "by_category": {name: round(nbytes) for name, nbytes in choice.by_category.items()},
-        "seconds_of_step": choice.time.total,
-        "tokens_per_second_per_gpu": choice.tokens_per_second,
-        "limit": choice.time.limit,
-        "limit_said": _both(limit(choice)),
-        "why": [_both(text) for text in why(choice, request, fastest)] if choice.room.fits else [],
-    }
+    return planned.Strategy(
+        strategy=strategy.label,
+        zero_stage=strategy.family.zero,
+        offload_optimizer=strategy.family.optimizer,
+        offload_parameters=strategy.family.parameters,
+        small_buckets=strategy.family.small_buckets,
+        gradient_checkpointing=strategy.checkpointing,
+        micro_batch=strategy.micro_batch,
+        gradient_accumulation=strategy.accumulation,
+        source=choice.source,
+        allocated_bytes=round(choice.allocated),
+        reserved_bytes=round(choice.reserved),
+        band=BANDS[choice.source],
+        host_bytes_of_node=round(choice.host * request.machine.count),
+        nvme_bytes_of_node=round(choice.nvme * request.machine.count),
+        by_category={name: round(nbytes) for name, nbytes in choice.by_category.items()},
+        seconds_of_step=choice.time.total,
+        tokens_per_second_per_gpu=choice.tokens_per_second,
+        limit=choice.time.limit,
+        limit_said=limit(choice),
+        why=tuple(why(choice, request, fastest)) if choice.room.fits else (),
+    )
 
 
-def told_too_large(choice: Choice, request: PlanRequest) -> dict[str, Any]:
-    """A strategy that does not fit, as JSON has it."""
-    cures = [_both(text) for text in _cures(choice, request)]
-    return {**told_choice(choice, request, None), "shortfall": _both(shortfall(choice, request)), "would_fit": cures}
+def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
+    """A strategy that does not fit, and what would make it fit."""
+    strategy = planned_strategy(choice, request, None)
+    return planned.TooLarge(
+        **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_cures(choice, request))
+    )
 
 
 _HOST = Text("{size} GiB of host memory a node", "每节点 {size} GiB 主机内存")
@@ -245,7 +246,3 @@ def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:
         if one.device_type == accelerator.device_type and one.total_bytes - one.allowance_bytes >= needed
     ]
     return min(fitting, key=lambda one: one.total_bytes, default=None)
-
-
-def _both(text: Text) -> dict[str, str]:
-    return {"en": text.en, "zh": text.zh}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from gonogo.finding import Report, Text, Verdict
-from gonogo.plan.answer import covered, told_choice, told_request, told_too_large, uncovered, unstated
+from msgspec.structs import asdict
+
+from gonogo.finding import Report, Text, Verdict, planned
+from gonogo.plan.answer import covered, planned_for, planned_strategy, too_large, uncovered, unstated
 from gonogo.plan.candidates import default_global_batch
 from gonogo.plan.solve import Solution, Solved
 
@@ -26,29 +27,30 @@ def answer_solved(solved: Solved, notes: Sequence[Text] = ()) -> Report:
         verdict=verdict,
         covered=tuple(covered(solved, whole)),
         skipped=tuple(uncovered(solved.failed)),
-        plan=_told(solved),
+        plan=_planned(solved),
         notes=(*notes, *own, *unstated(solved.request)),
     )
 
 
-def _told(solved: Solved) -> dict[str, Any]:
+def _planned(solved: Solved) -> planned.Plan:
     request = solved.request
-    batch = request.global_batch or default_global_batch(request.world_size)
-    return {
-        **told_request(request, solved.facts, batch),
-        "solve": solved.unknown,
-        "fitting": [_solution(one) for one in solved.solutions],
-        "too_large": [told_too_large(choice, request) for choice in solved.too_large],
-        "seconds": solved.seconds,
-    }
+    return planned_for(
+        request,
+        solved.facts,
+        request.global_batch or default_global_batch(request.world_size),
+        solve=solved.unknown,
+        fitting=tuple(_solution(one) for one in solved.solutions),
+        too_large=tuple(too_large(choice, request) for choice in solved.too_large),
+        seconds=solved.seconds,
+    )
 
 
-def _solution(solution: Solution) -> dict[str, Any]:
+def _solution(solution: Solution) -> planned.Solution:
     machine = solution.request.machine
-    return {
-        **told_choice(solution.choice, solution.request, None),
-        "solved": solution.value,
-        "at_limit": solution.at_limit,
-        "gpus": machine.count,
-        "nodes": machine.nodes,
-    }
+    return planned.Solution(
+        **asdict(planned_strategy(solution.choice, solution.request, None)),
+        solved=solution.value,
+        at_limit=solution.at_limit,
+        gpus=machine.count,
+        nodes=machine.nodes,
+    )

@@ -12,7 +12,7 @@ from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.rehearse.findings import findings_in_rehearsal
-from gonogo.rehearse.summary import rehearsal_object, seen_from
+from gonogo.rehearse.summary import rehearsal_summary, seen_from
 
 _ENDED = {
     "raised": Text("the program raised an exception before it", "程序在此之前抛出了异常"),
@@ -49,7 +49,7 @@ def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
         findings=findings,
         covered=tuple(_covered(record)),
         skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder)),
-        rehearsal=rehearsal_object(record, folder),
+        rehearsal=rehearsal_summary(record, folder),
         notes=tuple(Text(*note) for note in record.notes),
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gonogo.finding import Text
+from gonogo.finding.environment import Card, EnvironmentFacts
 from gonogo.finding.words import size
-from gonogo.report.rehearsal import Table
+from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
 _ALWAYS = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
@@ -43,6 +43,7 @@ _MACHINE: tuple[tuple[str, Text], ...] = (
 _BYTES = frozenset({"host_memory", "dev_shm", "disk_free", "cache_disk_free", "memlock"})
 _FREE = {"host_memory": "host_memory_available", "dev_shm": "dev_shm_free"}
 _NONE = Text("none", "无")
+_UNKNOWN = Text("", "")
 _NOT_THERE = Text("not installed", "未安装")
 _ANY = Text("any version", "任意版本")
 _UNLIMITED = Text("no limit", "无限制")
@@ -55,16 +56,15 @@ _COLUMNS = (
 )
 
 
-def environment_tables(environment: dict[str, Any], language: str) -> list[Table]:
+def environment_tables(environment: EnvironmentFacts, language: str) -> list[Table]:
     """All tables that the environment has rows for."""
-    packages = environment.get("packages", {})
+    packages = environment.packages
     shown = [name for name in (*_ALWAYS, *_OFTEN) if name in packages]
     rows = [(name, clean_line(packages[name]) or _ANY.in_language(language)) for name in shown]
-    if environment.get("complete"):
+    if environment.complete:
         rows += [(name, _NOT_THERE.in_language(language)) for name in _ALWAYS if name not in packages]
     more = len(packages) - len(shown)
     note = _OTHERS.format(count=more).in_language(language) if more else ""
-    variables = environment.get("variables", {})
     found = (
         rows,
         [
@@ -72,7 +72,7 @@ def environment_tables(environment: dict[str, Any], language: str) -> list[Table
             for key, text in _MACHINE
             if (value := _value(environment, key, language))
         ],
-        [(clean_line(name), clean_line(value)) for name, value in sorted(variables.items())],
+        [(clean_line(name), clean_line(value)) for name, value in sorted((environment.variables or {}).items())],
     )
     tables = []
     for title, columns, lines in zip(_TITLES, _COLUMNS, found, strict=True):
@@ -83,19 +83,19 @@ def environment_tables(environment: dict[str, Any], language: str) -> list[Table
     return [table for table in tables if table.rows or table.note]
 
 
-def _value(environment: dict[str, Any], key: str, language: str) -> str:
+def _value(environment: EnvironmentFacts, key: str, language: str) -> str:
     """The value as text; empty where it is not known."""
-    if key not in environment:
-        return ""
-    value = environment[key]
     if key == "gpus":
-        return _gpus(value, language)
+        return _gpus(environment.gpus, language) if environment.gpus is not None else ""
+    value = environment.machine.get(key, _UNKNOWN)
+    if isinstance(value, Text):
+        return ""
     if value is None:
         return _NONE.in_language(language)
     if key in ("memlock", "open_files") and value == -1:
         return _UNLIMITED.in_language(language)
-    if key in _BYTES:
-        free = environment.get(_FREE.get(key, ""))
+    if isinstance(value, int) and key in _BYTES:
+        free = environment.machine.get(_FREE.get(key, ""))
         text = size(value)
         if isinstance(free, int):
             text += f"，可用 {size(free)}" if language == "zh" else f", {size(free)} available"
@@ -103,13 +103,13 @@ def _value(environment: dict[str, Any], key: str, language: str) -> str:
     return clean_line(str(value))
 
 
-def _gpus(gpus: list[dict[str, Any]], language: str) -> str:
+def _gpus(gpus: tuple[Card, ...], language: str) -> str:
     """``8 x NVIDIA A100-SXM4-80GB, 80.0 GiB``: alike cards are one."""
     counts: dict[str, int] = {}
     for gpu in gpus:
-        name = clean_line(re.sub(r"^NVIDIA (?=NVIDIA)", "", str(gpu["name"])))
-        memory = f", {size(gpu['memory_bytes'])}" if gpu.get("memory_bytes") else ""
-        capability = gpu.get("compute_capability")
+        name = clean_line(re.sub(r"^NVIDIA (?=NVIDIA)", "", gpu.name))
+        memory = f", {size(gpu.memory_bytes)}" if gpu.memory_bytes else ""
+        capability = gpu.compute_capability
         compute = f", sm_{capability[0]}{capability[1]}" if capability else ""
         text = f"{name}{memory}{compute}"
         counts[text] = counts.get(text, 0) + 1

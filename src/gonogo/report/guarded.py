@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from typing import Any
-
 from gonogo.finding import Text
-from gonogo.finding.ranks import ranges_of
+from gonogo.finding.guarded_run import Failure, GuardedRun, Rank
 from gonogo.finding.words import size
-from gonogo.report.rehearsal import Table
+from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
@@ -54,24 +50,24 @@ _HOSTS = Text("host", "主机")
 _STATE = Text("state", "状态")
 
 
-def guarded_summary(run: dict[str, Any], language: str) -> str:
+def guarded_summary(run: GuardedRun, language: str) -> str:
     """One line that says what was guarded: ``4 ranks on 1 host, 120 steps, 35.2 s, exit status 1``."""
-    hosts, ranks = len(run["hosts"]), len(run["ranks"])
+    hosts, ranks = len(run.hosts), len(run.ranks)
     chinese = language == "zh"
     parts = [
         f"{ranks} 个 rank，{hosts} 台主机"
         if chinese
         else f"{ranks} rank{'s' if ranks != 1 else ''} on {hosts} host{'s' if hosts != 1 else ''}",
-        f"{run['steps']} 步" if chinese else f"{run['steps']} steps",
+        f"{run.steps} 步" if chinese else f"{run.steps} steps",
     ]
-    if run["seconds"] is not None:
-        parts.append(f"{run['seconds']:.1f} s")
-    if run["exit_status"] is not None:
-        parts.append(f"退出码 {run['exit_status']}" if chinese else f"exit status {run['exit_status']}")
+    if run.seconds is not None:
+        parts.append(f"{run.seconds:.1f} s")
+    if run.exit_status is not None:
+        parts.append(f"退出码 {run.exit_status}" if chinese else f"exit status {run.exit_status}")
     return ", ".join(parts)
 
 
-def guarded_tables(run: dict[str, Any], language: str) -> list[Table]:
+def guarded_tables(run: GuardedRun, language: str) -> list[Table]:
     """All tables that the run has rows for, in the order of reading."""
     found = [
         _waits(run, language),
@@ -83,54 +79,47 @@ def guarded_tables(run: dict[str, Any], language: str) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _ends(run: dict[str, Any], language: str) -> Table:
+def _ends(run: GuardedRun, language: str) -> Table:
     rows = []
-    on_gpus = any(rank["gpu_peak_reserved_bytes"] for rank in run["ranks"])
-    for rank in run["ranks"]:
-        seconds = rank["seconds_per_step"]
+    on_gpus = any(rank.gpu_peak_reserved_bytes for rank in run.ranks)
+    for rank in run.ranks:
+        seconds = rank.seconds_per_step
         cells = (
-            clean_line(str(rank["host"] or "-")),
+            clean_line(rank.host or "-"),
             _outcome(rank, language),
-            str(rank["steps"]),
+            str(rank.steps),
             f"{seconds:.3f}" if seconds is not None else "-",
-            size(rank["host_peak_bytes"]),
-            *((size(rank["gpu_peak_reserved_bytes"]),) if on_gpus else ()),
+            size(rank.host_peak_bytes),
+            *((size(rank.gpu_peak_reserved_bytes),) if on_gpus else ()),
         )
-        rows.append((rank["rank"], cells))
+        rows.append((rank.rank, cells))
     columns = (
         word("rank", language),
         _HOSTS.in_language(language),
         word("outcome", language),
         *(text.in_language(language) for text in (_STEPS, _SECONDS, _HOST, *((_GPU,) if on_gpus else ()))),
     )
-    return Table(_HOW.in_language(language), columns, _merged(rows), frozenset(range(3, 7)))
+    return Table(_HOW.in_language(language), columns, merged(rows), frozenset(range(3, 7)))
 
 
-def _outcome(rank: dict[str, Any], language: str) -> str:
-    kind, _, following = rank["outcome"].partition(", ")
-    text = _OUTCOMES[kind].format(signal=rank["signal"] or "?")
-    failure = rank["failure"]
-    said = f": {clean_line(failure['type'].rpartition('.')[2])}" if failure is not None and kind == "raised" else ""
+def _outcome(rank: Rank, language: str) -> str:
+    kind, _, following = rank.outcome.partition(", ")
+    text = _OUTCOMES[kind].format(signal=rank.signal or "?")
+    failure = rank.failure
+    said = f": {clean_line(failure.type.rpartition('.')[2])}" if failure is not None and kind == "raised" else ""
     return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
 
 
-def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for rank, cells in rows:
-        alike.setdefault(cells, []).append(rank)
-    return tuple((ranges_of(ranks), *cells) for cells, ranks in alike.items())
-
-
-def _waits(run: dict[str, Any], language: str) -> Table:
-    still = run["standstill"]
+def _waits(run: GuardedRun, language: str) -> Table:
+    still = run.standstill
     if still is None:
         return Table("", (), ())
     rows = []
-    for row in still["ranks"]:
-        place = f"{_short(row['place'])} {row['function']}" if row["place"] else "-"
-        state = _STATES[row["state"]].in_language(language)
-        cells = (state, clean_line(str(row["operator"] or "-")), str(row["call"] or "-"), clean_line(place))
-        rows.append((row["rank"], cells))
+    for row in still.ranks:
+        place = f"{short_place(row.place)} {row.function}" if row.place else "-"
+        state = _STATES[row.state].in_language(language)
+        cells = (state, clean_line(row.operator or "-"), str(row.call or "-"), clean_line(place))
+        rows.append((row.rank, cells))
     columns = (
         word("rank", language),
         _STATE.in_language(language),
@@ -138,29 +127,29 @@ def _waits(run: dict[str, Any], language: str) -> Table:
         _CALL.in_language(language),
         word("where", language),
     )
-    return Table(_WAITS.in_language(language), columns, _merged(rows))
+    return Table(_WAITS.in_language(language), columns, merged(rows))
 
 
-def _first_failure(run: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-    first = run["first_failed"]
+def _first_failure(run: GuardedRun) -> tuple[int, Failure] | None:
+    first = run.first_failed
     if first is None:
         return None
-    rank = next((rank for rank in run["ranks"] if rank["rank"] == first["rank"]), None)
-    return (rank["rank"], rank["failure"]) if rank is not None and rank["failure"] is not None else None
+    rank = next((rank for rank in run.ranks if rank.rank == first.rank), None)
+    return (rank.rank, rank.failure) if rank is not None and rank.failure is not None else None
 
 
-def _operands(run: dict[str, Any], language: str) -> Table:
+def _operands(run: GuardedRun, language: str) -> Table:
     found = _first_failure(run)
     rows = []
-    for operand in (found[1].get("operands") or ()) if found is not None else ():
-        owner = operand.get("parameter") or operand.get("kind") or "-"
+    for operand in found[1].operands if found is not None else ():
+        owner = operand.parameter or operand.kind or "-"
         rows.append(
             (
-                clean_line(str(operand["name"])),
-                clean_line(str(owner)),
-                clean_line(str(operand["device"])),
-                clean_line(str(operand["dtype"])).removeprefix("torch."),
-                str(list(operand["shape"])),
+                clean_line(operand.name),
+                clean_line(owner),
+                clean_line(operand.device),
+                clean_line(operand.dtype).removeprefix("torch."),
+                str(list(operand.shape)),
             )
         )
     columns = tuple(word(name, language) for name in ("operand", "owner", "device", "dtype", "shape"))
@@ -168,12 +157,12 @@ def _operands(run: dict[str, Any], language: str) -> Table:
     return Table(_OPERANDS.format(rank=rank).in_language(language), columns, tuple(rows))
 
 
-def _zero(run: dict[str, Any], language: str) -> Table:
+def _zero(run: GuardedRun, language: str) -> Table:
     found = _first_failure(run)
     rows = []
-    for state in (found[1].get("zero") or ()) if found is not None else ():
-        partition = clean_line(f"{state.get('partition_elements', 0):,} ({state.get('partition_device') or '-'})")
-        rows.append((clean_line(state["parameter"]), clean_line(state["status"]), str(list(state["shape"])), partition))
+    for state in found[1].zero if found is not None else ():
+        partition = clean_line(f"{state.partition_elements:,} ({state.partition_device or '-'})")
+        rows.append((clean_line(state.parameter), clean_line(state.status), str(list(state.shape)), partition))
     columns = (
         word("parameter", language),
         _STATUS.in_language(language),
@@ -183,21 +172,22 @@ def _zero(run: dict[str, Any], language: str) -> Table:
     return Table(_ZERO.in_language(language), columns, tuple(rows))
 
 
-def _stands(run: dict[str, Any], language: str) -> Table:
+def _stands(run: GuardedRun, language: str) -> Table:
     """The census of the first rank that has one: the others' are in the JSON."""
-    rank = next((rank for rank in run["ranks"] if rank["census"] is not None and rank["census"].get("places")), None)
-    if rank is None:
+    first = next(((rank.rank, rank.census.places) for rank in run.ranks if rank.census and rank.census.places), None)
+    if first is None:
         return Table("", (), ())
+    number, places = first
     rows = tuple(
         (
-            _PLACES.get(place["what"], Text(place["what"], place["what"])).in_language(language),
-            clean_line(str(place["device"])),
-            clean_line(str(place.get("expected") or "-")),
-            clean_line(str(place["dtype"])).removeprefix("torch."),
-            f"{place['count']:,}",
-            size(place["bytes"]),
+            _PLACES.get(place.what, Text(place.what, place.what)).in_language(language),
+            clean_line(place.device),
+            clean_line(place.expected or "-"),
+            clean_line(place.dtype).removeprefix("torch."),
+            f"{place.count:,}",
+            size(place.bytes),
         )
-        for place in rank["census"]["places"]
+        for place in places
     )
     columns = (
         word("what", language),
@@ -207,10 +197,5 @@ def _stands(run: dict[str, Any], language: str) -> Table:
         _COUNT.in_language(language),
         word("bytes", language),
     )
-    title = _STANDS.format(rank=rank["rank"]).in_language(language)
+    title = _STANDS.format(rank=number).in_language(language)
     return Table(title, columns, rows, frozenset({4, 5}))
-
-
-def _short(place: str) -> str:
-    """A place without the folder that a package is installed in."""
-    return re.sub(r"^.*/(?:site|dist)-packages/", "", place)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from gonogo.finding import Finding, Fix, Report
 from gonogo.report.words import how_to_apply
 
@@ -40,12 +42,18 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
             for skipped in report.skipped
         ],
         "notes": [text.in_language(language) for text in report.notes],
-        **({"rehearsal": report.rehearsal} if report.rehearsal is not None else {}),
-        **({"plan": report.plan} if report.plan is not None else {}),
-        **({"log": report.log} if report.log is not None else {}),
-        **({"environment": report.environment} if report.environment is not None else {}),
-        **({"bisection": report.bisection} if report.bisection is not None else {}),
-        **({"guarded_run": report.guarded_run} if report.guarded_run is not None else {}),
+        **{name: value for name, value in _seen(report).items() if value is not None},
+    }
+
+
+def _seen(report: Report) -> dict[str, Any]:
+    return {
+        "rehearsal": msgspec.to_builtins(report.rehearsal),
+        "plan": msgspec.to_builtins(report.plan),
+        "log": msgspec.to_builtins(report.log),
+        "environment": report.environment.to_json() if report.environment is not None else None,
+        "bisection": msgspec.to_builtins(report.bisection),
+        "guarded_run": msgspec.to_builtins(report.guarded_run),
     }
 
 

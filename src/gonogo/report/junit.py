@@ -34,7 +34,7 @@ def to_junit(report: Report, language: str) -> str:
     if report.notes:
         notes = "\n".join(_text(text.in_language(language)) for text in report.notes)
         ElementTree.SubElement(suite, "system-out").text = notes
-    seconds = float((report.rehearsal or {}).get("seconds", 0.0))
+    seconds = report.rehearsal.seconds if report.rehearsal is not None else 0.0
     counts = {
         "tests": str(len(suite.findall("testcase"))),
         "failures": str(len(suite.findall("testcase/failure"))),

@@ -13,7 +13,8 @@ from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.plan import reasons
 from gonogo.report.plan import summary as plan_summary
 from gonogo.report.plan import tables as plan_tables
-from gonogo.report.rehearsal import Table, summary, tables
+from gonogo.report.rehearsal import summary, tables
+from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
 

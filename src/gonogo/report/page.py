@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from unicodedata import category, east_asian_width
 
 if TYPE_CHECKING:
-    from gonogo.report.rehearsal import Table
+    from gonogo.report.table import Table
 
 _SGR = {"bold": 1, "dim": 2, "reverse": 7, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 """Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gonogo.finding import Text
+from gonogo.finding.planned import Plan, Solution, Strategy
 from gonogo.finding.words import CATEGORIES, size
-from gonogo.report.rehearsal import Table
+from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
@@ -54,25 +53,25 @@ _SOURCES = {
 _BATCH = Text("batch: micro-batch x gradient accumulation steps", "batch：micro-batch x 梯度累积步数")
 
 
-def _say(both: dict[str, str], language: str) -> str:
-    return clean_line(both[language])
+def _say(text: Text, language: str) -> str:
+    return clean_line(text.in_language(language))
 
 
-def summary(plan: dict[str, Any], language: str) -> str:
+def summary(plan: Plan, language: str) -> str:
     """One line on what was planned: ``Qwen2ForCausalLM, 7.6 B parameters, on 8 x H100-80G, 4096 tokens``."""
-    model, chinese = plan["model"], language == "zh"
-    trained = model["trainable"] / model["parameters"] if model["parameters"] else 0.0
-    count = f"{plan['gpus']} x {plan['accelerator']}"
-    if plan["nodes"] > 1:
-        count = f"{plan['nodes']} x {count}"
-    said = [f"{clean_line(model['class'])}{'，' if chinese else ', '}{_parameters(model['parameters'], language)}"]
+    model, chinese = plan.model, language == "zh"
+    trained = model.trainable / model.parameters if model.parameters else 0.0
+    count = f"{plan.gpus} x {plan.accelerator}"
+    if plan.nodes > 1:
+        count = f"{plan.nodes} x {count}"
+    said = [f"{clean_line(model.model_class)}{'，' if chinese else ', '}{_parameters(model.parameters, language)}"]
     if trained < 1:
         said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
-    said.append(count if plan.get("solve") != "gpus" else plan["accelerator"])
-    if plan.get("solve") != "seq-len":
-        said.append(f"序列长度 {plan['seq_len']}" if chinese else f"sequences of {plan['seq_len']}")
-    if not plan.get("solve"):
-        said.append(f"每步 {plan['global_batch']} 个样本" if chinese else f"{plan['global_batch']} samples a step")
+    said.append(count if plan.solve != "gpus" else plan.accelerator)
+    if plan.solve != "seq-len":
+        said.append(f"序列长度 {plan.seq_len}" if chinese else f"sequences of {plan.seq_len}")
+    if not plan.solve:
+        said.append(f"每步 {plan.global_batch} 个样本" if chinese else f"{plan.global_batch} samples a step")
     return ("；" if chinese else "; ").join(said)
 
 
@@ -81,24 +80,24 @@ def _parameters(count: int, language: str) -> str:
     return Text("{figure} parameters", "{figure} 参数").format(figure=figure).in_language(language)
 
 
-def tables(plan: dict[str, Any], language: str) -> list[Table]:
+def tables(plan: Plan, language: str) -> list[Table]:
     """The ranking, and what does not fit."""
     return [table for table in (_fitting(plan, language), _too_large(plan, language)) if table.rows]
 
 
-def _fitting(plan: dict[str, Any], language: str) -> Table:
-    unknown = plan.get("solve")
+def _fitting(plan: Plan, language: str) -> Table:
+    unknown = plan.solve
     rows = tuple(
         (
             str(number),
-            clean_line(choice["strategy"]),
-            *([_solved(choice, language)] if unknown else []),
-            f"{choice['micro_batch']} x {choice['gradient_accumulation']}",
-            f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}",
-            f"{choice['tokens_per_second_per_gpu']:,.0f}",
-            _say(choice["limit_said"], language),
+            clean_line(choice.strategy),
+            *([_solved(choice, language)] if isinstance(choice, Solution) else []),
+            f"{choice.micro_batch} x {choice.gradient_accumulation}",
+            f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
+            f"{choice.tokens_per_second_per_gpu:,.0f}",
+            _say(choice.limit_said, language),
         )
-        for number, choice in enumerate(plan["fitting"], 1)
+        for number, choice in enumerate(plan.fitting, 1)
     )
     columns = [column.in_language(language) for column in _COLUMNS]
     title, numeric = _TITLES["fitting"], {0, 2, 3, 4}
@@ -106,40 +105,39 @@ def _fitting(plan: dict[str, Any], language: str) -> Table:
         title, column = _SOLVED[unknown]
         columns.insert(2, column.in_language(language))
         numeric.add(5)
-    note = _note(plan["fitting"], language)
+    note = _note(plan.fitting, language)
     return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
 
 
-def _solved(choice: dict[str, Any], language: str) -> str:
-    value = f"{choice['solved']:,}"
-    if choice["at_limit"]:
+def _solved(choice: Solution, language: str) -> str:
+    value = f"{choice.solved:,}"
+    if choice.at_limit:
         return Text("{value} (no more tried)", "{value}（未再尝试）").format(value=value).in_language(language)
     return value
 
 
-def solution(plan: dict[str, Any], choice: dict[str, Any], language: str) -> str:
+def solution(plan: Plan, choice: Strategy, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
-    unknown = plan.get("solve")
-    if not unknown:
+    if not isinstance(choice, Solution):
         return ""
-    return f"{_SOLVED[unknown][1].in_language(language)} {_solved(choice, language)}"
+    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solved(choice, language)}"
 
 
-def _note(choices: list[dict[str, Any]], language: str) -> str:
+def _note(choices: tuple[Strategy, ...], language: str) -> str:
     """How the table is read: what a batch is, and what each band rests on."""
-    bands = {choice["source"]: choice["band"] for choice in choices}
+    bands = {choice.source: choice.band for choice in choices}
     said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
     return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
 
 
-def _too_large(plan: dict[str, Any], language: str) -> Table:
+def _too_large(plan: Plan, language: str) -> Table:
     rows = tuple(
         (
-            clean_line(choice["strategy"]),
-            _say(choice["shortfall"], language),
-            ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice["would_fit"]),
+            clean_line(choice.strategy),
+            _say(choice.shortfall, language),
+            ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice.would_fit),
         )
-        for choice in plan["too_large"]
+        for choice in plan.too_large
     )
     columns = (
         _COLUMNS[1].in_language(language),
@@ -149,23 +147,23 @@ def _too_large(plan: dict[str, Any], language: str) -> Table:
     return Table(_TITLES["too_large"].in_language(language), columns, rows)
 
 
-def reasons(plan: dict[str, Any], language: str) -> list[tuple[str, tuple[str, ...]]]:
+def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     """Of the best strategies: name, and why, sentence by sentence."""
     return [
-        (f"{number}. {clean_line(choice['strategy'])}", tuple(_say(text, language) for text in choice["why"]))
-        for number, choice in enumerate(plan["fitting"][:REASONED], 1)
+        (f"{number}. {clean_line(choice.strategy)}", tuple(_say(text, language) for text in choice.why))
+        for number, choice in enumerate(plan.fitting[:REASONED], 1)
     ]
 
 
-def shares(choice: dict[str, Any], capacity: int) -> dict[str, float]:
+def shares(choice: Strategy, capacity: int) -> dict[str, float]:
     """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
-    found = {name: choice["by_category"].get(name, 0) / capacity for name in CATEGORIES}
-    found["reserve"] = max(0.0, (choice["reserved_bytes"] - choice["allocated_bytes"]) / capacity)
+    found = {name: choice.by_category.get(name, 0) / capacity for name in CATEGORIES}
+    found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity)
     found["free"] = max(0.0, 1 - sum(found.values()))
     return found
 
 
-def bar(choice: dict[str, Any], capacity: int) -> list[tuple[str, str]]:
+def bar(choice: Strategy, capacity: int) -> list[tuple[str, str]]:
     """The picture of one accelerator: (category, its part of the bar as letters)."""
     drawn: list[tuple[str, str]] = []
     reached = 0.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.planned import Plan, Strategy, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
@@ -56,7 +56,7 @@ def check_picture(path: Path | None) -> None:
         raise _unwritable(path, why)
 
 
-def write_picture(plan: dict[str, Any], path: Path, language: str) -> Text | None:
+def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
     """Write the picture of :attr:`Report.plan`, as the file's suffix says; what to tell of it, if anything.
 
     Raises UserError where it can't be written.
@@ -78,14 +78,14 @@ def _unwritable(path: Path, why: Text) -> UserError:
     return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=why))
 
 
-def draw(plan: dict[str, Any], language: str) -> Drawing:
+def draw(plan: Plan, language: str) -> Drawing:
     """The picture: what fits, fastest first, then the smallest of what does not."""
-    capacity = plan["capacity_bytes"]
-    fitting, too_large = plan["fitting"][:MOST_FITTING], _short_of_memory(plan)[:MOST_TOO_LARGE]
-    most = max((choice["reserved_bytes"] / capacity for choice in too_large), default=1.0)
+    capacity = plan.capacity_bytes
+    fitting, too_large = plan.fitting[:MOST_FITTING], _short_of_memory(plan)[:MOST_TOO_LARGE]
+    most = max((choice.reserved_bytes / capacity for choice in too_large), default=1.0)
     across = max(1.0, min(most, _LARGEST))
     unit = _BAR_WIDTH / across
-    title = f"{_TITLE.in_language(language)}: {clean_line(plan['accelerator'])}, {size(capacity)}"
+    title = f"{_TITLE.in_language(language)}: {clean_line(plan.accelerator)}, {size(capacity)}"
     shapes: list[Box | Words | Line] = [
         Words(_MARGIN, 36, title, size=18, bold=True),
         Words(_MARGIN, 58, summary(plan, language), size=12, fill=_GREY),
@@ -110,19 +110,19 @@ def draw(plan: dict[str, Any], language: str) -> Drawing:
     return Drawing(_WIDTH, top + 34, f"{title}. {summary(plan, language)}", shapes)
 
 
-def _short_of_memory(plan: dict[str, Any]) -> list[dict[str, Any]]:
+def _short_of_memory(plan: Plan) -> list[TooLarge]:
     """What does not fit into the accelerators: the rest lacks memory elsewhere, which these bars do not show."""
-    return [choice for choice in plan["too_large"] if choice["reserved_bytes"] > plan["capacity_bytes"]]
+    return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 
 
 def _row(
-    choice: dict[str, Any], number: int | None, capacity: int, top: float, unit: float, details: str, language: str
+    choice: Strategy, number: int | None, capacity: int, top: float, unit: float, details: str, language: str
 ) -> list[Box | Words | Line]:
     """A strategy's name and figures, and its bar below; ``number`` where it fits."""
     fits = number is not None
-    name = f"{number}. {clean_line(choice['strategy'])}" if fits else clean_line(choice["strategy"])
+    name = f"{number}. {clean_line(choice.strategy)}" if fits else clean_line(choice.strategy)
     end, y = _MARGIN + _BAR_WIDTH, top + _LABEL
-    said = f"{size(choice['reserved_bytes'])} ± {choice['band']:.0%}"
+    said = f"{size(choice.reserved_bytes)} ± {choice.band:.0%}"
     shapes: list[Box | Words | Line] = [
         Words(_MARGIN, top + 12, name, bold=True),
         Words(end, top + 12, details, size=12, fill=_GREY, anchor="end"),
@@ -135,10 +135,10 @@ def _row(
             told = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
             shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], told))
             left += width
-    held = choice["reserved_bytes"] / capacity * unit
+    held = choice.reserved_bytes / capacity * unit
     if held > _BAR_WIDTH:
         shapes += [Box(end - gap, y, 3, _BAR_HEIGHT, "#ffffff") for gap in (9, 16)]  # it goes on
-    band = choice["band"] * held
+    band = choice.band * held
     if held + band <= _BAR_WIDTH:
         start, stop, under = _MARGIN + held - band, _MARGIN + held + band, y + _BAR_HEIGHT + 5
         shapes += [Line(start, under, stop, under, _GREY)]
@@ -146,14 +146,12 @@ def _row(
     return shapes
 
 
-def _batch(choice: dict[str, Any]) -> str:
-    return f"micro-batch {choice['micro_batch']} x {choice['gradient_accumulation']}"
+def _batch(choice: Strategy) -> str:
+    return f"micro-batch {choice.micro_batch} x {choice.gradient_accumulation}"
 
 
-def _speed(choice: dict[str, Any], language: str) -> str:
-    speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(
-        speed=choice["tokens_per_second_per_gpu"]
-    )
+def _speed(choice: Strategy, language: str) -> str:
+    speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(speed=choice.tokens_per_second_per_gpu)
     return f"{_batch(choice)}  ·  {speed.in_language(language)}"
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gonogo.finding import Text
+from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
 from gonogo.report.plan import REASONED, bar, legend, reasons, tables
@@ -23,13 +22,13 @@ _MEMORY = Text("Memory of one GPU", "单卡显存")
 _WHY = Text("Why", "理由")
 
 
-def print_plan(plan: dict[str, Any], page: Page, language: str) -> None:
+def print_plan(plan: Plan, page: Page, language: str) -> None:
     """Print all of a plan but its verdict and coverage."""
     fitting, *rest = [*tables(plan, language), None]
     if fitting is not None:
         page.line()
         page.table(fitting)
-    if plan["fitting"]:
+    if plan.fitting:
         _print_memory(plan, page, language)
         _print_reasons(plan, page, language)
     for table in rest:
@@ -38,20 +37,20 @@ def print_plan(plan: dict[str, Any], page: Page, language: str) -> None:
             page.table(table)
 
 
-def _print_memory(plan: dict[str, Any], page: Page, language: str) -> None:
+def _print_memory(plan: Plan, page: Page, language: str) -> None:
     page.line()
     page.rule(_MEMORY.in_language(language))
-    capacity = plan["capacity_bytes"]
-    for number, choice in enumerate(plan["fitting"][:REASONED], 1):
+    capacity = plan.capacity_bytes
+    for number, choice in enumerate(plan.fitting[:REASONED], 1):
         drawn = Styled(f"{number} |")
         for name, letters in bar(choice, capacity):
             drawn.append(letters, _COLOURS[name])
-        drawn.append(f"| {size(choice['reserved_bytes'])} / {size(capacity)}")
+        drawn.append(f"| {size(choice.reserved_bytes)} / {size(capacity)}")
         page.line(drawn, wrap=False)
     page.line(Styled(legend(language), "dim"))
 
 
-def _print_reasons(plan: dict[str, Any], page: Page, language: str) -> None:
+def _print_reasons(plan: Plan, page: Page, language: str) -> None:
     page.line()
     page.rule(_WHY.in_language(language))
     for name, said in reasons(plan, language):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
-
-from gonogo.finding.ranks import ranges_of, ranks_text
+from gonogo.finding.ranks import ranks_text
+from gonogo.finding.rehearsal import Device, Rank, Rehearsal
 from gonogo.finding.words import CATEGORIES, size
+from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import size_or_unknown, word
 
@@ -19,31 +17,21 @@ MESSAGE_SHOWN = 400
 """Characters of an exception's message; all of it is in the JSON."""
 
 
-class Table(msgspec.Struct, frozen=True):
-    """A table to draw: all cells are clean text; the columns in ``numeric`` go to the right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-    note: str = ""
-
-
-def summary(rehearsal: dict[str, Any], language: str) -> str:
+def summary(rehearsal: Rehearsal, language: str) -> str:
     """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
-    ranks = [rank["rank"] for rank in rehearsal.get("ranks", [])]
-    nodes = rehearsal.get("nodes", 1)
+    ranks = [rank.rank for rank in rehearsal.ranks]
+    nodes = rehearsal.nodes
     parts = [
-        f"{rehearsal.get('world_size', 0)} x {clean_line(str(rehearsal.get('accelerator', '')))}",
+        f"{rehearsal.world_size} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).en} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
-        f"{rehearsal.get('steps', 0)} 步" if language == "zh" else f"{rehearsal.get('steps', 0)} steps",
-        f"{rehearsal.get('seconds', 0.0):.1f} s",
+        f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
+        f"{rehearsal.seconds:.1f} s",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def tables(rehearsal: dict[str, Any], language: str) -> list[Table]:
+def tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     """All tables that the rehearsal has rows for, in the order of reading."""
     found = [
         _failures(rehearsal, language),
@@ -58,32 +46,19 @@ def tables(rehearsal: dict[str, Any], language: str) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    """Rows of (rank, cells) with the ranks of equal cells on one line: eight ranks alike are one row, ``0-7``."""
-    ranks_of: dict[tuple[str, ...], list[int]] = {}
-    for rank, cells in rows:
-        ranks_of.setdefault(cells, []).append(rank)
-    return tuple((ranges_of(ranks), *cells) for cells, ranks in ranks_of.items())
-
-
-def _devices(rehearsal: dict[str, Any]) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
-    for rank in rehearsal.get("ranks", []):
-        for device in rank.get("devices", []):
+def _devices(rehearsal: Rehearsal) -> Iterable[tuple[Rank, Device]]:
+    for rank in rehearsal.ranks:
+        for device in rank.devices:
             yield rank, device
 
 
-def _short(place: str) -> str:
-    """A place in an installed package without the folder that it is installed in: a cell of a table is narrow."""
-    return re.sub(r"^.*/(?:site|dist)-packages/", "", place)
+def _device_name(device: Device) -> str:
+    return clean_line(device.device)
 
 
-def _device_name(device: dict[str, Any]) -> str:
-    return clean_line(str(device.get("device", "")))
-
-
-def _device_columns(rehearsal: dict[str, Any], language: str) -> tuple[bool, tuple[str, ...]]:
+def _device_columns(rehearsal: Rehearsal, language: str) -> tuple[bool, tuple[str, ...]]:
     """Whether the device has a column of its own: only where some rank uses more than one."""
-    shown = any(len(rank.get("devices", [])) > 1 for rank in rehearsal.get("ranks", []))
+    shown = any(len(rank.devices) > 1 for rank in rehearsal.ranks)
     return shown, ((word("device", language),) if shown else ())
 
 
@@ -93,86 +68,86 @@ def _when(phase: str, step: int, language: str) -> str:
     )
 
 
-def _memory(rehearsal: dict[str, Any], language: str) -> Table:
+def _memory(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     rows = []
     for rank, device in _devices(rehearsal):
         cells = (
-            size(device["peak_allocated_bytes"]),
-            size(device["peak_reserved_bytes"]),
-            size(device["allowance_bytes"]),
-            size(device["total_bytes"]),
-            _when(device["peak_phase"], device["peak_step"], language),
-            word(rank["outcome"], language),
+            size(device.peak_allocated_bytes),
+            size(device.peak_reserved_bytes),
+            size(device.allowance_bytes),
+            size(device.total_bytes),
+            _when(device.peak_phase, device.peak_step, language),
+            word(rank.outcome, language),
         )
-        rows.append((rank["rank"], (*((_device_name(device),) if shown else ()), *cells)))
+        rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
     names = ("allocated", "reserved", "allowance", "total", "peak_at", "outcome")
     columns = (word("rank", language), *column, *(word(name, language) for name in names))
     first = 1 + len(column)
-    return Table(word("memory", language), columns, _merged(rows), frozenset(range(first, first + 4)))
+    return Table(word("memory", language), columns, merged(rows), frozenset(range(first, first + 4)))
 
 
-def _categories(rehearsal: dict[str, Any], language: str) -> Table:
+def _categories(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     rows = []
     for rank, device in _devices(rehearsal):
-        held = device.get("by_category", {})
+        held = device.by_category
         if not any(held.values()):
             continue
         cells = tuple(size(held.get(category, 0)) for category in CATEGORIES)
-        rows.append((rank["rank"], (*((_device_name(device),) if shown else ()), *cells)))
+        rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
     columns = (word("rank", language), *column, *(word(category, language) for category in CATEGORIES))
     first = 1 + len(column)
-    return Table(word("categories", language), columns, _merged(rows), frozenset(range(first, first + len(CATEGORIES))))
+    return Table(word("categories", language), columns, merged(rows), frozenset(range(first, first + len(CATEGORIES))))
 
 
-def _modules(rehearsal: dict[str, Any], language: str) -> Table:
+def _modules(rehearsal: Rehearsal, language: str) -> Table:
     """The modules of the fullest device only: with one table a rank, the screen would be full of the same."""
-    fullest = max(_devices(rehearsal), key=lambda pair: pair[1]["peak_allocated_bytes"], default=None)
+    fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     if fullest is None:
         return Table("", (), ())
     rank, device = fullest
-    held = device.get("top_modules", [])[:MODULES_SHOWN]
-    rows = tuple((clean_line(str(entry["module"])) or "-", size(entry["bytes"])) for entry in held)
-    title = f"{word('modules', language)} ({word('rank', language)} {rank['rank']}, {_device_name(device)})"
+    held = device.top_modules[:MODULES_SHOWN]
+    rows = tuple((clean_line(entry.module) or "-", size(entry.bytes)) for entry in held)
+    title = f"{word('modules', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
     return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
 
 
-def _host(rehearsal: dict[str, Any], language: str) -> Table:
+def _host(rehearsal: Rehearsal, language: str) -> Table:
     rows: list[tuple[str, ...]] = []
     per_rank = [
-        (rank["rank"], (size(rank["host_peak_bytes"]), size(rank["host_pinned_peak_bytes"]), ""))
-        for rank in rehearsal.get("ranks", [])
-        if rank.get("host_peak_bytes")
+        (rank.rank, (size(rank.host_peak_bytes), size(rank.host_pinned_peak_bytes), ""))
+        for rank in rehearsal.ranks
+        if rank.host_peak_bytes
     ]
-    rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in _merged(per_rank)]
-    node = rehearsal.get("host_per_node")
+    rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in merged(per_rank)]
+    node = rehearsal.host_per_node
     note = ""
     if node and per_rank:
-        available = size_or_unknown(node.get("capacity_bytes"), language)
-        rows.append((word("per_node", language), size(node["peak_bytes"]), size(node["pinned_bytes"]), available))
-        note = word("estimated", language) if node.get("estimated") else ""
+        available = size_or_unknown(node.capacity_bytes, language)
+        rows.append((word("per_node", language), size(node.peak_bytes), size(node.pinned_bytes), available))
+        note = word("estimated", language) if node.estimated else ""
     columns = ("", word("peak", language), word("pinned", language), word("available", language))
     return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3}), note)
 
 
-def _collectives(rehearsal: dict[str, Any], language: str) -> Table:
+def _collectives(rehearsal: Rehearsal, language: str) -> Table:
     rows = []
-    for rank in rehearsal.get("ranks", []):
+    for rank in rehearsal.ranks:
         rows += [
-            (rank["rank"], (clean_line(str(entry["operator"])), f"{entry['count']:,}", size(entry["bytes"])))
-            for entry in rank.get("collectives", {}).get("by_operator", [])
+            (rank.rank, (clean_line(entry.operator), f"{entry.count:,}", size(entry.bytes)))
+            for entry in rank.collectives.by_operator
         ]
     columns = tuple(word(name, language) for name in ("rank", "operator", "times", "bytes"))
-    return Table(word("collectives", language), columns, _merged(rows), frozenset({2, 3}))
+    return Table(word("collectives", language), columns, merged(rows), frozenset({2, 3}))
 
 
-def _assumptions(rehearsal: dict[str, Any], language: str) -> Table:
+def _assumptions(rehearsal: Rehearsal, language: str) -> Table:
     counts: dict[tuple[str, str], int] = {}
-    for rank in rehearsal.get("ranks", []):
-        for entry in rank.get("assumptions", []):
-            key = (clean_line(str(entry["what"])), _short(clean_line(str(entry["where"]))))
-            counts[key] = counts.get(key, 0) + entry["count"]
+    for rank in rehearsal.ranks:
+        for entry in rank.assumptions:
+            key = (clean_line(entry.what), short_place(clean_line(entry.where)))
+            counts[key] = counts.get(key, 0) + entry.count
     often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:ASSUMPTIONS_SHOWN])
     more = len(often_first) - len(rows)
@@ -185,32 +160,32 @@ def _assumptions(rehearsal: dict[str, Any], language: str) -> Table:
     return Table(word("assumptions", language), columns, rows, frozenset({2}), note)
 
 
-def _failures(rehearsal: dict[str, Any], language: str) -> Table:
+def _failures(rehearsal: Rehearsal, language: str) -> Table:
     """The exceptions that ended ranks; ranks that failed alike are one row."""
     rows: list[tuple[int, tuple[str, ...]]] = []
-    for rank in rehearsal.get("ranks", []):
-        if failure := rank.get("failure"):
-            frame = failure.get("user_frame") or failure.get("library_frame")
+    for rank in rehearsal.ranks:
+        if failure := rank.failure:
+            frame = failure.user_frame or failure.library_frame
             parts = (
-                f"{_short(frame['path'])}:{frame['line']}" if frame else "",
-                _when(failure["phase"], failure["step"], language),
-                f"{word('module', language)} {failure['module']}" if failure.get("module") else "",
-                failure.get("operator") or "",
+                f"{short_place(frame.path)}:{frame.line}" if frame else "",
+                _when(failure.phase, failure.step, language),
+                f"{word('module', language)} {failure.module}" if failure.module else "",
+                failure.operator or "",
             )
             where = clean_line(", ".join(part for part in parts if part))
-            what = clean_line(f"{failure['type']}: {failure['message']}")
-            rows.append((rank["rank"], (what if len(what) <= MESSAGE_SHOWN else f"{what[:MESSAGE_SHOWN]} …", where)))
+            what = clean_line(f"{failure.type}: {failure.message}")
+            rows.append((rank.rank, (what if len(what) <= MESSAGE_SHOWN else f"{what[:MESSAGE_SHOWN]} …", where)))
     columns = tuple(word(name, language) for name in ("rank", "what", "where"))
-    return Table(word("failure", language), columns, _merged(rows))
+    return Table(word("failure", language), columns, merged(rows))
 
 
-def _operands(rehearsal: dict[str, Any], language: str) -> Table:
+def _operands(rehearsal: Rehearsal, language: str) -> Table:
     """The tensors that the operators which raised were given."""
     rows: list[tuple[int, tuple[str, ...]]] = []
-    for rank in rehearsal.get("ranks", []):
-        for operand in (rank.get("failure") or {}).get("operands", []):
-            owner = f"{operand['kind']} {operand.get('parameter') or ''}".strip()
-            cells = (operand["name"], operand["device"], operand["dtype"], str(operand["shape"]), owner)
-            rows.append((rank["rank"], tuple(clean_line(str(cell)) for cell in cells)))
+    for rank in rehearsal.ranks:
+        for operand in rank.failure.operands if rank.failure else ():
+            owner = f"{operand.kind} {operand.parameter or ''}".strip()
+            cells = (operand.name, operand.device, operand.dtype, str(operand.shape), owner)
+            rows.append((rank.rank, tuple(clean_line(cell) for cell in cells)))
     columns = tuple(word(name, language) for name in ("rank", "operand", "device", "dtype", "shape", "owner"))
-    return Table(word("operands", language), columns, _merged(rows))
+    return Table(word("operands", language), columns, merged(rows))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.rehearse.bisect.run import Bisected, Trial
 
 _BREAKS = Text(
@@ -56,7 +55,7 @@ def bisect_report(found: Bisected) -> Report:
         findings=failing.report.findings if failing and failing.report else (),
         covered=tuple(_covered(found.package, trial) for trial in found.trials if trial.why is None),
         skipped=tuple(_skipped(found)),
-        bisection=_object(found),
+        bisection=_bisection(found),
         notes=tuple(notes),
     )
 
@@ -107,32 +106,31 @@ def _skipped(found: Bisected) -> list[Skipped]:
     return [*skipped, *(good.report.skipped if good and good.report and good.why is None else ())]
 
 
-def _object(found: Bisected) -> dict[str, Any]:
-    """The search as plain dicts and lists, for the JSON and the table."""
+def _bisection(found: Bisected) -> Bisection:
     search = found.search
     is_found = search is not None and len(search.suspects) == 1
     change = None if search is None else "breaks" if search.good < search.bad else "mends"
-    return {
-        "package": found.package,
-        "good": str(found.good),
-        "bad": str(found.bad),
-        "change": change,
-        "version": (str(max(search.good, search.bad)) if search is not None and is_found else None),
-        "nearest_good": str(search.good) if search is not None else None,
-        "nearest_bad": str(search.bad) if search is not None else None,
-        "undecided": [str(version) for version in sorted(search.suspects[:-1])] if search is not None else [],
-        "interrupted": found.interrupted,
-        "tried": [_trial_object(trial) for trial in found.trials],
-    }
+    return Bisection(
+        package=found.package,
+        good=str(found.good),
+        bad=str(found.bad),
+        change=change,
+        version=str(max(search.good, search.bad)) if search is not None and is_found else None,
+        nearest_good=str(search.good) if search is not None else None,
+        nearest_bad=str(search.bad) if search is not None else None,
+        undecided=tuple(map(str, sorted(search.suspects[:-1]))) if search is not None else (),
+        interrupted=found.interrupted,
+        tried=tuple(_tried(trial) for trial in found.trials),
+    )
 
 
-def _trial_object(trial: Trial) -> dict[str, Any]:
+def _tried(trial: Trial) -> TriedRelease:
     report = trial.report
-    rehearsal = (report.rehearsal if report is not None else None) or {}
-    return {
-        "version": str(trial.version),
-        "verdict": report.verdict.value if report is not None else None,
-        "judged": trial.judgement.value,
-        "hazards": [finding.hazard for finding in report.findings] if report is not None else [],
-        "seconds": rehearsal.get("seconds"),
-    }
+    rehearsal = report.rehearsal if report is not None else None
+    return TriedRelease(
+        version=str(trial.version),
+        verdict=report.verdict.value if report is not None else None,
+        judged=trial.judgement.value,
+        hazards=tuple(finding.hazard for finding in report.findings) if report is not None else (),
+        seconds=rehearsal.seconds if rehearsal is not None else None,
+    )

@@ -157,9 +157,9 @@ def root_cause(report: Report) -> str | None:
     if failed.hazard not in {hazard.name for hazard in all_hazards() if hazard.fallback}:
         return failed.hazard
     # A fallback speaks of any exception: which one it was tells them apart.
-    ranks = (report.rehearsal or {}).get("ranks", [])
-    failures = [rank["failure"] for rank in ranks if rank["rank"] in failed.ranks and rank["failure"]]
-    return ": ".join([failed.hazard, *(f"{failure['type']}: {failure['message']}" for failure in failures[:1])])
+    ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
+    failures = [rank.failure for rank in ranks if rank.rank in failed.ranks and rank.failure is not None]
+    return ": ".join([failed.hazard, *(f"{failure.type}: {failure.message}" for failure in failures[:1])])
 
 
 def _is_certain_error(finding: Finding) -> bool:

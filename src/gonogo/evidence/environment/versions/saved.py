@@ -9,34 +9,30 @@ from gonogo.evidence.environment.environment import Environment, Gpu, field_name
 from gonogo.evidence.environment.versions.listing import Listing
 from gonogo.evidence.field import Field
 from gonogo.finding import Text
+from gonogo.finding.environment import Card, EnvironmentFacts
 
 
-def environment_object(environment: Environment) -> dict[str, Any]:
-    """The environment as plain values: what is absent is null, what is unknown is left out, or told with its reason."""
-    packages = {
-        name: package.version_text or package.specifier for name, package in sorted(environment.packages.items())
-    }
-    found: dict[str, Any] = {"packages": packages, "complete": environment.complete}
+def environment_facts(environment: Environment) -> EnvironmentFacts:
+    """The environment as a report tells it; its ``to_json`` is what :func:`read_saved` reads."""
+    machine: dict[str, str | int | float | Text | None] = {}
     for name in field_names():
         value: Field = getattr(environment, name)
         if not value.unknown:
-            found[name] = value.value if value.known else None
+            machine[name] = value.value if value.known else None
         elif value.reason is not None:
-            found.setdefault("unknown", {})[name] = {"en": value.reason.en, "zh": value.reason.zh}
-    if environment.torch:
-        found["torch"] = dict(environment.torch)
-    if environment.gpus_known or environment.gpus:
-        found["gpus"] = [
-            {
-                "name": gpu.name,
-                "memory_bytes": gpu.memory,
-                "compute_capability": list(gpu.capability) if gpu.capability else None,
-            }
-            for gpu in environment.gpus
-        ]
-    if environment.variables_known or environment.variables:
-        found["variables"] = {name: value.value for name, value in sorted(environment.variables.items()) if value.known}
-    return found
+            machine[name] = value.reason
+    variables = {name: value.value for name, value in sorted(environment.variables.items()) if value.known}
+    gpus = tuple(Card(gpu.name, gpu.memory, gpu.capability) for gpu in environment.gpus)
+    return EnvironmentFacts(
+        packages={
+            name: package.version_text or package.specifier for name, package in sorted(environment.packages.items())
+        },
+        complete=environment.complete,
+        machine=machine,
+        torch=dict(environment.torch) or None,
+        gpus=gpus if environment.gpus_known or environment.gpus else None,
+        variables=variables if environment.variables_known or environment.variables else None,
+    )
 
 
 def read_saved(listing: Listing, content: Mapping[str, Any]) -> None:

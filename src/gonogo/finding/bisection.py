@@ -1,0 +1,31 @@
+"""What a report says of a bisection, as its JSON has it: each release that was tried, and the one found."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TriedRelease(msgspec.Struct, frozen=True):
+    """A release that was tried; ``judged`` is ``good``, ``bad`` or ``skipped``."""
+
+    version: str
+    verdict: str | None
+    judged: str
+    hazards: tuple[str, ...]
+    seconds: float | None
+
+
+class Bisection(msgspec.Struct, frozen=True):
+    """A search between two releases; ``version`` is the one that makes the difference, where it is known."""
+
+    package: str
+    good: str
+    bad: str
+    change: str | None
+    """What the release does: ``breaks`` or ``mends``."""
+    version: str | None
+    nearest_good: str | None
+    nearest_bad: str | None
+    undecided: tuple[str, ...]
+    interrupted: bool
+    tried: tuple[TriedRelease, ...]

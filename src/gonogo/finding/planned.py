@@ -1,0 +1,82 @@
+"""What a report says of a plan, as its JSON has it: strategies that fit, fastest first, and those that don't.
+
+Sizes are bytes, of one accelerator or of a node's host memory.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.finding import Text
+
+
+class Model(msgspec.Struct, frozen=True):
+    """The model that is to be trained; counts are of parameters."""
+
+    name: str
+    model_class: str = msgspec.field(name="class")
+    parameters: int
+    trainable: int
+    layers: int
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    """A way to train it on these accelerators. ``band`` is how far the memory may be off, as a share of it."""
+
+    strategy: str
+    zero_stage: int
+    offload_optimizer: str
+    offload_parameters: str
+    small_buckets: bool
+    gradient_checkpointing: bool
+    micro_batch: int
+    gradient_accumulation: int
+    source: str
+    """What the figures rest on: ``rehearsed``, ``extended`` or ``formula``."""
+    allocated_bytes: int
+    reserved_bytes: int
+    band: float
+    host_bytes_of_node: int
+    nvme_bytes_of_node: int
+    by_category: dict[str, int]
+    seconds_of_step: float
+    tokens_per_second_per_gpu: float
+    limit: str
+    limit_said: Text
+    why: tuple[Text, ...]
+
+
+class Solution(Strategy, frozen=True):
+    """A strategy with what ``--solve`` found for it; ``at_limit`` where more was not tried."""
+
+    solved: int
+    at_limit: bool
+    gpus: int
+    nodes: int
+
+
+class TooLarge(Strategy, frozen=True):
+    """A strategy that does not fit, with what would make it fit."""
+
+    shortfall: Text
+    would_fit: tuple[Text, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A plan."""
+
+    model: Model
+    accelerator: str
+    gpus: int
+    """On each node."""
+    nodes: int
+    capacity_bytes: int
+    host_memory_bytes: int | None
+    seq_len: int
+    tune: str
+    global_batch: int
+    solve: str = ""
+    """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, or nothing."""
+    fitting: tuple[Strategy, ...]
+    too_large: tuple[TooLarge, ...]
+    seconds: float

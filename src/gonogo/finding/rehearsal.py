@@ -1,0 +1,164 @@
+"""What a report says of a rehearsal, as its JSON has it: the world, and each rank that was run. Sizes are bytes.
+
+Fields that are ``object`` are facts that only the JSON shows, as the rank recorded them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame of a Python stack; ``owner`` is whose code it is: ``user``, ``library`` or ``torch``."""
+
+    path: str
+    line: int
+    function: str
+    text: str
+    owner: str
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """A tensor that the operator which failed was given; ``kind`` is what it is in the training."""
+
+    name: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    parameter: str | None
+    kind: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The exception that ended a rank."""
+
+    type: str
+    message: str
+    frames: object
+    phase: str
+    step: int
+    operator: str | None
+    operands: tuple[Operand, ...]
+    module: str | None
+    module_class: str | None
+    reading: str | None
+    cause: str
+    traceback: str
+    origin: object
+    user_frame: Frame | None = None
+    """The innermost frame of the user's own code, its path as seen from the folder of the command."""
+    library_frame: Frame | None = None
+
+
+class ModuleBytes(msgspec.Struct, frozen=True):
+    """What a module holds at a device's peak."""
+
+    module: str
+    bytes: int
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device's memory over the whole program; ``by_category`` is what holds it at the peak."""
+
+    device: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    allowance_bytes: int
+    total_bytes: int
+    peak_phase: str
+    peak_step: int
+    by_category: dict[str, int]
+    top_modules: tuple[ModuleBytes, ...]
+    shortage: object
+
+
+class CollectiveTotal(msgspec.Struct, frozen=True):
+    """How often an operator ran, and the bytes that the rank put in."""
+
+    operator: str
+    count: int
+    bytes: int
+
+
+class Collectives(msgspec.Struct, frozen=True):
+    """The collectives of a rank."""
+
+    count: int
+    bytes: int
+    by_operator: tuple[CollectiveTotal, ...]
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """What was taken for a value that no rehearsal can know, where and how often."""
+
+    what: str
+    where: str
+    count: int
+
+
+class Unsupported(msgspec.Struct, frozen=True):
+    """What could not be rehearsed."""
+
+    what: str
+    where: str
+    why: str
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """One rank that was run. ``peak_…`` without a device are of its own device."""
+
+    rank: int
+    local_rank: int
+    device: str
+    outcome: str
+    steps: int
+    operators: int
+    phases: tuple[str, ...]
+    expected_phases: tuple[str, ...]
+    last_activity: str
+    stack: object
+    parameter_count: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    peak_by_category: dict[str, int]
+    host_peak_bytes: int
+    host_pinned_peak_bytes: int
+    host_peak_by_category: dict[str, int]
+    devices: tuple[Device, ...]
+    collectives: Collectives
+    assumptions: tuple[Assumption, ...]
+    unsupported: tuple[Unsupported, ...]
+    unused_parameters: tuple[str, ...]
+    parameters_without_gradient: tuple[str, ...]
+    left_on_cpu: object
+    failure: Failure | None
+    events: tuple[str, ...]
+
+
+class NodeMemory(msgspec.Struct, frozen=True):
+    """Host memory of the fullest node; ``estimated`` where not all of its ranks were run."""
+
+    peak_bytes: int
+    pinned_bytes: int
+    capacity_bytes: int | None
+    ranks: int
+    estimated: bool
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """A rehearsal. ``seconds`` is the only value that differs between two rehearsals of the same program."""
+
+    command: tuple[str, ...]
+    launcher: str
+    world_size: int
+    nodes: int
+    ranks_per_node: int
+    accelerator: str
+    accelerator_bytes: int
+    allowance_bytes: int
+    steps: int
+    seconds: float
+    host_per_node: NodeMemory | None
+    versions: dict[str, str]
+    divergence: object
+    ranks: tuple[Rank, ...]
