@@ -85,8 +85,8 @@ def test_the_release_that_breaks_it() -> None:
     ]
     assert [finding.hazard for finding in found.findings] == [CLIPPING]
     assert found.bisection is not None
-    assert found.bisection["version"] == "0.14.2"
-    assert [trial["version"] for trial in found.bisection["tried"]] == ["0.14.4", "0.14.0", "0.14.2", "0.14.1"]
+    assert found.bisection.version == "0.14.2"
+    assert [trial.version for trial in found.bisection.tried] == ["0.14.4", "0.14.0", "0.14.2", "0.14.1"]
     assert all(request.with_packages[0] == "trl==1" for request in index.requests)
     assert said[2] == "deepspeed 0.14.2 (3/4): rehearsing"
 
@@ -95,7 +95,7 @@ def test_the_release_that_mends_it() -> None:
     found = Index(_1=NO_GO, _2=NO_GO).bisect("0.14.9", "0.14.1")
     assert found.notes[0].en == "deepspeed 0.14.3 mends it: 0.14.2 is the last release with which it fails"
     assert found.bisection is not None
-    assert (found.bisection["change"], found.bisection["version"]) == ("mends", "0.14.3")
+    assert (found.bisection.change, found.bisection.version) == ("mends", "0.14.3")
 
 
 def test_releases_that_can_not_be_judged_are_stepped_around() -> None:
@@ -114,14 +114,14 @@ def test_one_of_several_where_those_between_can_not_be_judged() -> None:
     assert "which release between them makes the difference is open: 0.14.2" in found.notes[0].en
     assert {s.what.en: s.why.en for s in found.skipped}["deepspeed 0.14.2"].startswith("it fails in another way: gpu-")
     assert found.bisection is not None
-    assert found.bisection["undecided"] == ["0.14.2"]
+    assert found.bisection.undecided == ("0.14.2",)
 
 
 def test_exceptions_that_no_hazard_knows_are_told_apart_by_what_they_say() -> None:
     first, second = report("NO-GO", "program-raises", "no log"), report("NO-GO", "program-raises", "no BUFSIZE")
     found = Index(_1=second, _2=second, _3=first, _4=first).bisect("0.14.0", "0.14.4")
     assert found.bisection is not None
-    judged = {trial["version"]: trial["judged"] for trial in found.bisection["tried"]}
+    judged = {trial.version: trial.judged for trial in found.bisection.tried}
     assert judged == {"0.14.4": "bad", "0.14.0": "good", "0.14.2": "skipped", "0.14.1": "skipped", "0.14.3": "bad"}
     assert found.verdict is Verdict.CANNOT_TELL
 
@@ -168,7 +168,7 @@ def test_ctrl_c_keeps_what_is_known(after: int, note: str | None) -> None:
     assert found.notes[0].en.startswith("interrupted")
     assert [text.en for text in found.notes[1:]] == ([] if note is None else [note])
     assert found.bisection is not None
-    assert len(found.bisection["tried"]) == after
+    assert len(found.bisection.tried) == after
 
 
 @pytest.mark.parametrize(

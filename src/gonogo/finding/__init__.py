@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.finding.text import Text as Text
+
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
@@ -15,27 +17,6 @@ if TYPE_CHECKING:
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
-
-
-class Text(msgspec.Struct, frozen=True):
-    """A sentence that a user reads, in English and Chinese.
-
-    Both languages take the same ``{name}`` placeholders; :meth:`format` fills both at once, and a
-    placeholder's value may itself be a :class:`Text`.
-    """
-
-    en: str
-    zh: str
-
-    def format(self, **values: object) -> Text:
-        """Fill the placeholders of both languages. Raises KeyError for a missing value."""
-        en = {name: value.en if isinstance(value, Text) else value for name, value in values.items()}
-        zh = {name: value.zh if isinstance(value, Text) else value for name, value in values.items()}
-        return Text(self.en.format(**en), self.zh.format(**zh))
-
-    def in_language(self, language: str) -> str:
-        """The sentence in ``"en"`` or ``"zh"``."""
-        return self.zh if language == "zh" else self.en
 
 
 class Certainty(str, Enum):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding.text import Text
 
 
 class Card(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding.text import Text
 
 
 class Model(msgspec.Struct, frozen=True):

@@ -1,0 +1,26 @@
+"""What a user reads, in two languages."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A sentence that a user reads, in English and Chinese.
+
+    Both languages take the same ``{name}`` placeholders; :meth:`format` fills both at once, and a
+    placeholder's value may itself be a :class:`Text`.
+    """
+
+    en: str
+    zh: str
+
+    def format(self, **values: object) -> Text:
+        """Fill the placeholders of both languages. Raises KeyError for a missing value."""
+        en = {name: value.en if isinstance(value, Text) else value for name, value in values.items()}
+        zh = {name: value.zh if isinstance(value, Text) else value for name, value in values.items()}
+        return Text(self.en.format(**en), self.zh.format(**zh))
+
+    def in_language(self, language: str) -> str:
+        """The sentence in ``"en"`` or ``"zh"``."""
+        return self.zh if language == "zh" else self.en
