@@ -8,7 +8,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
 _REQUEST = Pattern(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
-_DENIED = Pattern(r"(?i)\bfsdp['\"]?\s*[:=]\s*(?:false|null|none|no\b)")
+_DENIED = Pattern(r"(?i)\bfsdp['\"]?(?:\s*[:=]|\s(?:to|is|was)\b)\s*['\"]?(?:false|null|none|no\b|off\b)")
 _IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
 
 

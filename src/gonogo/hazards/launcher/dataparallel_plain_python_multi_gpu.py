@@ -33,6 +33,7 @@ _OF_REPLICAS = Pattern(
 )
 _DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
+_SHAPELESS = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
 _SPLITS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
 _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
@@ -162,6 +163,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 return error, Certainty.POSSIBLE
         if not log.errors and (cut := cut_in(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))):
             return cut, Certainty.LIKELY if plain and cut.passes("transformers/trainer.py") else Certainty.POSSIBLE
+        if plain is None and not any(error.frames for error in log.errors) and (line := log.find(_SHAPELESS)):
+            return line, Certainty.POSSIBLE
         for mismatch in mismatches_in(log):
             # Its frames would show DataParallel; device_map is told by an operator that names its argument.
             if mismatch.between_accelerators and not mismatch.frames and plain is not False and not _is_split(log):

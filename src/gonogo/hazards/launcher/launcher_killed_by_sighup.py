@@ -3,7 +3,7 @@ from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SIGHUP = Pattern(
-    r"got signal ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
+    r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
     r"|closing signal (?:Signals\.)?SIGHUP"
     r"|[Ss]ignal 1 \(SIGHUP\)|signals?\.SIGHUP: ?1|\bSIGHUP\b.*(?:received|died|killed)|(?:received|got"
     r"|by) (?:signal )?SIGHUP\b"
