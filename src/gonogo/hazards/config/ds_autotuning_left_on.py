@@ -1,9 +1,10 @@
-from gonogo.hazards.config._written import is_on, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, true
+from gonogo.hazards.rule import Certainty, Text
 
 
-class DsAutotuningLeftOn(Hazard):
+class DsAutotuningLeftOn(ConfigHazard):
     """autotuning is enabled in a config for training.
 
     ## What happens
@@ -27,32 +28,25 @@ class DsAutotuningLeftOn(Hazard):
     name = "ds-autotuning-left-on"
     title = Text(en="Autotuning is on: the run ends after a few steps", zh="开启了 autotuning：运行几步后就会结束")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The section on, unless the launcher is told to tune."""
-        if not is_on(config, "autotuning"):
-            return
-        launch = run.launch
-        if launch is not None and not launch.launcher_options.get("autotuning").absent:
-            return
-        last = config.raw("autotuning", "end_profile_step").number
-        yield self.finding(
-            Text(
-                en="autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without a "
-                "model.",
-                zh="autotuning 已开启：DeepSpeed 会在第 {last} 步之后结束运行，没有报错，也没有模型。",
-            ).format(last=5 if last is None else int(last)),
-            certainty=Certainty.CERTAIN if launch is not None else Certainty.LIKELY,
-            cure=(
-                Text('Set "enabled": false, or remove the section', "设置 “enabled”: false，或去掉该段"),
-                Text(
-                    "To tune, start it with deepspeed --autotuning tune",
-                    "若要调优，用 deepspeed --autotuning tune 启动",
-                ),
-            ),
-            spans=(span_in(config, "autotuning", "enabled"),),
-            fixes=fix_of(
-                Text("switch autotuning off", "关闭 autotuning"),
-                lambda: config.replacing("autotuning", "enabled", value=False),
-                safe=False,
-            ),
-        )
+    keys = ("autotuning.enabled",)
+    wrong = true
+    cause = Text(
+        en="autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without a model.",
+        zh="autotuning 已开启：DeepSpeed 会在第 {last} 步之后结束运行，没有报错，也没有模型。",
+    )
+    cure = (
+        Text('Set "enabled": false, or remove the section', "设置 “enabled”: false，或去掉该段"),
+        Text("To tune, start it with deepspeed --autotuning tune", "若要调优，用 deepspeed --autotuning tune 启动"),
+    )
+    change = Change(Text("switch autotuning off", "关闭 autotuning"), to=False, safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The last step, unless the launcher is told to tune."""
+        if at.run.launch is not None and not at.run.launch.launcher_options.get("autotuning").absent:
+            return None
+        last = at.config.raw("autotuning", "end_profile_step").number
+        return {"last": 5 if last is None else int(last)}
+
+    def sureness(self, at: Setting) -> Certainty:
+        """Certain where the launcher's options are known."""
+        return Certainty.CERTAIN if at.run.launch is not None else Certainty.LIKELY

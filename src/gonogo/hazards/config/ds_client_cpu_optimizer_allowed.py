@@ -1,8 +1,11 @@
-from gonogo.hazards.config._written import optimizer_type, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, false
+from gonogo.hazards.config._written import optimizer_type
+from gonogo.hazards.rule import Severity, Span, Text
 
 
-class DsClientCpuOptimizerAllowed(Hazard):
+class DsClientCpuOptimizerAllowed(ConfigHazard):
     """zero_force_ds_cpu_optimizer is false while the optimizer is offloaded.
 
     ## What happens
@@ -28,26 +31,27 @@ class DsClientCpuOptimizerAllowed(Hazard):
         en="A plain optimizer is allowed on the CPU, which is slow", zh="允许普通优化器在 CPU 上运行，速度较慢"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The key false, the optimizer offloaded, and none in the config."""
-        if config.raw("zero_force_ds_cpu_optimizer").truth is not False or not config.zero_stage:
-            return
-        device = config.offload("optimizer")
-        if not device.known or device.value == "none" or optimizer_type(config) is not None:
-            return
-        yield self.finding(
-            Text(
-                en="zero_force_ds_cpu_optimizer is false and the optimizer is offloaded: one that the code builds runs "
-                "on the CPU, without DeepSpeed's kernels.",
-                zh="zero_force_ds_cpu_optimizer 为 false，而优化器被卸载：代码构建的优化器会在 CPU 上运行，没有 "
-                "DeepSpeed 的内核。",
-            ),
-            severity=Severity.NOTE,
-            cure=(
-                Text(
-                    'Add an "optimizer" section ("AdamW", values "auto"), and remove the key',
-                    "加入 “optimizer” 段（“AdamW”，取值 “auto”），并去掉该键",
-                ),
-            ),
-            spans=(span_in(config, "zero_force_ds_cpu_optimizer"), device.span()),
-        )
+    keys = ("zero_force_ds_cpu_optimizer",)
+    stages = (1, 2, 3)
+    wrong = false
+    severity = Severity.NOTE
+    cause = Text(
+        en="{key} is false and the optimizer is offloaded: one that the code builds runs on the CPU, without "
+        "DeepSpeed's kernels.",
+        zh="{key} 为 false，而优化器被卸载：代码构建的优化器会在 CPU 上运行，没有 DeepSpeed 的内核。",
+    )
+    cure = (
+        Text(
+            'Add an "optimizer" section ("AdamW", values "auto"), and remove the key',
+            "加入 “optimizer” 段（“AdamW”，取值 “auto”），并去掉该键",
+        ),
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The optimizer is offloaded, and the config names none."""
+        device = at.config.offload("optimizer")
+        return {} if device.get("none") != "none" and optimizer_type(at.config) is None else None
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """Where the optimizer is offloaded."""
+        return (at.config.offload("optimizer").span(),)

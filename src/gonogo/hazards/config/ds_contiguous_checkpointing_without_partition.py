@@ -1,9 +1,11 @@
-from gonogo.hazards.config._written import span_in
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, true
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Text
 
 
-class DsContiguousCheckpointingWithoutPartition(Hazard):
+class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
     """contiguous_memory_optimization is on without partition_activations or number_checkpoints.
 
     ## What happens
@@ -29,31 +31,25 @@ class DsContiguousCheckpointingWithoutPartition(Hazard):
     name = "ds-contiguous-checkpointing-without-partition"
     title = Text(en="Contiguous activation checkpoints need partitioned ones", zh="连续的激活检查点要求先切分激活")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The switch without what it needs, where the scripts configure the checkpointing."""
-        section = "activation_checkpointing"
-        if config.raw(section, "contiguous_memory_optimization").truth is not True:
-            return
-        if not mentions(run, "checkpointing.configure"):
-            return
-        partitioned = config.raw(section, "partition_activations").truth is True
-        counted = config.raw(section, "number_checkpoints").number is not None
-        if partitioned and counted:
-            return
-        lacking = "number_checkpoints" if partitioned else "partition_activations"
-        yield self.finding(
-            Text(
-                en="contiguous_memory_optimization is on and {lacking} is not given: deepspeed.checkpointing.configure "
-                "refuses that.",
-                zh="开启了 contiguous_memory_optimization，却没有 {lacking}：deepspeed.checkpointing.configure 会拒绝"
-                "。",
-            ).format(lacking=lacking),
-            certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Set partition_activations to true and number_checkpoints to the number of layers",
-                    "把 partition_activations 设为 true，把 number_checkpoints 设为层数",
-                ),
-            ),
-            spans=(span_in(config, section, "contiguous_memory_optimization"),),
-        )
+    keys = ("activation_checkpointing.contiguous_memory_optimization",)
+    wrong = true
+    certainty = Certainty.LIKELY
+    cause = Text(
+        en="{key} is on and {lacking} is not given: deepspeed.checkpointing.configure refuses that.",
+        zh="开启了 {key}，却没有 {lacking}：deepspeed.checkpointing.configure 会拒绝。",
+    )
+    cure = (
+        Text(
+            "Set partition_activations to true and number_checkpoints to the number of layers",
+            "把 partition_activations 设为 true，把 number_checkpoints 设为层数",
+        ),
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """What it needs and lacks, where the scripts configure the checkpointing."""
+        if not mentions(at.run, "checkpointing.configure"):
+            return None
+        if at.config.raw(at.keys[0], "partition_activations").truth is not True:
+            return {"lacking": "partition_activations"}
+        counted = at.config.raw(at.keys[0], "number_checkpoints").number is not None
+        return None if counted else {"lacking": "number_checkpoints"}

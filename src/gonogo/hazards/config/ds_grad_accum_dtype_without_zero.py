@@ -1,9 +1,14 @@
-from gonogo.hazards.config._written import is_on, newer_than, span_in, version_words
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, word
+from gonogo.hazards.config._written import is_on, newer_than, version_words
+from gonogo.hazards.rule import Text
+
+_FP32 = ("fp32", "float32", "torch.float32")
+_BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 
 
-class DsGradAccumDtypeWithoutZero(Hazard):
+class DsGradAccumDtypeWithoutZero(ConfigHazard):
     """grad_accum_dtype differs from what bf16 without ZeRO supports.
 
     ## What happens
@@ -29,29 +34,19 @@ class DsGradAccumDtypeWithoutZero(Hazard):
         en="bf16 without ZeRO can't accumulate gradients in that type", zh="不用 ZeRO 的 bf16 不能以该类型累积梯度"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """bf16 on, ZeRO off, and a type that the release refuses."""
-        if config.zero_stage != 0 or not is_on(config, "bf16"):
-            return
-        written = (config.raw("data_types", "grad_accum_dtype").string or "").lower()
-        short = {"float32": "fp32", "torch.float32": "fp32", "bfloat16": "bf16", "torch.bfloat16": "bf16"}
-        dtype = short.get(written, written)
-        refused = (dtype == "fp32" and newer_than(run, ">=0.17.6")) or (dtype == "bf16" and newer_than(run, "<=0.17.0"))
-        if not refused:
-            return
-        yield self.finding(
-            Text(
-                en="bf16 is on without ZeRO and grad_accum_dtype is {dtype}: {version} does not support that mix.",
-                zh="开启了 bf16 而没有用 ZeRO，grad_accum_dtype 为 {dtype}：{version} 不支持这种组合。",
-            ).format(dtype=dtype, version=version_words(run)),
-            cure=(
-                Text('Set ZeRO\'s "stage" to 1', "把 ZeRO 的 “stage” 设为 1"),
-                Text("Or remove grad_accum_dtype", "或去掉 grad_accum_dtype"),
-            ),
-            spans=(span_in(config, "data_types", "grad_accum_dtype"), span_in(config, "bf16", "enabled")),
-            fixes=fix_of(
-                Text("remove grad_accum_dtype", "去掉 grad_accum_dtype"),
-                lambda: config.removing("data_types", "grad_accum_dtype"),
-                safe=False,
-            ),
-        )
+    keys = ("data_types.grad_accum_dtype",)
+    stages = (0,)
+    wrong = word(*_FP32, *_BF16)
+    cause = Text(
+        en="bf16 is on without ZeRO and {key} is {dtype}: {version} does not support that mix.",
+        zh="开启了 bf16 而没有用 ZeRO，{key} 为 {dtype}：{version} 不支持这种组合。",
+    )
+    cure = (Text('Set ZeRO\'s "stage" to 1', "把 ZeRO 的 “stage” 设为 1"), Text("Or remove {key}", "或去掉 {key}"))
+    beside = ("bf16.enabled",)
+    change = Change(Text("remove {key}", "去掉 {key}"), safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """bf16 is on, and the release refuses the type beside it."""
+        fp32 = str(at.field.value).lower() in _FP32
+        refused = is_on(at.config, "bf16") and newer_than(at.run, ">=0.17.6" if fp32 else "<=0.17.0")
+        return {"dtype": "fp32" if fp32 else "bf16", "version": version_words(at.run)} if refused else None

@@ -1,9 +1,11 @@
-from gonogo.hazards.config._written import ZERO, dotted, key_spot, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, false
+from gonogo.hazards.config._written import key_spot
+from gonogo.hazards.rule import DeepSpeedConfig, Span, Text
 
 
-class DsGradNormOffWithClipping(Hazard):
+class DsGradNormOffWithClipping(ConfigHazard):
     """compute_grad_norm is false, and clipping, offload or the stage needs the norm.
 
     ## What happens
@@ -28,26 +30,29 @@ class DsGradNormOffWithClipping(Hazard):
     name = "ds-grad-norm-off-with-clipping"
     title = Text(en="The gradient norm is switched off, and something needs it", zh="关闭了梯度范数，而有设置需要它")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The switch off beside what DeepSpeed refuses with it."""
-        if config.raw(ZERO, "compute_grad_norm").truth is not False:
-            return
-        clipping, device = config.get("gradient_clipping"), config.offload("optimizer")
-        beside: tuple[str, ...]
-        if config.zero_stage in (0, 3):
-            beside = (ZERO, "stage")
-        elif clipping.number:
-            beside = ("gradient_clipping",)
-        elif device.known and device.value != "none":
-            beside = (ZERO, "offload_optimizer")
-        else:
-            return
-        yield self.finding(
-            Text(
-                en="compute_grad_norm is false, which DeepSpeed refuses together with {beside}.",
-                zh="compute_grad_norm 为 false，DeepSpeed 不允许它与 {beside} 同时使用。",
-            ).format(beside=dotted(beside)),
-            cure=(Text("Remove compute_grad_norm", "去掉 compute_grad_norm"),),
-            spans=(span_in(config, ZERO, "compute_grad_norm"), key_spot(config, *beside)),
-            fixes=fix_of(Text("compute the norm", "计算该范数"), lambda: config.removing(ZERO, "compute_grad_norm")),
-        )
+    keys = ("zero_optimization.compute_grad_norm",)
+    wrong = false
+    cause = Text(
+        en="{key} is false, which DeepSpeed refuses together with {beside}.",
+        zh="{key} 为 false，DeepSpeed 不允许它与 {beside} 同时使用。",
+    )
+    cure = (Text("Remove {key}", "去掉 {key}"),)
+    change = Change(Text("compute the norm", "计算该范数"))
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """What needs the norm."""
+        needs = _needs_it(at.config)
+        return {"beside": needs} if needs else None
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """Where that stands."""
+        return (key_spot(at.config, *_needs_it(at.config).split(".")),)
+
+
+def _needs_it(config: DeepSpeedConfig) -> str:
+    """The first setting beside which DeepSpeed computes the norm; empty where none does."""
+    if config.zero_stage in (0, 3):
+        return "zero_optimization.stage"
+    if config.get("gradient_clipping").number:
+        return "gradient_clipping"
+    return "zero_optimization.offload_optimizer" if config.offload("optimizer").get("none") != "none" else ""

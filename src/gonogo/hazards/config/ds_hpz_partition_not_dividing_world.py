@@ -1,8 +1,10 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.rule import Span, Text
 
 
-class DsHpzPartitionNotDividingWorld(Hazard):
+class DsHpzPartitionNotDividingWorld(ConfigHazard):
     """The secondary partition of ZeRO++ is no divisor of the world size.
 
     ## What happens
@@ -28,27 +30,23 @@ class DsHpzPartitionNotDividingWorld(Hazard):
         en="zero_hpz_partition_size does not divide the number of ranks", zh="zero_hpz_partition_size 不能整除 rank 数"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The size against the launch's number of processes, at stage 3."""
-        size = config.raw(ZERO, "zero_hpz_partition_size").number
-        ranks = run.world_size
-        if config.zero_stage != 3 or not isinstance(size, int) or size <= 1 or ranks is None or size >= ranks:
-            return
-        if ranks % size == 0:
-            return
-        yield self.finding(
-            Text(
-                en="zero_hpz_partition_size is {size} and the run has {ranks} ranks: {ranks} is not divisible by "
-                "{size}.",
-                zh="zero_hpz_partition_size 为 {size}，而运行有 {ranks} 个 rank：{ranks} 不能被 {size} 整除。",
-            ).format(size=size, ranks=ranks),
-            cure=(
-                Text("Write a divisor of {ranks}: {divisors}", "写 {ranks} 的约数：{divisors}").format(
-                    ranks=ranks, divisors=", ".join(str(one) for one in range(2, ranks + 1) if ranks % one == 0)
-                ),
-            ),
-            spans=(
-                span_in(config, ZERO, "zero_hpz_partition_size"),
-                run.launch.world_size.span() if run.launch else None,
-            ),
-        )
+    keys = ("zero_optimization.zero_hpz_partition_size",)
+    stages = (3,)
+    wrong = number(lambda size: size > 1 and size == int(size))
+    cause = Text(
+        en="{key} is {size} and the run has {ranks} ranks: {ranks} is not divisible by {size}.",
+        zh="{key} 为 {size}，而运行有 {ranks} 个 rank：{ranks} 不能被 {size} 整除。",
+    )
+    cure = (Text("Write a divisor of {ranks}: {divisors}", "写 {ranks} 的约数：{divisors}"),)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The number of ranks, where the size does not divide it."""
+        size, ranks = int(at.field.number or 0), at.run.world_size
+        if ranks is None or size >= ranks or ranks % size == 0:
+            return None
+        divisors = ", ".join(str(one) for one in range(2, ranks + 1) if ranks % one == 0)
+        return {"size": size, "ranks": ranks, "divisors": divisors}
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """Where the number of ranks is set."""
+        return (at.run.launch.world_size.span() if at.run.launch else None,)
