@@ -51,8 +51,7 @@ class BestModelStrategiesDiffer(Hazard):
             told = not evaluation.absent and not saving.absent
             yield self.finding(
                 Text(
-                    en='load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": '
-                    "transformers "
+                    en='load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
                     "refuses it.",
                     zh='load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
                 ).format(evaluates=evaluates, saves=saves),

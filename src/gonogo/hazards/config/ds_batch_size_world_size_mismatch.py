@@ -1,11 +1,25 @@
 import re
 
+import msgspec
+
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.config._batch_sizes import broken_sizes, found_in_config
-from gonogo.hazards.rule import DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
+from gonogo.hazards.facts.how_it_trains import fix_of, mentions, number_in, with_accelerate, with_trainer
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Field,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Text,
+)
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
@@ -15,11 +29,18 @@ _LOGGED = (
     "Gradient accumulation steps: 0 has to be greater",
     "Train batch size: 0 has to be greater",
 )
-_TOLD = Pattern(
-    r"(?i)train_batch_size.{0,8}(?:is not equal|is not the same|!=|≠|not match|doesn.?t (?:match|equal)"
-    r"|不等于|不一致|不匹配).{0,40}(?:micro_?batch|gradient_acc|world_?size)"
-)
 _NUMBERS = compiled_when_used(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
+_TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+
+
+class _Broken(msgspec.Struct, frozen=True):
+    """The sizes as DeepSpeed takes them. ``world`` is None where no number of processes would do."""
+
+    train: Field
+    micro: Field | None
+    accumulation: Field | None
+    world: int | None
+    said: str
 
 
 class DsBatchSizeWorldSizeMismatch(Hazard):
@@ -89,17 +110,15 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers that don't multiply out for the launch's number of processes, or for no number at all."""
-        broken = broken_sizes(config, run)
+        broken = _broken_sizes(config, run)
         if broken is not None:
-            yield found_in_config(self, broken, config, run)
+            yield self._refused_sizes(broken, config, run)
 
     log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
         evidence = first_match(log, *_LOGGED)
-        if evidence is None and (found := log.find(_TOLD)):
-            evidence = found.line
         if evidence is None:
             evidence = cut_in(log, ("deepspeed/runtime/config", "_batch_assertion"))
         if evidence is None:
@@ -138,6 +157,46 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))
 
+    def _refused_sizes(self, broken: _Broken, config: DeepSpeedConfig, run: Run) -> Finding:
+        """The finding, at ``train_batch_size``."""
+        changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
+        world = run.launch.world_size if run.launch is not None else Field.missing()
+        if broken.world is None:
+            cause = Text(
+                en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({said}), so no number of "
+                "GPUs fits.",
+                zh="train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{said}），任何 GPU 数量都不成立。",
+            )
+        else:
+            cause = Text(
+                en="The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * "
+                "processes does not hold: {said}.",
+                zh="此次启动共有 {world} 个进程，而等式 train_batch_size = micro-batch * 梯度累积 * 进程数不"
+                "成立：{said}。",
+            )
+        spans = [broken.train.span()]
+        if broken.micro is not None:
+            spans.append(broken.micro.span(Text("the micro-batch", "micro-batch 大小")))
+        if broken.accumulation is not None:
+            spans.append(broken.accumulation.span(Text("the accumulation", "梯度累积")))
+        if broken.world is not None:
+            label = Text("starts {world} process(es)", "启动 {world} 个进程").format(world=broken.world)
+            spans.append(world.span(label))
+        return self.finding(
+            cause.format(train=broken.train.value, world=broken.world, said=broken.said),
+            certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
+            cure=(_cure(broken, config),),
+            spans=tuple(spans),
+            fixes=_fixes(config, run),
+            confirm=(
+                Text(
+                    "The script leaves the config's train_batch_size as it is", "脚本没有改写配置中的 train_batch_size"
+                ),
+            )
+            if changed
+            else (),
+        )
+
 
 def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:
     """The train_batch_size that the other two numbers give with the real world size."""
@@ -145,3 +204,100 @@ def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:
         return "train_micro_batch_size_per_gpu * gradient_accumulation_steps * " + str(world_size)
     micro, accumulation = int(numbers.group(2)), int(numbers.group(3))
     return f"{micro * accumulation * world_size} (= {micro} * {accumulation} * {world_size})"
+
+
+def _broken_sizes(config: DeepSpeedConfig, run: Run) -> _Broken | None:
+    """The sizes where DeepSpeed refuses them; None where it takes them or that can't be told."""
+    train = number_in(config, _TRAIN)
+    if train is None or not _all_ranks_share_data(config, run):
+        return None
+    micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
+    if with_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
+        return None  # transformers compares it with its own arguments first: ds-config-hf-args-mismatch
+    sizes = [_size(field) for field in (micro, accumulation)]
+    if any(size is None for size in sizes):
+        return None
+    micro_size, accumulation_size = sizes[0] or 0, sizes[1] or 0
+    if not accumulation_size and micro_size and with_accelerate(run):
+        accumulation_size = 1  # accelerate's plugin fills in what the JSON leaves out
+    world = run.world_size
+    if train.value <= 0 or (world is not None and world <= 0):
+        return None
+    if world is None and with_trainer(run) is None and run.launch is not None:
+        return None
+    wrong = _refused(train.value, micro_size, accumulation_size, world)
+    if wrong is None:
+        return None
+    given = (
+        micro if micro_size and micro.place is not None else None,
+        accumulation if accumulation_size and accumulation.place is not None else None,
+    )
+    return _Broken(train, *given, world, wrong)
+
+
+def _size(field: Field) -> int | None:
+    """The number, 0 where there is none, None where it can't be told or is no number."""
+    if field.absent or (field.known and field.value is None):
+        return 0
+    value = field.value if field.known else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _refused(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
+    """The inequality that DeepSpeed would print; None where it holds (``_set_batch_related_parameters``)."""
+    if world is None:
+        least = (micro or 1) * (accumulation or 1)
+        return None if train % least == 0 else f"{train} % ({micro or 1} * {accumulation or 1}) = {train % least}"
+    if micro and not accumulation:
+        accumulation = train // micro // world
+    elif not micro:
+        accumulation = accumulation or 1
+        micro = train // world // accumulation
+    if train == micro * accumulation * world:
+        return None
+    return f"{train} != {micro} * {accumulation} * {world}"
+
+
+def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
+    """Whether each process takes its own share of a batch: not with pipelines, tensor or sequence parallelism."""
+    for keys in (("tensor_parallel",), ("sequence_parallel_size",), ("pipeline",), ("autotuning", "enabled")):
+        field = config.raw(*keys)
+        if field.unknown or (field.known and field.value not in (False, None, 1)):
+            return False
+    return not mentions(run, "PipelineModule", "mpu=", "sequence_parallel", "tensor_parallel", "model_parallel")
+
+
+def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
+    micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
+    if broken.world and micro is not None and accumulation is not None:
+        return Text(
+            en='Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
+            "* {world}",
+            zh='不写 train_batch_size（Trainer 下设为 "auto"），或设为 {right} = {micro} * {accumulation} * {world}',
+        ).format(
+            right=micro.value * accumulation.value * broken.world,
+            micro=micro.value,
+            accumulation=accumulation.value,
+            world=broken.world,
+        )
+    if broken.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
+        step = broken.world * (accumulation.value if accumulation is not None else 1)
+        return Text(
+            en="Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place",
+            zh="写 {step} 的倍数，例如 {next}，或改写 train_micro_batch_size_per_gpu",
+        ).format(step=step, next=-(-broken.train.value // step) * step)
+    return Text(
+        en='Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
+        "accumulation and the number of processes",
+        zh='不写 train_batch_size（Trainer 下设为 "auto"）：DeepSpeed 会由 micro-batch、梯度累积和进程数算出它',
+    )
+
+
+def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
+    if with_accelerate(run):
+        title = Text('Set train_batch_size to "auto"', '把 train_batch_size 设为 "auto"')
+        return fix_of(title, lambda: config.replacing(_TRAIN, value="auto"))
+    if number_in(config, _MICRO) is not None:
+        title = Text("Remove train_batch_size: DeepSpeed computes it", "删除 train_batch_size，由 DeepSpeed 计算")
+        return fix_of(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
+    return ()

@@ -1,18 +1,33 @@
+import ast
+from functools import partial
+
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match
-from gonogo.hazards.config._optimizers import optimizers_against_config
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    DeepSpeedConfig,
+    FailureLog,
+    Findings,
+    Hazard,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
 
 _BOTH = (
-    "You cannot specify an optimizer in the config file and in the code",
     "cannot specify an optimizer in the config file and in the code",
-    "You cannot specify a scheduler in the config file and in the code",
+    "cannot specify a scheduler in the config file and in the code",
 )
 _PASSED = (
     "Passing `optimizers` is not allowed if Deepspeed",
     "Passing `optimizers` is not allowed if PyTorch FSDP or DeepSpeed",
     "Passing `optimizers` is not allowed if Fairscale, Deepspeed",
 )
+_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer", "trl.DPOTrainer")
 
 
 class DsConfigAndCodeOptimizerConflict(Hazard):
@@ -48,7 +63,11 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """accelerate.prepare with an optimizer beside the config's, or a Trainer that is given optimizers."""
-        yield from optimizers_against_config(self, script, run)
+        if run.config is None or b"DummyOptim" in script.source.data:
+            return
+        yield from self._prepared(script, run.config)
+        for call in script.calls(*_TRAINERS):
+            yield from self._passed_to_trainer(call, run)
 
     log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
 
@@ -85,6 +104,84 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                         zh="其后一行提到的是 optimizer 或 scheduler，而不是 batch size",
                     ),
                 ),
+            )
+
+    def _prepared(self, script: Script, config: DeepSpeedConfig) -> Findings:
+        given = {name: place for name in ("optimizer", "scheduler") if (place := config.key_place(name)) is not None}
+        if not given:
+            return
+        for call in script.calls("accelerate.Accelerator.prepare"):
+            for argument in call.node.args:
+                name = kind_of(script, argument)
+                if name not in given:
+                    continue
+                yield self.finding(
+                    Text(
+                        en="accelerator.prepare gets {kind} `{argument}` of the code, and the DeepSpeed config has a "
+                        'block "{name}" too: accelerate takes only one of them.',
+                        zh='accelerator.prepare 得到代码中的 {kind} `{argument}`，而 DeepSpeed 配置中也有 "{name}" 段：'
+                        "accelerate 只接受其中一个。",
+                    ).format(kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name),
+                    cure=(
+                        Text(
+                            'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code',
+                            '从 DeepSpeed 配置中去掉 "{name}" 段，或在代码中使用 accelerate.utils.{dummy}',
+                        ).format(name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"),
+                    ),
+                    spans=(given[name].span(), script.place(argument).span(Text("the code's own", "代码自己的"))),
+                    fixes=fix_of(
+                        Text('Remove "{name}" from the config', '从配置中删除 "{name}"').format(name=name),
+                        partial(config.removing, name),
+                        safe=False,
+                    ),
+                )
+
+    def _passed_to_trainer(self, call: Call, run: Run) -> Findings:
+        node = call.keyword_node("optimizers")
+        if node is None or not run.deepspeed_on:
+            return
+        if not isinstance(node, ast.Tuple) or all(isinstance(one, ast.Constant) for one in node.elts):
+            return
+        version = run.environment.field("transformers")
+        refused = run.environment.within("transformers", "<4.46")
+        place = call.keyword_place("optimizers")
+        spans = (
+            place.span() if place else call.place.span(),
+            run.config_field.span(Text("DeepSpeed is on", "启用了 DeepSpeed")),
+        )
+        if refused:
+            yield self.finding(
+                Text(
+                    en="The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (any before "
+                    "4.46) refuses that.",
+                    zh="Trainer 在 DeepSpeed 下收到 optimizers=：transformers {version}（4.46 之前的版本）会拒绝。",
+                ).format(version=version.get("<4.46")),
+                cure=(
+                    Text(
+                        "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "
+                        "transformers>=4.46",
+                        "在 DeepSpeed JSON 中指定优化器，或覆写 create_optimizer，或升级到 transformers>=4.46",
+                    ),
+                ),
+                spans=(*spans, version.span()),
+            )
+        elif run.config is not None and (block := run.config.key_place("optimizer")) is not None:
+            yield self.finding(
+                Text(
+                    en='The Trainer is given optimizers=, and the DeepSpeed config has a block "optimizer": the '
+                    "config's is used, and the one that is passed is dropped without a word.",
+                    zh='Trainer 收到 optimizers=，而 DeepSpeed 配置中有 "optimizer" 段：实际使用配置中的，'
+                    "传入的被悄悄丢弃。",
+                ),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        'Remove the block "optimizer" from the DeepSpeed JSON, or the argument optimizers=',
+                        '从 DeepSpeed JSON 中去掉 "optimizer" 段，或去掉参数 optimizers=',
+                    ),
+                ),
+                spans=(block.span(), *spans),
             )
 
 

@@ -1,9 +1,13 @@
+import os
+from pathlib import Path
+
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.config._missing_file import missing_config
 from gonogo.hazards.rule import (
     Certainty,
+    Edit,
     FailureLog,
+    Field,
     Finding,
     Findings,
     Hazard,
@@ -26,6 +30,10 @@ _READS_CONFIG = (
     "transformers/integrations/deepspeed.py", "deepspeed/runtime/config.py", "urlsafe_b64decode(config",
 )  # fmt: skip
 _CONFIG_NAME = Pattern(r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-3]|stage[_-]?[0-3])[^/]{0,80}\.json\b")
+
+
+_SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml")
+_MOST = 400
 
 
 class DsConfigFileNotFound(Hazard):
@@ -58,7 +66,46 @@ class DsConfigFileNotFound(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path that is no file in the folder where the launch runs."""
-        yield from missing_config(self, launch, run)
+        field = launch.deepspeed_config
+        written = field.string
+        if run.config is not None or not written or not written.endswith(_SUFFIXES) or {"{", "\n"} & {*written}:
+            return
+        path = launch.path_of(field)
+        if path is None or _is_there(path) or os.path.normpath(path) in launch.written_files:
+            return
+        if os.path.isabs(os.path.expanduser(written)) and not path.parent.is_dir():
+            return  # another machine's path
+        alike = _alike(path)
+        typed = not launch.source.writable
+        elsewhere = _found_above(launch, written)
+        if elsewhere and not typed:
+            return  # right from another working folder, which is where it may be started
+        made = any(path.name.encode() in script.source.data for script in run.scripts)
+        if made or launch.source.data.count(path.name.encode()) > 1:
+            return  # something else names it too, and may write it
+        new = os.path.join(os.path.dirname(written), alike)
+        edit = _naming(launch, field, new) if alike and not os.path.isabs(written) else None
+        sure = typed or launch.cwd_known
+        yield self.finding(
+            Text(
+                en="{written} is no file (looked for as {path}). transformers and DeepSpeed then take the name for "
+                "base64 text and fail while decoding it.",
+                zh="{written} 不是文件（按 {path} 查找）。transformers 与 DeepSpeed 会把这个名字当作 base64 文本解码，"
+                "从而失败。",
+            ).format(written=written, path=path),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
+            cure=(
+                Text("Write {new}, which is there", "改为 {new}：该文件存在").format(new=new)
+                if alike
+                else Text(
+                    "Give the path of an existing file, absolute or from the folder that the command runs in",
+                    "给出确实存在的文件：绝对路径，或相对于命令运行目录的路径",
+                ),
+            ),
+            spans=(field.span(),),
+            fixes=(self.fix(Text("Name {new}", "改为 {new}").format(new=new), edit, safe=False),) if edit else (),
+            confirm=() if sure else (Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
+        )
 
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
@@ -79,7 +126,8 @@ class DsConfigFileNotFound(Hazard):
                 return
             missing = _CONFIG_NAME.search(error.message)
             if missing and error.type == "FileNotFoundError":
-                yield self._found(error, missing.group(0), Certainty.LIKELY)
+                whole = next(part for part in error.message.split("'") if missing.group(0) in part)
+                yield self._found(error, whole, Certainty.LIKELY)
                 return
         if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
             yield self._found(cut, None, Certainty.LIKELY)
@@ -92,7 +140,7 @@ class DsConfigFileNotFound(Hazard):
             evidence,
             Text(
                 en="{path} is no file where the program runs, so it was taken for base64 text or not found at all.",
-                zh="在程序运行处，{path} 不是一个文件，因此被当作 base64 文本，或直接找不到。",
+                zh="在程序运行处找不到文件：{path}。它因此被当作 base64 文本，或直接报告找不到。",
             ).format(path=path or Text("The DeepSpeed config that was given", "所给的 DeepSpeed 配置")),
             cure=(
                 Text(
@@ -104,3 +152,40 @@ class DsConfigFileNotFound(Hazard):
             certainty=certainty,
             confirm=(Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
         )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return True
+
+
+def _found_above(launch: Launch, written: str) -> bool:
+    """Whether a folder above has the file by that path: people start scripts from a project's top."""
+    folder = launch.cwd
+    for _ in range(3):
+        folder = folder.parent
+        if _is_there(folder / written):
+            return True
+    return False
+
+
+def _alike(path: Path) -> str:
+    """The name of a file beside it that is nearly the same; empty where there is none."""
+    import difflib
+
+    try:
+        names = [entry.name for entry in os.scandir(path.parent)][:_MOST]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, [name for name in names if name.endswith(_SUFFIXES)], 1, 0.75)
+    return near[0] if near else ""
+
+
+def _naming(launch: Launch, field: Field, new: str) -> Edit | None:
+    for name in ("deepspeed", "deepspeed_config", "deepspeed_config_file"):
+        for options in (launch.options, launch.launcher_options):
+            if name in options and options.can_edit(name) and options.get(name).value == field.value:
+                return options.replacing(name, new)
+    return None

@@ -1,8 +1,10 @@
+import ast
 import math
+from functools import partial
 
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.config._whole_numbers import fractions_in_config, fractions_in_script
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -14,13 +16,20 @@ from gonogo.hazards.rule import (
     Pattern,
     Run,
     Script,
+    Severity,
     Text,
 )
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
 _VALUE = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
-_PROSE = Pattern(rf"{_KEY}.{{0,60}}(?:\bint(?:eger)?\b|float|整数|浮点|小数)")
+
+
+_SIZES = (
+    *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
+    *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
+)
+_SINCE = Text("DeepSpeed 0.15 and later take no fraction here", "DeepSpeed 0.15 及以上在此不接受小数")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
@@ -53,11 +62,68 @@ class DsConfigFloatPrefetchBucket(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size with a fraction in the config, or one that an older transformers computes for "auto"."""
-        yield from fractions_in_config(self, config, run)
+        checked = run.environment.within("deepspeed", ">=0.15")
+        if checked is False:
+            return
+        for name in _SIZES:
+            field = config.raw("zero_optimization", name)
+            value = field.value if field.known else None
+            if not isinstance(value, float) or not abs(value) < 1e18 or value == int(value):
+                continue
+            yield self.finding(
+                Text(
+                    en="{name} is {value}: DeepSpeed since 0.15 takes only a whole number.",
+                    zh="{name} 为 {value}：DeepSpeed 自 0.15 起只接受整数。",
+                ).format(name=name, value=value),
+                certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
+                cure=(
+                    Text("Write {whole}, without a fraction", "写成不带小数的 {whole}").format(whole=int(value)),
+                    Text('Or pip install "deepspeed<0.15"', '或 pip install "deepspeed<0.15"'),
+                ),
+                spans=(field.span(), run.environment.field("deepspeed").span(_SINCE)),
+                fixes=fix_of(
+                    Text("Round it down to {whole}", "向下取整为 {whole}").format(whole=int(value)),
+                    partial(config.replacing, "zero_optimization", name, value=int(value)),
+                ),
+                confirm=(Text("DeepSpeed is 0.15 or later", "DeepSpeed 为 0.15 或以上"),) if not checked else (),
+            )
+        if checked and config.zero_stage == 3 and with_trainer(run) is not False:
+            yield from self._computed(config, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A config built in code whose size is ``0.9 * hidden_size * hidden_size``."""
-        yield from fractions_in_script(self, script, run)
+        checked = run.environment.within("deepspeed", ">=0.15")
+        if checked is False or _KEY.encode() not in script.source.data:
+            return
+        for node in script.nodes(ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                    continue
+                name = key.value.rpartition(".")[2]
+                if name not in _SIZES or not _is_fraction(value):
+                    continue
+                yield self.finding(
+                    Text(
+                        en="{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
+                        "since 0.15 takes only a whole number.",
+                        zh="{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受"
+                        "整数。",
+                    ).format(name=name, code=ast.unparse(value)[:80]),
+                    certainty=Certainty.LIKELY,
+                    severity=Severity.ERROR if checked else Severity.WARNING,
+                    cure=(Text("Wrap it into int(...)", "用 int(...) 取整"),),
+                    spans=(script.place(value).span(), run.environment.field("deepspeed").span(_SINCE)),
+                    fixes=fix_of(
+                        Text("Wrap it into int(...)", "用 int(...) 取整"),
+                        partial(script.replacing, value, f"int({script.place(value).text})"),
+                    ),
+                    confirm=(
+                        Text(
+                            "DeepSpeed is 0.15 or later, and the hidden size is no multiple of 10",
+                            "DeepSpeed 为 0.15 或以上，且 hidden size 不是 10 的倍数",
+                        ),
+                    ),
+                )
 
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
 
@@ -75,10 +141,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             return
         if log.has("int_parsing"):  # "auto" that nobody filled in is another fault
             return
-        prose = next((line for line in log.lines if _PROSE.search(line.text)), None) if log.has(_KEY) else None
-        if prose is not None:
-            yield self._found(prose, None, Certainty.LIKELY)
-        elif bare := first_match(log, "validation error for DeepSpeedZeroConfig"):
+        if bare := first_match(log, "validation error for DeepSpeedZeroConfig"):
             yield self._found(bare, None, Certainty.LIKELY if _KEY in matched_text(log, bare) else Certainty.POSSIBLE)
 
     def _found(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
@@ -101,8 +164,44 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(
+            confirm=()
+            if certainty is Certainty.CERTAIN
+            else (
                 Text("The full error names stage3_prefetch_bucket_size", "完整报错中出现 stage3_prefetch_bucket_size"),
+            ),
+        )
+
+    def _computed(self, config: DeepSpeedConfig, run: Run) -> Findings:
+        """transformers before 4.44 computes 0.9 * hidden_size², which is whole only for some sizes."""
+        if not config.is_auto("zero_optimization", _KEY) or not run.environment.within("transformers", "<4.44"):
+            return
+        hidden = run.model.hidden_size if run.model is not None else None
+        if hidden is not None and hidden % 10 == 0:
+            return
+        field = config.raw("zero_optimization", _KEY)
+        value = 0.9 * hidden * hidden if hidden is not None else None
+        whole = int(value) if value is not None else 15_000_000
+        versions = [run.environment.field(name) for name in ("transformers", "deepspeed")]
+        yield self.finding(
+            Text(
+                en='transformers {version} fills in "auto" with 0.9 * hidden_size²{value}, and DeepSpeed since 0.15 '
+                "takes only a whole number.",
+                zh='transformers {version} 会把 "auto" 填成 0.9 * hidden_size²{value}，而 DeepSpeed 自 0.15 起只接受整'
+                "数。",
+            ).format(version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""),
+            certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
+            cure=(
+                Text("Write a whole number, such as {whole}", "写一个整数，例如 {whole}").format(whole=whole),
+                Text(
+                    'Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"',
+                    '或升级 transformers（>=4.44），或 pip install "deepspeed<0.15"',
+                ),
+            ),
+            spans=(field.span(), *(version.span() for version in versions)),
+            fixes=fix_of(
+                Text("Write {whole}", "写成 {whole}").format(whole=whole),
+                lambda: config.replacing("zero_optimization", _KEY, value=whole),
+                safe=value is not None,
             ),
         )
 
@@ -111,3 +210,15 @@ def _nine_tenths_of_a_square(value: float) -> bool:
     """True for 0.9 x hidden_size², the value that transformers computes."""
     side = round(math.sqrt(value / 0.9))
     return side >= 256 and abs(0.9 * side * side - value) < 0.01
+
+
+def _is_fraction(node: ast.expr) -> bool:
+    """``0.9 * a * a`` and the like: a product with a float that is no whole number."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    for side in (node.left, node.right):
+        if isinstance(side, ast.Constant) and isinstance(side.value, float) and side.value % 1:
+            return True
+        if _is_fraction(side):
+            return True
+    return False

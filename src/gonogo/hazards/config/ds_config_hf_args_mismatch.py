@@ -1,26 +1,41 @@
+from collections.abc import Iterator
+from functools import partial
+
+from gonogo.evidence.config.accelerate import AccelerateConfig
+from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
+from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.match import matched_text
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.hazards.config._against_arguments import mismatches_in_config
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, from_accelerate_yaml, with_plain_arguments, with_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
     FailureLog,
+    Field,
     Findings,
+    Fix,
     Hazard,
-    Pattern,
     RehearsalRecord,
     Run,
+    Span,
     Text,
 )
 
-_PROSE = Pattern(
-    r"(?i)deepspeed[' ]?s? config\w*.{0,40}TrainingArguments.{0,40}"
-    r"(?:mismatch|disagree|conflict|differ|inconsisten|不一致|不匹配|冲突)"
-    r"|(?:mismatch|conflict|inconsisten\w+).{0,40}deepspeed config\w*.{0,30}TrainingArguments"
-    r"|\b(?:ds|deepspeed)\b.{0,40}\b(?:batch_?size|accumulation_steps|learning_rate|lr|max_grad_norm|num_steps|warmup\w*)"
-    r"\b.{0,20} vs\.? hf\b"
+_CONFIRM = Text(
+    "The script takes transformers' TrainingArguments with its own defaults",
+    "脚本使用 transformers 的 TrainingArguments 及其默认值",
 )
+_YAML_CURE = (
+    Text(
+        "Give accelerate's YAML and TrainingArguments the same values: accelerate makes the DeepSpeed config of its "
+        "YAML, where mixed_precision stands for fp16.enabled and bf16.enabled",
+        "让 accelerate 的 YAML 与 TrainingArguments 取值相同：accelerate 由 YAML 生成 DeepSpeed 配置，其中 "
+        "mixed_precision 对应 fp16.enabled 与 bf16.enabled",
+    ),
+)
+_YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
 class DsConfigHfArgsMismatch(Hazard):
@@ -56,71 +71,193 @@ class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list; lines whose two values read the same are another hazard."""
         for failed in failed_ranks(record):
-            lines = mismatches(failed.failure.message)
-            differing = [line for line in lines if not line.alike]
-            if not differing:
-                continue
-            yield self.finding(
-                _cause(differing), cure=_cure(differing), spans=failure_places(failed.failure), ranks=failed.ranks
-            )
+            differing = [line for line in mismatches(failed.failure.message) if not line.alike]
+            if differing:
+                other = _other_side(failed.failure.message)
+                yield self.finding(
+                    _cause(differing, other),
+                    cure=_cure(differing, other),
+                    spans=failure_places(failed.failure),
+                    ranks=failed.ranks,
+                )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """All that transformers would list, by its own comparison."""
-        yield from mismatches_in_config(self, config, run)
+        if not with_trainer(run) or run.launch is None:
+            return
+        differing = list(_compared(config, run))
+        sure = [found for found in differing if _is_sure(found[0], run)]
+        # trl's classes have defaults of their own, which change from release to release.
+        differing = sure or ([] if any(script.imports("trl") for script in run.scripts) else differing)
+        if not differing:
+            return
+        lines = [
+            Mismatch(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
+            for pair, field in differing
+        ]
+        yaml = run.accelerate if from_accelerate_yaml(run) else None
+        yield self.finding(
+            _cause(lines),
+            title=_YAML_TITLE if yaml is not None else None,
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=_cure(lines) if yaml is None else tuple(_cure_in_yaml(pair) for pair, _ in differing),
+            spans=tuple(_spans(differing, run.arguments)),
+            fixes=fix_of(
+                Text('Set these keys to "auto"', '把这些键设为 "auto"'),
+                *(partial(config.replacing, *pair.keys, value="auto") for pair, _ in differing),
+            )
+            if yaml is None
+            else _fixes_in_yaml(yaml, [pair for pair, _ in differing]),
+            confirm=() if sure else (_CONFIRM,),
+        )
 
-    log_words = (
-        " vs hf ",
-        " vs arg ",
-        "DeepSpeed config values that mismatch",
-        "trainer_config_finalize",
-        "ismatch",
-        "TrainingArguments",
-    )
+    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "trainer_config_finalize")
 
     def in_log(self, log: FailureLog) -> Findings:
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""
         found = mismatches_in_log(log)
         if found is None:
-            cut = cut_in(log, ("transformers/", "trainer_config_finalize"), within=1)
-            prose = None if log.errors else log.find(_PROSE)
-            if told := cut or prose:
-                yield self.log_finding(told, _cause([]), cure=_cure([]), certainty=Certainty.LIKELY)
+            if cut := cut_in(log, ("transformers/", "trainer_config_finalize"), within=1):
+                yield self.log_finding(cut, _cause([]), cure=_cure([]), certainty=Certainty.LIKELY)
             return
         evidence, lines = found
         differing = [line for line in lines if not line.alike]
         if differing or not lines:
-            yield self.log_finding(evidence, _cause(differing), cure=_cure(differing))
+            other = _other_side(matched_text(log, evidence))
+            yield self.log_finding(evidence, _cause(differing, other), cure=_cure(differing, other))
 
 
-def _cause(differing: list[Mismatch]) -> Text:
+_ARGUMENTS = Text("TrainingArguments", "TrainingArguments")
+_ACCELERATE = Text("accelerate", "accelerate")
+_CONFIRM = Text(
+    "The script takes transformers' TrainingArguments with its own defaults",
+    "脚本使用 transformers 的 TrainingArguments 及其默认值",
+)
+_YAML_TITLE = Text("accelerate's YAML and TrainingArguments disagree", "accelerate 的 YAML 与 TrainingArguments 不一致")
+
+
+def _other_side(message: str) -> Text:
+    """What the config is compared with: accelerate makes the same check of its own YAML and options."""
+    return _ACCELERATE if "mismatch kwargs" in message else _ARGUMENTS
+
+
+def _cause(differing: list[Mismatch], other: Text = _ARGUMENTS) -> Text:
     if not differing:
         return Text(
-            en="transformers found settings that differ between the DeepSpeed JSON and TrainingArguments; the log does "
-            "not show which.",
-            zh="transformers 发现 DeepSpeed JSON 与 TrainingArguments 中有设置不一致；日志没有显示是哪些。",
-        )
-    said = "; ".join(f"{m.ds_key}={m.ds_value} / {m.hf_key}={m.hf_value}" for m in differing)
+            en="Settings differ between the DeepSpeed config and {other}; the log does not show which.",
+            zh="DeepSpeed 配置与 {other} 有设置不一致；日志没有显示是哪些。",
+        ).format(other=other)
+    listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
     return Text(
-        en="{count} setting(s) differ (DeepSpeed JSON / TrainingArguments): {said}.",
-        zh="有 {count} 项设置不同（DeepSpeed JSON / TrainingArguments）：{said}。",
-    ).format(count=len(differing), said=said)
+        en="{count} setting(s) differ (DeepSpeed config / {other}): {listed}.",
+        zh="有 {count} 项设置不同（DeepSpeed 配置 / {other}）：{listed}。",
+    ).format(count=len(differing), other=other, listed=listed)
 
 
-def _cure(differing: list[Mismatch]) -> tuple[Text, ...]:
-    keys: object = ", ".join(m.ds_key for m in differing) or Text("the differing keys", "不一致的键")
-    steps = [
-        Text(
-            en='Set {keys} to "auto" in the DeepSpeed JSON: TrainingArguments then decides',
-            zh='在 DeepSpeed JSON 中把 {keys} 设为 "auto"，由 TrainingArguments 决定',
-        ).format(keys=keys)
-    ]
-    if any(m.ds_key == "train_batch_size" for m in differing):
-        steps.append(
+def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ...]:
+    if not differing:
+        return (
             Text(
-                en="If the calculated train_batch_size is too small, fewer processes run than meant: start with "
-                "deepspeed, torchrun or accelerate launch",
-                zh="若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate "
-                "launch 启动",
-            )
+                en='Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides',
+                zh='在 DeepSpeed 配置中把不一致的键设为 "auto"，由 {other} 决定',
+            ).format(other=other),
         )
-    return tuple(steps)
+    first = Text(
+        en='Set {keys} to "auto" in the DeepSpeed config: {other} then decides',
+        zh='在 DeepSpeed 配置中把 {keys} 设为 "auto"，由 {other} 决定',
+    ).format(keys=", ".join(line.ds_key for line in differing), other=other)
+    if "train_batch_size" not in [line.ds_key for line in differing]:
+        return (first,)
+    return (
+        first,
+        Text(
+            en="If the calculated train_batch_size is too small, fewer processes run than meant: start with deepspeed, "
+            "torchrun or accelerate launch",
+            zh="若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate launch "
+            "启动",
+        ),
+    )
+
+
+# accelerate makes the DeepSpeed config of its YAML: of these two numbers, and of mixed_precision.
+_YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
+
+
+def _cure_in_yaml(pair: Correspondence) -> Text:
+    if pair.keys in _YAML_KEYS:
+        return Text(
+            "Write {key}: {value} in accelerate's YAML, as the arguments have it",
+            "在 accelerate 的 YAML 中写 {key}: {value}，与参数一致",
+        ).format(key=pair.keys[0], value=as_json(pair.expected.value))
+    return Text(
+        "Give --{kind} to the program, which the YAML's mixed_precision asks for, or write mixed_precision: 'no'",
+        "给程序加上 --{kind}（YAML 的 mixed_precision 所要求的），或写 mixed_precision: 'no'",
+    ).format(kind=pair.keys[0])
+
+
+def _fixes_in_yaml(yaml: AccelerateConfig, pairs: list[Correspondence]) -> tuple[Fix, ...]:
+    """The arguments' values, written into the YAML; none where more than its own two numbers differ."""
+    if any(pair.keys not in _YAML_KEYS for pair in pairs):
+        return ()
+    return fix_of(
+        Text("Write the arguments' values into the YAML", "把参数的值写入 YAML"),
+        *(partial(yaml.replacing, "deepspeed_config", *pair.keys, value=pair.expected.value) for pair in pairs),
+    )
+
+
+def _compared(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondence, Field]]:
+    """The settings whose values differ: that of the config, with what the arguments have."""
+    # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
+    asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
+    decided = from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
+    # Both types on is another hazard's (ds-fp16-and-bf16-enabled).
+    decided = decided or all(config.raw(name, "enabled").truth is True for name in ("fp16", "bf16"))
+    world = run.launch.world_size if run.launch is not None else None
+    framework = run.framework or (run.launch.framework if run.launch is not None else None)
+    for pair in hf_correspondences(run.arguments, world_size=world, framework=framework):
+        written = config.raw(*pair.keys)
+        if not written.known or _means_the_same(written.value, pair.expected):
+            continue
+        if decided and pair.keys[0] in ("fp16", "bf16"):
+            continue
+        if pair.conflicts(written):
+            yield pair, written
+        elif pair.argument == "warmup_steps" and _warms_up_by_config_alone(written, run):
+            yield Correspondence(pair.keys, pair.argument, pair.names, Field(0)), written
+
+
+def _means_the_same(value: object, expected: Field) -> bool:
+    """``"8"`` for 8: a number in quotes is another hazard's (ds-config-value-string-type)."""
+    if not isinstance(value, str) or not expected.known:
+        return False
+    try:
+        return float(value) == float(expected.value)
+    except (TypeError, ValueError):
+        return value.lower() == str(expected.value).lower()
+
+
+def _warms_up_by_config_alone(written: Field, run: Run) -> bool:
+    """A number of warm-up steps in the config, and none asked for in the arguments."""
+    if not isinstance(written.value, int) or written.value < 2:
+        return False
+    return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))
+
+
+def _is_sure(pair: Correspondence, run: Run) -> bool:
+    """Whether the arguments' side is surely that value: given, or transformers' own default."""
+    absent = [name for name in pair.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
+    if not absent:
+        return True
+    if with_plain_arguments(run):
+        return True
+    # One of two that is given settles it where the other can't undo it: fp16 beside fp16_full_eval.
+    return bool(pair.expected.value is True and len(absent) < len(pair.names))
+
+
+def _spans(differing: list[tuple[Correspondence, Field]], arguments: Arguments) -> Iterator[Span | None]:
+    for _, field in differing:
+        yield field.span()
+    for name in dict.fromkeys(name for pair, _ in differing for name in pair.names):
+        if arguments.has(name):
+            label = Text("TrainingArguments: {name}", "TrainingArguments 的 {name}").format(name=name)
+            yield arguments.get(name).span(label)

@@ -91,9 +91,8 @@ _SCHEDULER = {
 }
 _CURE = (
     Text(
-        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": '
-        '{"warmup_min_lr": "auto", '
-        '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
+        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": {"warmup_min_lr": '
+        '"auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
         zh='在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", '
         '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
     ),

@@ -1,15 +1,25 @@
+import math
+from typing import Any
+
 from msgspec.structs import replace
 
+from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
-from gonogo.hazards.config._values import is_positive, wanted_instead
 from gonogo.hazards.config._written import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE = Text("a whole number above 0", "大于 0 的整数")
 # Told by hazards of their own.
 _OTHERS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
+_BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
+_TRUTH = Text("true or false", " true 或 false")
+_WHOLE = Text("a whole number", "整数")
+_NUMBER = Text("a number", "数值")
+_TEXT = Text("a string", "字符串")
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+_KIND = {"bool": _TRUTH, "int": _WHOLE, "float": _NUMBER, "str": _TEXT}
 
 
 class DsConfigValueRefused(Hazard):
@@ -45,12 +55,12 @@ class DsConfigValueRefused(Hazard):
             if info is None or not field.known or field.value == "auto" or info.type == "object" or keys in _OTHERS:
                 continue
             if len(keys) == 1:
-                wanted = _POSITIVE if keys[0] in _SIZES and not is_positive(field.value) else None
+                wanted = _POSITIVE if keys[0] in _SIZES and not _is_positive(field.value) else None
                 closed: bool | None = True
             else:
                 closed = is_closed(parent, run)
-                now = wanted_instead(info, field.value) if closed is not False else None
-                always = wanted_instead(replace(info, values=(), bounds={}), field.value) if now is not None else None
+                now = _wanted_instead(info, field.value) if closed is not False else None
+                always = _wanted_instead(replace(info, values=(), bounds={}), field.value) if now is not None else None
                 hold = limits_hold(info, run)
                 if hold is None and always is None:
                     closed = None
@@ -68,7 +78,72 @@ class DsConfigValueRefused(Hazard):
                     zh="“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
                 ).format(key=dotted(keys), value=as_json(field.value), wanted=wanted),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=(Text("Write {wanted}", "改写为{wanted}").format(wanted=wanted),),
+                cure=(Text("Write {wanted}", "改写为{wanted}").format(wanted=_whole(field, info) or wanted),),
                 spans=(span_in(config, *keys),),
                 confirm=() if sure else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
             )
+
+
+def _is_positive(value: Any) -> bool:
+    """Whether a number is above zero; what is no number is not judged here."""
+    return not isinstance(value, (int, float)) or isinstance(value, bool) or value > 0
+
+
+def _wanted_instead(info: KeyInfo, value: Any) -> Text | None:
+    """What pydantic wants instead of the value; None where it takes it."""
+    if value is None:
+        return None if info.default is None else _KIND.get(info.type)
+    if info.values:
+        return None if value in info.values else _one_of(info.values)
+    if info.type == "bool":
+        return None if _is_boolean(value) else _TRUTH
+    if info.type == "str":
+        return None if isinstance(value, str) else _TEXT
+    if info.type not in ("int", "float"):
+        return None
+    number = _number(value, whole=info.type == "int")
+    limits = ", ".join(f"{_SIGNS[name]} {limit:g}" for name, limit in info.bounds.items())
+    if number is None or not _within(number, info):
+        kind = _WHOLE if info.type == "int" else _NUMBER
+        return Text("{kind} {limits}", " {limits} 的{kind}").format(kind=kind, limits=limits) if limits else kind
+    return None
+
+
+def _one_of(values: tuple[Any, ...]) -> Text:
+    listed = [as_json(one) for one in values]
+    return Text("one of {en}", " {zh} 之一").format(en=", ".join(listed), zh="、".join(listed))
+
+
+def _is_boolean(value: Any) -> bool:
+    if isinstance(value, (bool, int, float)):
+        return value in (0, 1)
+    return isinstance(value, str) and value.lower() in _BOOLEAN_WORDS
+
+
+def _number(value: Any, *, whole: bool) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = int(value) if whole else float(value)
+        except ValueError:
+            return None
+    if not isinstance(value, (int, float)) or (whole and isinstance(value, float) and not value.is_integer()):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+def _whole(field: Field, info: KeyInfo) -> Text | None:
+    """The whole number that a string such as "5e8" means; None where it means none that DeepSpeed takes."""
+    number = field.number
+    whole = int(number) if info.type == "int" and number is not None and math.isfinite(number) else None
+    fits = whole is not None and whole == number and _within(whole, info)
+    return Text(f"{whole}", f" {whole}") if fits else None
+
+
+def _within(number: float, info: KeyInfo) -> bool:
+    bounds = info.bounds
+    return not (
+        ("gt" in bounds and number <= bounds["gt"])
+        or ("ge" in bounds and number < bounds["ge"])
+        or ("lt" in bounds and number >= bounds["lt"])
+        or ("le" in bounds and number > bounds["le"])
+    )

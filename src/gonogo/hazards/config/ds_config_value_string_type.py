@@ -1,24 +1,42 @@
+from functools import partial
+
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
-from gonogo.hazards.config._strings_for_numbers import strings_in_config
+from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate, with_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
     FailureLog,
+    Field,
     Findings,
     Hazard,
     LoggedError,
     Pattern,
     RehearsalRecord,
     Run,
+    Severity,
     Text,
 )
 
 _READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
-_COMPARED = Pattern(
+_ORDERED = Pattern(
     r"'?[<>]=?'? ?not supported between instances of "
     r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
 )
+# DeepSpeed reckons with these as they are (runtime/config.py, _batch_assertion).
+_RECKONED = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
+# transformers compares these with TrainingArguments, and no string equals a number.
+_COMPARED = (
+    ("gradient_clipping",),
+    ("optimizer", "params", "lr"),
+    ("optimizer", "params", "eps"),
+    ("optimizer", "params", "weight_decay"),
+    ("scheduler", "params", "warmup_max_lr"),
+    ("scheduler", "params", "total_num_steps"),
+    ("scheduler", "params", "warmup_num_steps"),
+)
+_FLAGS = (("fp16", "enabled"), ("bf16", "enabled"))
+_STAGE = ("zero_optimization", "stage")
 
 
 class DsConfigValueStringType(Hazard):
@@ -56,7 +74,50 @@ class DsConfigValueStringType(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers in quotes under keys that are compared or reckoned with."""
-        yield from strings_in_config(self, config, run)
+        trainer = with_trainer(run)
+        wrong: list[tuple[tuple[str, ...], Field, object]] = [
+            (keys, field, number)
+            for keys in (*_RECKONED, *_COMPARED)
+            if (number := _number(field := config.raw(*keys))) is not None
+        ]
+        if trainer:
+            wrong += [(keys, field, flag) for keys in _FLAGS if (flag := _flag(field := config.raw(*keys))) is not None]
+        if wrong:
+            certain = trainer or any(keys in _RECKONED for keys, _, _ in wrong)
+            listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
+            yield self.finding(
+                Text(
+                    en="{count} value(s) are strings where only a number or a boolean will do: {listed}.",
+                    zh="有 {count} 个值写成了字符串，而此处只能是数字或布尔值：{listed}。",
+                ).format(count=len(wrong), listed=listed),
+                certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
+                cure=tuple(
+                    Text('Write "{key}": {value} without quotes', '写成不带引号的 "{key}": {value}').format(
+                        key=keys[-1], value=as_json(value)
+                    )
+                    for keys, _, value in wrong
+                ),
+                spans=tuple(field.span() for _, field, _ in wrong),
+                fixes=fix_of(
+                    Text("Take the quotes off", "去掉引号"),
+                    *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
+                ),
+            )
+        stage = config.raw(*_STAGE)
+        if stage.known and stage.value == "3" and with_accelerate(run) is not False:
+            yield self.finding(
+                Text(
+                    en='The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
+                    "with the number 3, so from_pretrained does not partition, and each rank holds the whole model.",
+                    zh='stage 是字符串 "3"：DeepSpeed 能接受，但 transformers 与 accelerate 拿它和数字 3 比较，于是 '
+                    "from_pretrained 不切分参数，每个 rank 都持有完整模型。",
+                ),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=(Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),),
+                spans=(stage.span(),),
+                fixes=fix_of(Text("Take the quotes off", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
+            )
 
     log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
 
@@ -67,7 +128,7 @@ class DsConfigValueStringType(Hazard):
         if found and alike:
             yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
             return
-        for error in log.errors_of("TypeError", says=_COMPARED):
+        for error in log.errors_of("TypeError", says=_ORDERED):
             if error.innermost and any(part in _place(error) for part in _READS_NUMBERS):
                 yield self.log_finding(
                     error,
@@ -78,8 +139,8 @@ class DsConfigValueStringType(Hazard):
                     ),
                     cure=(
                         Text(
-                            en="Write the number without quotes in the DeepSpeed JSON: {code}",
-                            zh="在 DeepSpeed JSON 中写不带引号的数字：{code}",
+                            en="Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}",
+                            zh="在 DeepSpeed JSON 中写不带引号的数字；用它作比较的代码：{code}",
                         ).format(code=error.innermost.code.strip() or error.innermost.function),
                         Text(
                             en='"auto" works only where the Trainer or accelerate.prepare fills it in',
@@ -99,9 +160,9 @@ def _place(error: LoggedError) -> str:
 
 def _cause(alike: list[Mismatch]) -> Text:
     return Text(
-        en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {said}.",
-        zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{said}。",
-    ).format(said=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
+        en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}.",
+        zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{listed}。",
+    ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
 
 
 def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
@@ -111,3 +172,14 @@ def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
         ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
         for line in alike
     )
+
+
+def _number(field: Field) -> int | float | None:
+    if not (field.known and isinstance(field.value, str)):
+        return None
+    number = field.number
+    return number if number is not None and number == number and abs(number) != float("inf") else None
+
+
+def _flag(field: Field) -> bool | None:
+    return field.truth if field.known and isinstance(field.value, str) else None

@@ -1,11 +1,19 @@
+import ast
+from collections.abc import Iterator
+
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.config._without_optimizer import prepared_without_optimizer
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.facts.how_it_trains import trainer_calls
+from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
-_WORDS = ("zero stage 1 requires an optimizer", "zero stage 2 requires an optimizer", "requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
+_EVALUATED = ("ref", "teacher", "reward", "critic_eval", "frozen", "judge")
+_CONFIRM = Text(
+    "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer",
+    "accelerator 使用该 DeepSpeed 配置运行，且模型未与优化器一起传入 prepare()",
+)
 
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
@@ -16,8 +24,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     model (DPO, PPO, GRPO, distillation), or in a script that only evaluates.
 
     ## Why
-    ZeRO-1 and ZeRO-2 divide optimizer states and gradients: without an optimizer they have nothing to divide, and
-    refuse. ZeRO-3 divides the parameters too and takes a model without an optimizer.
+    ZeRO-1 and ZeRO-2 partition optimizer states and gradients: without an optimizer they have nothing to partition,
+    and refuse. ZeRO-3 partitions the parameters too and takes a model without an optimizer.
 
     ## Cure
     Prepare that model with `"zero_optimization": {"stage": 0}` (or 3), or do not hand it to DeepSpeed at all: move it
@@ -41,20 +49,34 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is prepared alone, or evaluated by a Trainer that never trains."""
-        yield from prepared_without_optimizer(self, script, run)
+        stage, config = run.zero_stage, run.config
+        if config is None or stage not in (1, 2):
+            return
+        if config.raw("optimizer").absent:
+            for call, model in _alone(script):
+                named = any(word in model.lower() for word in _EVALUATED)
+                yield self.finding(
+                    Text(
+                        en="`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires "
+                        "one.",
+                        zh="`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
+                    ).format(model=model, stage=stage),
+                    certainty=Certainty.CERTAIN if call.name == "deepspeed.initialize" else Certainty.LIKELY,
+                    cure=_CURE if named else _CURE[::-1],
+                    spans=(call.place.span(), stage_span(run)),
+                    confirm=() if call.name == "deepspeed.initialize" else (_CONFIRM,),
+                )
+        yield from self._only_evaluates(script, run, stage)
 
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
-        evidence = first_match(log, *_WORDS)
+        evidence = first_match(log, "zero stage 1 requires", "zero stage 2 requires", "requires an optimizer")
         stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
-            cut = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
-            evidence = cut or evidence
-        else:
-            cut = None
-        if evidence and (stage or cut):
+            evidence = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
+        if evidence:
             yield self.log_finding(
                 evidence,
                 Text(
@@ -82,6 +104,33 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 certainty=Certainty.POSSIBLE,
             )
 
+    def _only_evaluates(self, script: Script, run: Run, stage: int) -> Findings:
+        """``trainer.evaluate()`` or ``predict`` in a program that never calls ``train``."""
+        if next(trainer_calls(run), None) is None or any(b".train(" in one.source.data for one in run.scripts):
+            return
+        for call in script.calls("*.evaluate", "*.predict"):
+            kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
+            if not any(kind.endswith("Trainer") for kind in kinds):
+                continue
+            yield self.finding(
+                Text(
+                    en="The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works "
+                    "only with ZeRO-3, and this is ZeRO-{stage}.",
+                    zh="Trainer 只评估、从不训练，因此没有优化器：在 DeepSpeed 下只有 ZeRO-3 支持，而此处是 "
+                    "ZeRO-{stage}。",
+                ).format(stage=stage),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "Evaluate without --deepspeed, or with a ZeRO-3 config",
+                        "评估时不带 --deepspeed，或使用 ZeRO-3 配置",
+                    ),
+                ),
+                spans=(call.place.span(), stage_span(run)),
+                confirm=(Text("No other file calls trainer.train()", "没有其他文件调用 trainer.train()"),),
+            )
+            return
+
 
 _CURE = (
     Text(
@@ -94,3 +143,23 @@ _CURE = (
         zh="若它需要训练：在同一次 prepare() 或 deepspeed.initialize() 中传入模型和优化器",
     ),
 )
+
+
+def _alone(script: Script) -> Iterator[tuple[Call, str]]:
+    for call in script.calls("deepspeed.initialize"):
+        if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
+            continue
+        given = {"optimizer", "model_parameters"} & set(call.keywords)
+        own = call.keyword_node("config") or call.keyword_node("config_params")
+        named_otherwise = isinstance(own, ast.Name) and any(word in own.id.lower() for word in ("eval", "infer", "ref"))
+        model = call.keyword_node("model")
+        if not given and not named_otherwise and model is not None and not isinstance(own, ast.Dict):
+            yield call, ast.unparse(model)[:60]
+    for call in script.calls("accelerate.Accelerator.prepare"):
+        if len(call.node.args) != 1 or call.node.keywords:
+            continue
+        model = call.node.args[0]
+        written = ast.unparse(model)
+        name = written.rpartition(".")[2].lower()
+        if isinstance(model, (ast.Name, ast.Attribute)) and any(name.startswith(word) for word in _EVALUATED):
+            yield call, written[:60]

@@ -71,8 +71,7 @@ class DsFp16LossScaleUnusable(Hazard):
                 "loss_scale",
                 Text(
                     en='The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step '
-                    "overflows "
-                    "and is skipped.",
+                    "overflows and is skipped.",
                     zh="固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
                 ).format(value=scale),
                 Severity.ERROR,

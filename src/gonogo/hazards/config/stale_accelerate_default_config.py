@@ -1,6 +1,5 @@
-from gonogo.hazards.config._default_config import default_config_in_launch
 from gonogo.hazards.facts.fsdp import asked_for_fsdp
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
@@ -19,6 +18,7 @@ _CURE = (
         "明确指定所用配置：accelerate launch --config_file my_config.yaml ...",
     ),
 )
+_MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 
 
 class StaleAccelerateDefaultConfig(Hazard):
@@ -48,7 +48,43 @@ class StaleAccelerateDefaultConfig(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launch that names no configuration, and so takes this machine's."""
-        yield from default_config_in_launch(self, launch, run)
+        if launch.launcher != "accelerate" or "config_file" in launch.launcher_options:
+            return
+        if not launch.launcher_options.complete or any(name in launch.launcher_options for name in _MODES):
+            return
+        program = next((name for name in ("deepspeed", "deepspeed_config") if name in launch.options), None)
+        if program is None:
+            return
+        asked = launch.options.get(program)
+        kind = run.accelerate.distributed_type.string if run.accelerate is not None else None
+        deepspeed = Text("the program is given DeepSpeed here", "此处给程序指定了 DeepSpeed")
+        if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
+            yield self.finding(
+                Text(
+                    en="The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
+                    "{kind}; the program is told to use DeepSpeed.",
+                    zh="命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；而程序被要"
+                    "求使用 DeepSpeed。",
+                ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
+                certainty=Certainty.LIKELY,
+                cure=_CURE[::-1],
+                spans=(launch.place.span(), asked.span(deepspeed)),
+                confirm=(Text("That file is meant for another run", "该文件是为别的训练写的"),),
+            )
+        elif kind is None and "num_processes" not in launch.launcher_options:
+            yield self.finding(
+                Text(
+                    en="The command names neither --config_file nor --num_processes: how many processes run, and "
+                    "whether accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever "
+                    "machine runs it.",
+                    zh="命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 "
+                    "DeepSpeed，都取决于运行机器上的 default_config.yaml。",
+                ),
+                severity=Severity.NOTE,
+                certainty=Certainty.POSSIBLE,
+                cure=_CURE[::-1],
+                spans=(launch.place.span(), asked.span(deepspeed)),
+            )
 
     log_words = ("Could not find the transformer layer", "default_config.y", "fsdp", "FSDP")
 

@@ -1,6 +1,7 @@
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.config._optimizers import client_optimizer_in_loop, client_optimizer_of_trainer
+from gonogo.hazards.config._optimizers import kind_of
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
@@ -9,6 +10,11 @@ _WORDS = (
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = Pattern(r"<class '([\w.]{1,200})'")
+
+
+_CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
+_OFFLOAD = Text("the optimizer is offloaded here", "此处把优化器卸载到 CPU")
+_ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
 
 
 class ZeroOffloadClientOptimizer(Hazard):
@@ -44,11 +50,74 @@ class ZeroOffloadClientOptimizer(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
-        yield from client_optimizer_of_trainer(self, config, run)
+        if not _offloaded(config) or not config.raw("optimizer").absent or not with_trainer(run):
+            return
+        versions = run.environment
+        if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
+            return
+        transformers = versions.field("transformers")
+        offload = config.offload("optimizer")
+        yield self.finding(
+            Text(
+                en="offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
+                "{version} (any before 4.30) hands its own AdamW to DeepSpeed, which refuses it.",
+                zh="offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 "
+                "Trainer 会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
+            ).format(device=offload.value, version=transformers.get("<4.30")),
+            certainty=Certainty.LIKELY,
+            cure=(
+                Text(
+                    'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON',
+                    '在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"）',
+                ),
+                Text(
+                    'Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)',
+                    '或升级 transformers（>=4.30），或设置 "zero_force_ds_cpu_optimizer": false（较慢）',
+                ),
+            ),
+            spans=(offload.span(), transformers.span()),
+            fixes=fix_of(
+                Text('Add an "optimizer" block', '加入 "optimizer" 段'),
+                lambda: config.inserting("optimizer", value=_ADAMW),
+                safe=False,
+            ),
+            confirm=(Text("The Trainer is not given its own optimizers=", "没有给 Trainer 传入 optimizers="),),
+        )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
-        yield from client_optimizer_in_loop(self, script, run)
+        config = run.config
+        if config is None or not _offloaded(config):
+            return
+        for call in script.calls("deepspeed.initialize"):
+            node = call.keyword_node("optimizer")
+            kinds = script.kinds_of(node) if node is not None else ()
+            if node is None or not kinds or any(name.endswith(_CPU_OPTIMIZERS) for name in kinds):
+                continue
+            if kind_of(script, node) != "optimizer":
+                continue
+            offload = config.offload("optimizer")
+            yield self.finding(
+                Text(
+                    en="offload_optimizer is {device}, and the script hands DeepSpeed {kind}: it takes only its own "
+                    "CPU optimizer there.",
+                    zh="offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化"
+                    "器。",
+                ).format(device=offload.value, kind=kinds[0]),
+                cure=(
+                    Text(
+                        "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or name the optimizer in the JSON "
+                        "and pass model_parameters=",
+                        "在脚本中构建 deepspeed.ops.adam.DeepSpeedCPUAdam，或在 JSON 中指定优化器并传入 "
+                        "model_parameters=",
+                    ),
+                    Text(
+                        'Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer',
+                        '或设置 "zero_force_ds_cpu_optimizer": false（较慢），或去掉 offload_optimizer',
+                    ),
+                ),
+                spans=(script.place(node).span(), offload.span(_OFFLOAD)),
+            )
 
     log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
 
@@ -81,3 +150,9 @@ class ZeroOffloadClientOptimizer(Hazard):
                     ),
                 ),
             )
+
+
+def _offloaded(config: DeepSpeedConfig) -> bool:
+    """Whether DeepSpeed updates on the CPU and insists on its own optimizer."""
+    forced = config.raw("zero_force_ds_cpu_optimizer")
+    return config.offload("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)
