@@ -133,7 +133,7 @@ def _number(value: Any, *, whole: bool) -> float | None:
 
 def _whole(field: Field, info: KeyInfo) -> Text | None:
     """The whole number that a string such as "5e8" means; None where it means none that DeepSpeed takes."""
-    number = field.number
+    number = field.number if field.string else None
     whole = int(number) if info.type == "int" and number is not None and math.isfinite(number) else None
     fits = whole is not None and whole == number and _within(whole, info)
     return Text(f"{whole}", f" {whole}") if fits else None
