@@ -27,10 +27,8 @@ class CheckpointResumeTrueAsText(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True
-    # right
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500
+    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True                # wrong
+    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500  # right
     ```
 
     ## Cure

@@ -32,10 +32,8 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
 
     ## Example
     ```python
-    # wrong: args is an argparse.Namespace
-    torch.save({"model": model.state_dict(), "args": args}, "last.pt")
-    # right
-    torch.save({"model": model.state_dict(), "args": vars(args)}, "last.pt")
+    torch.save({"model": model.state_dict(), "args": args}, "last.pt")        # wrong: args is an argparse.Namespace
+    torch.save({"model": model.state_dict(), "args": vars(args)}, "last.pt")  # right
     ```
 
     ## Cure

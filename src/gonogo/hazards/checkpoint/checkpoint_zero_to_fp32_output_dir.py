@@ -20,10 +20,8 @@ class CheckpointZeroToFp32OutputDir(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    python zero_to_fp32.py checkpoint-500 merged/pytorch_model.bin
-    # right
-    python zero_to_fp32.py checkpoint-500 merged
+    python zero_to_fp32.py checkpoint-500 merged/pytorch_model.bin  # wrong
+    python zero_to_fp32.py checkpoint-500 merged                    # right
     ```
 
     ## Cure

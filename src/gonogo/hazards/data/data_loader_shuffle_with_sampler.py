@@ -19,10 +19,8 @@ class DataLoaderShuffleWithSampler(Hazard):
 
     ## Example
     ```python
-    # wrong
-    loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)
-    # right
-    loader = DataLoader(rows, sampler=DistributedSampler(rows))
+    loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)  # wrong
+    loader = DataLoader(rows, sampler=DistributedSampler(rows))                # right
     ```
 
     ## Cure

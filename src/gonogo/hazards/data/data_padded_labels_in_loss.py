@@ -17,10 +17,8 @@ class DataPaddedLabelsInLoss(Hazard):
 
     ## Example
     ```python
-    # wrong
-    labels = pad_sequence(labels, batch_first=True, padding_value=tokenizer.pad_token_id)
-    # right
-    labels = pad_sequence(labels, batch_first=True, padding_value=-100)
+    labels = pad_sequence(labels, batch_first=True, padding_value=tokenizer.pad_token_id)  # wrong
+    labels = pad_sequence(labels, batch_first=True, padding_value=-100)                    # right
     ```
 
     ## Cure

@@ -23,10 +23,8 @@ class DataSameOnEveryRank(Hazard):
 
     ## Example
     ```python
-    # wrong
-    loader = DataLoader(rows, batch_size=8, shuffle=True)
-    # right
-    loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows))
+    loader = DataLoader(rows, batch_size=8, shuffle=True)                      # wrong
+    loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows))  # right
     ```
 
     ## Cure

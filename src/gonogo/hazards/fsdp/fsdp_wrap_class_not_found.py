@@ -57,10 +57,8 @@ class FsdpWrapClassNotFound(Hazard):
     ## Example
     ```yaml
     fsdp_config:
-      # wrong, for a Qwen2 model
-      fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer
-      # right
-      fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer
+      fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer  # wrong, for a Qwen2 model
+      fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer  # right
     ```
 
     ## Cure

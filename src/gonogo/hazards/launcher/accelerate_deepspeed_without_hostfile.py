@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text
 
 
 class AccelerateDeepspeedWithoutHostfile(Hazard):
@@ -54,15 +54,6 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             return
         if not _deepspeed_setting(launch, run, "deepspeed_hostfile").absent:
             return
-        fixes: tuple[Fix, ...] = ()
-        if launch.launcher_options.can_edit("num_machines"):
-            fixes = (
-                self.fix(
-                    Text("let every machine start its own processes", "让每台机器启动自己的进程"),
-                    launch.launcher_options.adding("--deepspeed_multinode_launcher", "standard"),
-                    safe=False,
-                ),
-            )
         yield self.finding(
             Text(
                 en="{count} machines under DeepSpeed without deepspeed_multinode_launcher: accelerate takes pdsh, "
@@ -84,7 +75,13 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
                 ),
             ),
             spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("let every machine start its own processes", "让每台机器启动自己的进程"),
+                launch.launcher_options.adding("--deepspeed_multinode_launcher", "standard"),
+                safe=False,
+            )
+            if launch.launcher_options.can_edit("num_machines")
+            else None,
             confirm=Text("/job/hostfile is not there", "不存在 /job/hostfile"),
         )
 

@@ -53,10 +53,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
     ## Example
     ```sh
-    # wrong: one process for four GPUs
-    CUDA_VISIBLE_DEVICES=0,1,2,3 python finetune.py
-    # right
-    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 finetune.py
+    CUDA_VISIBLE_DEVICES=0,1,2,3 python finetune.py                       # wrong: one process for four GPUs
+    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 finetune.py  # right
     ```
 
     ## Cure

@@ -19,10 +19,8 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
     ## Example
     ```sh
-    # wrong: ds_config.json has an optimizer block
-    python train.py --deepspeed ds_config.json
-    # right
-    deepspeed --num_gpus 1 train.py --deepspeed ds_config.json
+    python train.py --deepspeed ds_config.json                  # wrong: ds_config.json has an optimizer block
+    deepspeed --num_gpus 1 train.py --deepspeed ds_config.json  # right
     ```
 
     ## Cure

@@ -49,10 +49,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     ## Example
     ```sh
-    # wrong: train.py calls deepspeed.initialize
-    python train.py
-    # right
-    deepspeed --num_gpus 1 train.py
+    python train.py                  # wrong: train.py calls deepspeed.initialize
+    deepspeed --num_gpus 1 train.py  # right
     ```
 
     ## Cure

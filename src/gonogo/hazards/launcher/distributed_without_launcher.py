@@ -51,10 +51,8 @@ class DistributedWithoutLauncher(Hazard):
 
     ## Example
     ```sh
-    # wrong: train.py calls init_process_group
-    python train.py
-    # right
-    torchrun --nproc_per_node 8 train.py
+    python train.py                       # wrong: train.py calls init_process_group
+    torchrun --nproc_per_node 8 train.py  # right
     ```
 
     ## Cure

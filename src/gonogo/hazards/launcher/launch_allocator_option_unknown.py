@@ -1,6 +1,6 @@
 from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -38,10 +38,8 @@ class LaunchAllocatorOptionUnknown(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb=128
-    # right
-    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128
+    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb=128  # wrong
+    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128  # right
     ```
 
     ## Cure
@@ -99,10 +97,6 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 if right:
                     cure = Text("Write {right}", "改为 {right}").format(right=right)
                 word = _place_of(field, part)
-                fixes: tuple[Fix, ...] = ()
-                if right and word is not None:
-                    title = Text("write {right}", "改为 {right}").format(right=right)
-                    fixes = (self.fix(title, word.edit(right), safe=False),)
                 yield self.finding(
                     Text(
                         en="{variable}={value}: {what}; CUDA's first use raises.",
@@ -114,7 +108,11 @@ class LaunchAllocatorOptionUnknown(Hazard):
                         word.span() if word is not None else field.span(),
                         run.environment.field("torch").span() if since else None,
                     ),
-                    fixes=fixes,
+                    fixes=self.fix(
+                        Text("write {right}", "改为 {right}").format(right=right), word.edit(right), safe=False
+                    )
+                    if right and word is not None
+                    else None,
                 )
 
 

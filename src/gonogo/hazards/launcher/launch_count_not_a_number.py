@@ -26,10 +26,8 @@ class LaunchCountNotANumber(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    deepspeed --num_gpus 0,1,2,3 train.py
-    # right
-    deepspeed --include localhost:0,1,2,3 train.py
+    deepspeed --num_gpus 0,1,2,3 train.py           # wrong
+    deepspeed --include localhost:0,1,2,3 train.py  # right
     ```
 
     ## Cure

@@ -36,10 +36,8 @@ class LaunchDebuggingLeftOn(Hazard):
 
     ## Example
     ```sh
-    # wrong, once the fault is found
-    export CUDA_LAUNCH_BLOCKING=1 TORCH_DISTRIBUTED_DEBUG=DETAIL
-    # right
-    export TORCH_DISTRIBUTED_DEBUG=INFO NCCL_DEBUG=WARN
+    export CUDA_LAUNCH_BLOCKING=1 TORCH_DISTRIBUTED_DEBUG=DETAIL  # wrong, once the fault is found
+    export TORCH_DISTRIBUTED_DEBUG=INFO NCCL_DEBUG=WARN           # right
     ```
 
     ## Cure

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.launch_facts import name_place
-from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
 _RENAMED = {
@@ -27,10 +27,8 @@ class LaunchDeprecatedVariable(Hazard):
 
     ## Example
     ```sh
-    # wrong: the old name
-    export NCCL_ASYNC_ERROR_HANDLING=1
-    # right
-    export TORCH_NCCL_ASYNC_ERROR_HANDLING=1
+    export NCCL_ASYNC_ERROR_HANDLING=1        # wrong: the old name
+    export TORCH_NCCL_ASYNC_ERROR_HANDLING=1  # right
     ```
 
     ## Cure
@@ -58,10 +56,7 @@ class LaunchDeprecatedVariable(Hazard):
             known = run.environment.within(package, since)
             if known is False:
                 continue
-            fixes: tuple[Fix, ...] = ()
             word = name_place(field, name)
-            if known and name in _SAME_MEANING and word is not None:
-                fixes = (self.fix(Text("write {name}", "改为 {name}").format(name=new), word.edit(new)),)
             yield self.finding(
                 Text(
                     en="{name} is the old name of {new} ({package} {since}).",
@@ -77,5 +72,7 @@ class LaunchDeprecatedVariable(Hazard):
                     ).format(new=new)
                 ),
                 spans=field.span(),
-                fixes=fixes,
+                fixes=self.fix(Text("write {name}", "改为 {name}").format(name=new), word.edit(new))
+                if known and name in _SAME_MEANING and word is not None
+                else None,
             )

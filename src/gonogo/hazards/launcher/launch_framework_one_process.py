@@ -16,10 +16,8 @@ class LaunchFrameworkOneProcess(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3
-    # right
-    CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3
+    CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3                   # wrong
+    CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3  # right
     ```
 
     ## Cure

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchIncludeWithOtherFilters(Hazard):
@@ -15,10 +15,8 @@ class LaunchIncludeWithOtherFilters(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    deepspeed --include localhost:4,5 --num_gpus 2 train.py
-    # right
-    deepspeed --include localhost:4,5 train.py
+    deepspeed --include localhost:4,5 --num_gpus 2 train.py  # wrong
+    deepspeed --include localhost:4,5 train.py               # right
     ```
 
     ## Cure
@@ -49,13 +47,6 @@ class LaunchIncludeWithOtherFilters(Hazard):
         if not named or len(named) + len(counted) < 2:
             return
         both = [*named, *counted]
-        fixes: tuple[Fix, ...] = ()
-        if len(named) == 1 and len(counted) == 1 and options.can_edit(counted[0]):
-            fixes = (
-                self.fix(
-                    Text("take --{name} out", "去掉 --{name}").format(name=counted[0]), options.removing(counted[0])
-                ),
-            )
         written = [f"--{name} {options.get(name).get('…')}" for name in both]
         yield self.finding(
             Text(
@@ -76,5 +67,9 @@ class LaunchIncludeWithOtherFilters(Hazard):
                 else Text("Keep one of them", "只保留其中之一")
             ),
             spans=tuple(place.span() if (place := options.place_of(name)) else None for name in reversed(both)),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("take --{name} out", "去掉 --{name}").format(name=counted[0]), options.removing(counted[0])
+            )
+            if len(named) == 1 and len(counted) == 1 and options.can_edit(counted[0])
+            else None,
         )

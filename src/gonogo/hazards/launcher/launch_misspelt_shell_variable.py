@@ -26,10 +26,8 @@ class LaunchMisspeltShellVariable(Hazard):
     ## Example
     ```sh
     MODEL_PATH=models/qwen2-7b
-    # wrong
-    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODL_PATH
-    # right
-    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODEL_PATH
+    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODL_PATH   # wrong
+    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODEL_PATH  # right
     ```
 
     ## Cure

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.launch_facts import name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
 def _by_spelling(meant: dict[str, str]) -> dict[str, str]:
@@ -67,10 +67,8 @@ class LaunchMisspeltVariable(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    export CUDA_VISIBLE_DEVICE=4,5
-    # right
-    export CUDA_VISIBLE_DEVICES=4,5
+    export CUDA_VISIBLE_DEVICE=4,5   # wrong
+    export CUDA_VISIBLE_DEVICES=4,5  # right
     ```
 
     ## Cure
@@ -101,11 +99,6 @@ class LaunchMisspeltVariable(Hazard):
             if any(name in script.source.text for script in run.scripts):
                 continue
             word = name_place(field, name)
-            fixes: tuple[Fix, ...] = ()
-            if word is not None and not launch.variable(meant).known:
-                fixes = (
-                    self.fix(Text("write {name}", "改为 {name}").format(name=meant), word.edit(meant), safe=False),
-                )
             yield self.finding(
                 Text(
                     en="{name}={value} has no effect: no program reads {name}. {meant} is the name.",
@@ -115,5 +108,7 @@ class LaunchMisspeltVariable(Hazard):
                 severity=Severity.WARNING,
                 cure=Text("Write {meant}", "改为 {meant}").format(meant=meant),
                 spans=field.span(Text("no program reads this name", "没有程序读取此名称")),
-                fixes=fixes,
+                fixes=self.fix(Text("write {name}", "改为 {name}").format(name=meant), word.edit(meant), safe=False)
+                if word is not None and not launch.variable(meant).known
+                else None,
             )

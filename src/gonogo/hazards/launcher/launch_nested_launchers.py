@@ -19,10 +19,8 @@ class LaunchNestedLaunchers(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    torchrun --nproc_per_node 8 accelerate launch train.py
-    # right
-    torchrun --nproc_per_node 8 train.py
+    torchrun --nproc_per_node 8 accelerate launch train.py  # wrong
+    torchrun --nproc_per_node 8 train.py                    # right
     ```
 
     ## Cure

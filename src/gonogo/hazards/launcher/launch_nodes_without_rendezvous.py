@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text
 
 _HOST = Text("HOST", "主机")
 _UNDER_SLURM = Text(
@@ -40,10 +40,8 @@ class LaunchNodesWithoutRendezvous(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    torchrun --nnodes 2 --nproc_per_node 8 train.py
-    # right
-    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.4:29500 train.py
+    torchrun --nnodes 2 --nproc_per_node 8 train.py                                                     # wrong
+    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.4:29500 train.py  # right
     ```
 
     ## Cure
@@ -125,15 +123,6 @@ class LaunchNodesWithoutRendezvous(Hazard):
         if not given.absent or any(name.startswith("PET_") for name in launch.variables):
             return
         exported = launch.variable("MASTER_ADDR")
-        fixes: tuple[Fix, ...] = ()
-        if not exported.absent and options.can_edit("nnodes"):
-            fixes = (
-                self.fix(
-                    Text("hand MASTER_ADDR on to torchrun", "把 MASTER_ADDR 传给 torchrun"),
-                    options.adding('--master_addr="$MASTER_ADDR"'),
-                    safe=False,
-                ),
-            )
         yield self.finding(
             Text(
                 en="--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each "
@@ -152,7 +141,13 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 count,
                 exported.span(Text("not read by torchrun", "torchrun 不读取")) if not exported.absent else None,
             ),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("hand MASTER_ADDR on to torchrun", "把 MASTER_ADDR 传给 torchrun"),
+                options.adding('--master_addr="$MASTER_ADDR"'),
+                safe=False,
+            )
+            if not exported.absent and options.can_edit("nnodes")
+            else None,
             confirm=Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),
         )
 

@@ -24,10 +24,8 @@ class LaunchOptionWithoutValue(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    torchrun --nproc_per_node 8 train.py --output_dir --bf16 true
-    # right
-    torchrun --nproc_per_node 8 train.py --output_dir out --bf16 true
+    torchrun --nproc_per_node 8 train.py --output_dir --bf16 true      # wrong
+    torchrun --nproc_per_node 8 train.py --output_dir out --bf16 true  # right
     ```
 
     ## Cure

@@ -16,10 +16,8 @@ class LaunchProgramNotFound(Hazard):
 
     ## Example
     ```sh
-    # wrong: the file is named finetune-lora.py
-    torchrun --nproc_per_node 8 finetune_lora.py
-    # right
-    torchrun --nproc_per_node 8 finetune-lora.py
+    torchrun --nproc_per_node 8 finetune_lora.py  # wrong: the file is named finetune-lora.py
+    torchrun --nproc_per_node 8 finetune-lora.py  # right
     ```
 
     ## Cure

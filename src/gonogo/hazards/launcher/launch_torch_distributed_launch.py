@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchTorchDistributedLaunch(Hazard):
@@ -14,10 +14,8 @@ class LaunchTorchDistributedLaunch(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py
-    # right
-    torchrun --nproc_per_node=8 train.py
+    python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py  # wrong
+    torchrun --nproc_per_node=8 train.py                                      # right
     ```
 
     ## Cure
@@ -45,15 +43,6 @@ class LaunchTorchDistributedLaunch(Hazard):
         if words[at - 1].value != "-m" or "python" not in (first.value or ""):
             return
         place = launch.source.place(first.place.start, last.place.end)
-        fixes: tuple[Fix, ...] = ()
-        if launch.launcher_options.get("use_env").known and launch.launcher_options.can_edit("use_env"):
-            fixes = (
-                self.fix(
-                    Text("start with torchrun", "改用 torchrun 启动"),
-                    place.edit("torchrun"),
-                    launch.launcher_options.removing("use_env"),
-                ),
-            )
         yield self.finding(
             Text(
                 en="python -m torch.distributed.launch is deprecated{passes}.",
@@ -69,5 +58,11 @@ class LaunchTorchDistributedLaunch(Hazard):
                 "改用 torchrun，程序从环境变量 LOCAL_RANK 读取",
             ),
             spans=place.span(),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("start with torchrun", "改用 torchrun 启动"),
+                place.edit("torchrun"),
+                launch.launcher_options.removing("use_env"),
+            )
+            if launch.launcher_options.get("use_env").known and launch.launcher_options.can_edit("use_env")
+            else None,
         )

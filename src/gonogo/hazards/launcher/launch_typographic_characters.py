@@ -29,10 +29,8 @@ class LaunchTypographicCharacters(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    torchrun --nproc_per_node 4 train.py –bf16 true
-    # right
-    torchrun --nproc_per_node 4 train.py --bf16 true
+    torchrun --nproc_per_node 4 train.py –bf16 true   # wrong
+    torchrun --nproc_per_node 4 train.py --bf16 true  # right
     ```
 
     ## Cure

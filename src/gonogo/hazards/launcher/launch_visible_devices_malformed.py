@@ -15,10 +15,8 @@ class LaunchVisibleDevicesMalformed(Hazard):
 
     ## Example
     ```sh
-    # wrong: CUDA reads GPU 0 alone
-    CUDA_VISIBLE_DEVICES=0-3 torchrun --nproc_per_node 4 train.py
-    # right
-    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py
+    CUDA_VISIBLE_DEVICES=0-3 torchrun --nproc_per_node 4 train.py      # wrong: CUDA reads GPU 0 alone
+    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py  # right
     ```
 
     ## Cure

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import gpus_shown
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchVisibleDevicesOverridden(Hazard):
@@ -16,10 +16,8 @@ class LaunchVisibleDevicesOverridden(Hazard):
 
     ## Example
     ```sh
-    # wrong: takes GPUs 0 to 3
-    CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed --num_gpus 4 train.py
-    # right
-    deepspeed --include localhost:4,5,6,7 train.py
+    CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed --num_gpus 4 train.py  # wrong: takes GPUs 0 to 3
+    deepspeed --include localhost:4,5,6,7 train.py                # right
     ```
 
     ## Cure
@@ -59,17 +57,6 @@ class LaunchVisibleDevicesOverridden(Hazard):
         if taken is None or sorted(taken) == sorted(shown):
             return
         listed = ",".join(shown)
-        fixes: tuple[Fix, ...] = ()
-        if name.startswith("num_") and len(taken) == len(shown) and options.can_edit(name):
-            fixes = (
-                self.fix(
-                    Text("take --{name} out, so that the variable counts", "去掉 --{name}，使该变量生效").format(
-                        name=name
-                    ),
-                    options.removing(name),
-                    safe=False,
-                ),
-            )
         yield self.finding(
             Text(
                 en="CUDA_VISIBLE_DEVICES={shown} is ignored beside --{name} {value}: the run takes the machine's GPUs "
@@ -87,5 +74,11 @@ class LaunchVisibleDevicesOverridden(Hazard):
                 field.span(Text("GPUs {taken} of the machine", "本机的 GPU {taken}").format(taken=",".join(taken))),
                 launch.visible_devices.span(Text("ignored", "被忽略")),
             ),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("take --{name} out, so that the variable counts", "去掉 --{name}，使该变量生效").format(name=name),
+                options.removing(name),
+                safe=False,
+            )
+            if name.startswith("num_") and len(taken) == len(shown) and options.can_edit(name)
+            else None,
         )

@@ -26,10 +26,8 @@ class LauncherKilledBySighup(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    nohup torchrun --nproc_per_node 8 train.py > train.log 2>&1 &
-    # right
-    setsid torchrun --nproc_per_node 8 train.py > train.log 2>&1 < /dev/null &
+    nohup torchrun --nproc_per_node 8 train.py > train.log 2>&1 &               # wrong
+    setsid torchrun --nproc_per_node 8 train.py > train.log 2>&1 < /dev/null &  # right
     ```
 
     ## Cure

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
@@ -70,10 +70,6 @@ class LauncherLocalRankArgument(Hazard):
         if any(b"parse_known_args" in script.source.data for script in run.scripts):
             return
         known = "--local_rank" if passed == "--local-rank" else "--local-rank"
-        fixes: tuple[Fix, ...] = ()
-        if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable:
-            title = Text("let the launcher pass no --local_rank", "让启动器不传 --local_rank")
-            fixes = (self.fix(title, options.adding("--no_local_rank")),)
         yield self.finding(
             Text(
                 en="{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.",
@@ -104,7 +100,12 @@ class LauncherLocalRankArgument(Hazard):
                 ),
             ),
             spans=(launch.place.span(), parsers[0].place.span()),
-            fixes=fixes,
+            fixes=self.fix(
+                Text("let the launcher pass no --local_rank", "让启动器不传 --local_rank"),
+                options.adding("--no_local_rank"),
+            )
+            if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable
+            else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:

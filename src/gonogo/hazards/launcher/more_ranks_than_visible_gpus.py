@@ -63,10 +63,8 @@ class MoreRanksThanVisibleGpus(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 8 train.py
-    # right
-    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 2 train.py
+    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 8 train.py  # wrong
+    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 2 train.py  # right
     ```
 
     ## Cure

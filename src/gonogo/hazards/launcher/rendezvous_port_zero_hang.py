@@ -27,10 +27,8 @@ class RendezvousPortZeroHang(Hazard):
 
     ## Example
     ```sh
-    # wrong
-    deepspeed --num_gpus 8 --master_port 0 train.py
-    # right
-    deepspeed --num_gpus 8 --master_port 29501 train.py
+    deepspeed --num_gpus 8 --master_port 0 train.py      # wrong
+    deepspeed --num_gpus 8 --master_port 29501 train.py  # right
     ```
 
     ## Cure
