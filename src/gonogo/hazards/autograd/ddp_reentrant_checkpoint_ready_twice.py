@@ -126,9 +126,11 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             Text(
                 en="DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its "
                 "reentrant form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
-                zh="DDP 在一步中两次收到 {parameter} 的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设"
+                zh="DDP 在一步中两次收到{parameter}的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设"
                 "置了 find_unused_parameters=True。",
-            ).format(parameter=named.group(1) if named else Text("a parameter", "某个参数")),
+            ).format(
+                parameter=Text(named.group(1), f" {named.group(1)} ") if named else Text("a parameter", "某个参数")
+            ),
             cure=_CURES,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,

@@ -113,12 +113,19 @@ class DdpUnusedParameters(Hazard):
         listed = first_match(log, "did not receive grad for rank")
         found = _INDICES.search(matched_text(log, listed)) if listed else None
         which = one_line(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
+        numbered = which.replace(" ", "").isdigit()
         yield self.log_finding(
             evidence,
             Text(
                 en="Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
                 zh="上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
-            ).format(which=Text(f" ({which})", f"（{which}）") if which else ""),
+            ).format(
+                which=Text(f" (of index {which})", f"（序号为 {which}）")
+                if numbered
+                else Text(f" ({which})", f"（{which}）")
+                if which
+                else ""
+            ),
             certainty=certainty,
             cure=(
                 Text(

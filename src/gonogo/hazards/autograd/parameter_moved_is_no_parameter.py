@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.rule import Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 
 class ParameterMovedIsNoParameter(Hazard):
@@ -53,15 +53,9 @@ class ParameterMovedIsNoParameter(Hazard):
             if not isinstance(target, ast.Attribute) or owner is None or not owner.is_subclass("torch.nn.Module"):
                 continue
             inner = first_argument(made, "data")
-            whole, given = script.place(move), script.place(inner) if inner is not None else None
             call = f".{method.attr}({', '.join(ast.unparse(one) for one in (*move.args, *move.keywords))})"
-            edit = None
-            if given is not None and isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
-                old = script.place(made.node).text
-                start = given.start - script.place(made.node).start
-                text = old.encode()
-                end = start + len(given.text.encode())
-                edit = script.replacing(move, (text[:end] + call.encode() + text[end:]).decode())
+            moved = _moved_inside(script, made, inner, call) if inner is not None else None
+            edit = script.replacing(move, moved) if moved is not None else None
             yield self.finding(
                 Text(
                     en="self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
@@ -69,16 +63,25 @@ class ParameterMovedIsNoParameter(Hazard):
                 ).format(name=target.attr, owner=owner.name, call=call),
                 cure=(
                     Text(
-                        "Move the tensor inside: nn.Parameter(tensor{call}), or leave it to model.to(device)",
-                        "移动里面的张量：nn.Parameter(tensor{call})，或交给 model.to(device)",
-                    ).format(call=call),
+                        "Move the tensor inside: {moved}, or leave it to model.to(device)",
+                        "移动里面的张量：{moved}，或交给 model.to(device)",
+                    ).format(moved=moved or f"nn.Parameter(tensor{call})"),
                 ),
-                spans=(whole.span(),),
+                spans=(script.place(move).span(),),
                 parameter=target.attr,
                 fixes=(self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False),)
                 if edit is not None
                 else (),
             )
+
+
+def _moved_inside(script: Script, made: Call, inner: ast.expr, call: str) -> str | None:
+    """``nn.Parameter(x.cuda())`` of ``nn.Parameter(x)``; None where brackets would be needed."""
+    if not isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
+        return None
+    whole, part = script.place(made.node), script.place(inner)
+    text, end = whole.text.encode(), part.start - whole.start + len(part.text.encode())
+    return (text[:end] + call.encode() + text[end:]).decode()
 
 
 def _changes(script: Script, move: ast.Call) -> bool:

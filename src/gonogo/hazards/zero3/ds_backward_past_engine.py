@@ -63,12 +63,14 @@ class DsBackwardPastEngine(Hazard):
                 Text(
                     en="`{code}` goes past the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
                     "that loss nor reduces its gradients over the ranks.",
-                    zh="`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version} 既不缩放该 loss，也不跨 "
+                    zh="`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version}既不缩放该 loss，也不跨 "
                     "rank 归约其梯度。",
                 ).format(
                     code=text_of(script, call.node),
                     engine=engine,
-                    version=f" {version.value}" if version.known else Text(" before 0.18.3", "（0.18.3 之前）"),
+                    version=Text(f" {version.value}", f" {version.value} ")
+                    if version.known
+                    else Text(" before 0.18.3", "（0.18.3 之前）"),
                 ),
                 certainty=Certainty.CERTAIN if older else Certainty.LIKELY,
                 severity=Severity.ERROR,

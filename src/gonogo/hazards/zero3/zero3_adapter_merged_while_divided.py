@@ -62,9 +62,11 @@ class Zero3AdapterMergedWhileDivided(Hazard):
                         "保存适配器，在不使用 ZeRO-3 的单独进程中合并",
                     ),
                     Text(
-                        "Or gather around it: with deepspeed.zero.GatheredParameters(list(model.parameters()))",
-                        "或先聚合：with deepspeed.zero.GatheredParameters(list(model.parameters()))",
-                    ),
+                        "Or gather around it, where the whole model fits: with "
+                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))",
+                        "或在容得下整个模型时先聚合：with "
+                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))",
+                    ).format(model=text_of(script, call.receiver) if call.receiver is not None else "model"),
                 ),
                 spans=(call.place.span(), stage_span(run)),
                 confirm=(Text("The model was loaded while ZeRO-3 was on", "模型是在 ZeRO-3 生效时加载的"),),

@@ -12,7 +12,7 @@ from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
 _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
 
-_FILE_CURE = (
+_CURE = (
     Text("Score the saved predictions in a separate process", "在单独的进程中对保存的预测打分"),
     Text(
         "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
@@ -84,7 +84,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                     "构建，没有引擎聚合它们。",
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
-                cure=_FILE_CURE,
+                cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=(Text("The metric is computed in the training run", "指标在训练运行中计算"),),
             )
@@ -118,17 +118,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                     zh="指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没有"
                     "引擎聚合这些参数。",
                 ),
-                cure=(
-                    Text(
-                        "Load the metric's model before TrainingArguments / HfDeepSpeedConfig is created",
-                        "在创建 TrainingArguments / HfDeepSpeedConfig 之前加载指标模型",
-                    ),
-                    Text(
-                        "Or unset ZeRO-3 around its loading (unset_hf_deepspeed_config), or score the predictions in a "
-                        "separate process",
-                        "或在加载前后取消 ZeRO-3（unset_hf_deepspeed_config），或在单独的进程中对预测打分",
-                    ),
-                ),
+                cure=_CURE,
                 certainty=certainty,
             )
 

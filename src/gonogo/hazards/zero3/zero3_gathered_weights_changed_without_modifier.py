@@ -16,7 +16,7 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
     """`GatheredParameters` without `modifier_rank` around code that changes the weights.
 
     ## What happens
-    Rows of an embedding, an initialisation or an EMA written inside `with deepspeed.zero.GatheredParameters(p):`
+    Rows of an embedding, an initialization or an EMA written inside `with deepspeed.zero.GatheredParameters(p):`
     are gone afterwards: the next gather shows the former values, and nothing was said. Newer DeepSpeed raises an
     error instead.
 

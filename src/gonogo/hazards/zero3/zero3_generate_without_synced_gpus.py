@@ -23,8 +23,10 @@ _CURE = (
         zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
     ),
     Text(
-        en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters), or use ZeRO-2",
-        zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters），或使用 ZeRO-2",
+        en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
+        "ds3_gather_for_generation=True), or use ZeRO-2",
+        zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL：ds3_gather_for_generation=True），或使用 "
+        "ZeRO-2",
     ),
 )
 
@@ -150,18 +152,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
                 "and a rank whose sequence has ended does not take part any more.",
                 zh="程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
             ),
-            cure=(
-                Text(
-                    en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
-                    zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
-                ),
-                Text(
-                    en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
-                    "ds3_gather_for_generation=True), or use ZeRO-2",
-                    zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL："
-                    "ds3_gather_for_generation=True），或使用 ZeRO-2",
-                ),
-            ),
+            cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),
             confirm=(
                 Text(

@@ -89,13 +89,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
                 zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个损"
                 "失），又使用了可重入的梯度检查点。",
             ),
-            cure=(
-                Text(
-                    'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
-                    '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
-                ),
-                Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
-            ),
+            cure=_CURE,
             certainty=certainty,
             confirm=(
                 Text(

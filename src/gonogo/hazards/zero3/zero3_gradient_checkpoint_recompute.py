@@ -23,6 +23,16 @@ _EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[
 _FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
+_CURE = (
+    Text(
+        'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT',
+        '设 gradient_checkpointing_kwargs={"use_reentrant": True}，PEFT 还需 model.enable_input_require_grads()',
+    ),
+    Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+)
+_CONFIRM = (
+    Text("The message's recomputed metadata show torch.Size([0])", "消息中的 recomputed metadata 显示 torch.Size([0])"),
+)
 
 
 class Zero3GradientCheckpointRecompute(Hazard):
@@ -82,21 +92,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
                 "：不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
-            cure=(
-                Text(
-                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads()',
-                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，并调用 '
-                    "model.enable_input_require_grads()",
-                ),
-                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
-            ),
+            cure=_CURE,
             spans=(how.told, version.span(), stage_span(run)),
-            confirm=(
-                Text(
-                    "The message's recomputed metadata show torch.Size([0])",
-                    "消息中的 recomputed metadata 显示 torch.Size([0])",
-                ),
-            ),
+            confirm=_CONFIRM,
         )
 
     log_words = (
@@ -136,22 +134,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
                 zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新切分，它们是空的"
                 "。",
             ),
-            cure=(
-                Text(
-                    'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() '
-                    "for PEFT",
-                    '设 gradient_checkpointing_kwargs={"use_reentrant": True}，PEFT 还需 '
-                    "model.enable_input_require_grads()",
-                ),
-                Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
-            ),
+            cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The message's recomputed metadata show torch.Size([0])",
-                    "消息中的 recomputed metadata 显示 torch.Size([0])",
-                ),
-            ),
+            confirm=_CONFIRM,
         )
 
 

@@ -13,6 +13,13 @@ _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
+_CURE = (
+    Text('pip install "trl>=0.16"', '执行 pip install "trl>=0.16"'),
+    Text(
+        "Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)",
+        "在此之前设 ds3_gather_for_generation=False，或传入包装后的模型（self.model_wrapped）",
+    ),
+)
 
 
 class Zero3HooksOnUnwrappedModel(Hazard):
@@ -81,14 +88,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             yield self.finding(
                 cause.format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 certainty=Certainty.CERTAIN if renamed else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Upgrade TRL: pip install -U trl (0.16 or later)", "升级 TRL：pip install -U trl（0.16 或以上）"
-                    ),
-                    Text(
-                        "Until then set ds3_gather_for_generation=False", "在此之前设 ds3_gather_for_generation=False"
-                    ),
-                ),
+                cure=_CURE,
                 spans=(
                     call.script.headline(call.node).span(),
                     trl.span(),
@@ -107,15 +107,6 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             "DeepSpeed engine's optimizer.",
             zh="TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
         )
-        cure = (
-            Text(
-                "Upgrade TRL: pip install -U trl (fixed in PR #2776)", "升级 TRL：pip install -U trl（PR #2776 已修复）"
-            ),
-            Text(
-                "Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)",
-                "在此之前设 ds3_gather_for_generation=False，或传入包装后的模型（self.model_wrapped）",
-            ),
-        )
         confirm = (
             Text(
                 "The frames show trl/models/utils.py, remove_hooks or add_hooks",
@@ -132,9 +123,9 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 stage3 = zero3(log)
                 told = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if told and stage3 is not False else Certainty.POSSIBLE
-            yield self.log_finding(evidence, cause, cure=cure, certainty=certainty, confirm=confirm)
+            yield self.log_finding(evidence, cause, cure=_CURE, certainty=certainty, confirm=confirm)
         elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
-            yield self.log_finding(cut, cause, cure=cure, certainty=Certainty.LIKELY, confirm=confirm)
+            yield self.log_finding(cut, cause, cure=_CURE, certainty=Certainty.LIKELY, confirm=confirm)
         elif evidence := first_match(log, _RENAMED, "AttributeError"):
             yield self.log_finding(
                 evidence,

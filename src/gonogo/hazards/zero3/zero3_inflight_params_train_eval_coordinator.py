@@ -2,6 +2,18 @@ from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
+_CURE = (
+    Text(
+        'pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)',
+        '执行 pip install "deepspeed>=0.15.4"（PR #6662 改为共用一个协调器）',
+    ),
+    Text(
+        'Until then "stage3_prefetch_bucket_size": 0, or model.eval() before and model.train() after each pass '
+        "without gradients",
+        '在此之前设 "stage3_prefetch_bucket_size": 0，或在每次不带梯度的前向之前 model.eval()、之后 model.train()',
+    ),
+)
+
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     """DeepSpeed's two parameter coordinators, for training and evaluation, lose each other's prefetches.
@@ -62,16 +74,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
                 "下不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
             ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
-            cure=(
-                Text(
-                    "Upgrade DeepSpeed to 0.15.4 or later (PR #6662 uses one coordinator for both)",
-                    "升级 DeepSpeed 到 0.15.4 或以上（PR #6662 改为共用一个协调器）",
-                ),
-                Text(
-                    'Or set "stage3_prefetch_bucket_size": 0, and call model.eval() before each pass without gradients',
-                    '或设 "stage3_prefetch_bucket_size": 0，并在每次不带梯度的前向之前调用 model.eval()',
-                ),
-            ),
+            cure=_CURE,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
             confirm=(Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),),
         )
@@ -92,18 +95,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
                 zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现仍"
                 "在传输。",
             ),
-            cure=(
-                Text(
-                    "Upgrade DeepSpeed (PR #6662 uses one coordinator for both)",
-                    "升级 DeepSpeed（PR #6662 改为共用一个协调器）",
-                ),
-                Text(
-                    "Until then model.eval() before and model.train() after each such pass, or "
-                    '"stage3_prefetch_bucket_size": 0',
-                    "在此之前，每次这样的前向之前 model.eval()、之后 model.train()，或设 "
-                    '"stage3_prefetch_bucket_size": 0',
-                ),
-            ),
+            cure=_CURE,
             certainty=causes[Cause.COORDINATORS],
             confirm=(
                 Text(

@@ -31,6 +31,16 @@ _KILLED = Pattern(
 )
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ACTIVE = Pattern(r"(?i)activating zero\.init")
+_CURE = (
+    Text(
+        "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
+        "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
+    ),
+    Text(
+        "accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the model",
+        "accelerate 设 zero3_init_flag: true；不用 transformers 时在 with deepspeed.zero.Init(): 中构建模型",
+    ),
+)
 
 
 class Zero3InitNotActiveLoadOom(Hazard):
@@ -113,12 +123,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         return self.finding(
             cause,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
-                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
-                ),
-            ),
+            cure=_CURE[:1],
             spans=(
                 call.place.span(),
                 told.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if told else None,
@@ -156,18 +161,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
                 zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，而"
                 "不是只加载自己的一份。",
             ),
-            cure=(
-                Text(
-                    "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
-                    "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
-                ),
-                Text(
-                    "accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the "
-                    "model",
-                    "accelerate 设 zero3_init_flag: true；不用 transformers 时在 with deepspeed.zero.Init(): 中构建模"
-                    "型",
-                ),
-            ),
+            cure=_CURE,
             certainty=certainty,
             confirm=(
                 Text(

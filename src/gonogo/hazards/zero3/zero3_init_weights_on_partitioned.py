@@ -25,13 +25,13 @@ _REFUSED = Pattern(
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
-_INITIALISES = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
+_INITIALIZES = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
 _BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
 
 class Zero3InitWeightsOnPartitioned(Hazard):
-    """Weights are initialised while ZeRO-3 has them partitioned.
+    """Weights are initialized while ZeRO-3 has them partitioned.
 
     ## What happens
     Loading or building a model under ZeRO-3 raises "IndexError: index 0 is out of bounds for dimension 0 with size 0"
@@ -39,7 +39,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     ## Why
     Inside `zero.Init` a parameter is empty as soon as its module is built. `_init_weights` then indexes the row of the
-    padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialisation under ZeRO-3,
+    padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialization under ZeRO-3,
     but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
 
     ## Example
@@ -51,11 +51,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     ```
 
     ## Cure
-    Upgrade transformers (or take the version that your framework pins). In a model of your own, initialise inside `with
+    Upgrade transformers (or take the version that your framework pins). In a model of your own, initialize inside `with
     deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.
 
     ## When it is safe
-    Loading a full checkpoint with no missing keys, under a transformers that skips initialisation; ZeRO-2.
+    Loading a full checkpoint with no missing keys, under a transformers that skips initialization; ZeRO-2.
 
     ## Sources
     - https://github.com/huggingface/transformers/issues/43596: BERT under zero.Init with transformers 5.0
@@ -66,7 +66,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     name = "zero3-init-weights-on-partitioned"
     title = Text(
-        en="Weights are initialised while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已切分的空权重"
+        en="Weights are initialized while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已切分的空权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -101,7 +101,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 severity=Severity.ERROR if raises else Severity.WARNING,
                 cure=(
                     Text(
-                        "Initialise inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
+                        "Initialize inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
                         "self.apply(fn), which DeepSpeed gathers for",
                         "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 "
                         "self.apply(fn)（DeepSpeed 会为其聚合）",
@@ -118,7 +118,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in what initialises weights; without frames, the missing row under ZeRO-3."""
+        """An empty weight in what initializes weights; without frames, the missing row under ZeRO-3."""
         on = zero3(log)
         if on is False:
             return
@@ -137,7 +137,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         bare = first_match(log, _NO_ROW, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and bare.frames):
             return
-        if on or log.find(_INITIALISES):
+        if on or log.find(_INITIALIZES):
             yield self._found(bare, Certainty.LIKELY)
         elif isinstance(bare, LoggedError):
             yield self._found(bare, Certainty.POSSIBLE)
@@ -146,7 +146,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="Initialising a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
+                en="Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
                 zh="初始化权重时对其取下标，而 zero.Init 已将其切分：它没有任何行。",
             ),
             cure=(
@@ -155,7 +155,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     "升级 transformers：新版会跳过已切分的参数或先行聚合",
                 ),
                 Text(
-                    "In a model of your own initialise inside deepspeed.zero.GatheredParameters([weight], "
+                    "In a model of your own initialize inside deepspeed.zero.GatheredParameters([weight], "
                     "modifier_rank=0); or use ZeRO-2",
                     "自己的模型请在 deepspeed.zero.GatheredParameters([weight], modifier_rank=0) 中初始化；或使用 "
                     "ZeRO-2",
@@ -172,7 +172,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
 
 def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
-    """What has partitioned a layer's weight before it is initialised; None where it is whole, or that can't be told."""
+    """What has partitioned a layer's weight before it is initialized; None where it is whole, or that can't be told."""
     if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
         return None
     function, info = script.enclosing_function(weight), script.enclosing_class(weight)

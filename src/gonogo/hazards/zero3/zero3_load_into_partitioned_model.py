@@ -119,18 +119,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）"
                 "。",
             ).format(saved=saved, current=current),
-            cure=(
-                Text(
-                    "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
-                    "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
-                ),
-                Text(
-                    "For a state dict of your own: copy inside deepspeed.zero.GatheredParameters(params, "
-                    "modifier_rank=0), or load before ZeRO-3 is set up",
-                    "自己的 state dict：在 deepspeed.zero.GatheredParameters(params, modifier_rank=0) 中复制，或在启用 "
-                    "ZeRO-3 之前加载",
-                ),
-            ),
+            cure=_CURE,
             certainty=certainty,
         )
 

@@ -26,7 +26,7 @@ _CURE = (
         zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
     ),
     Text(
-        en='For a quantised (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
+        en='For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
         zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
     ),
 )

@@ -23,7 +23,10 @@ _CURE = (
         "output times zero",
         zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
     ),
-    Text("Or batches of one kind at a time on all ranks, or ZeRO-2", "或让所有 rank 同时使用同类 batch，或使用 ZeRO-2"),
+    Text(
+        en="Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2",
+        zh="或让所有 rank 同时使用同类 batch（group_by_modality_length），或使用 ZeRO-2",
+    ),
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
 _SIZES = ("shape", "size", "numel", "any", "sum", "len")
@@ -155,18 +158,7 @@ class Zero3MixedModalityHang(Hazard):
                 zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 "
                 "rank 则一直等待它的那一份。",
             ),
-            cure=(
-                Text(
-                    en="Run the tower on every rank in every step: give batches without an image a small dummy one and "
-                    "add its output times zero",
-                    zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
-                ),
-                Text(
-                    en="Or group the data so that all ranks have the same modality in a step "
-                    "(group_by_modality_length), or use ZeRO-2",
-                    zh="或按模态分组，使所有 rank 同一步的模态相同（group_by_modality_length），或使用 ZeRO-2",
-                ),
-            ),
+            cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, Found)),
             confirm=(

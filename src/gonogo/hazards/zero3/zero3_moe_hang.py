@@ -20,11 +20,11 @@ from gonogo.hazards.rule import (
 _CURE = (
     Text(
         en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
-        "deepspeed_moe_layer_cls_names)",
+        "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
         zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
-        "deepspeed_moe_layer_cls_names）",
+        "deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
     ),
-    Text("Or ZeRO-2, where memory allows it", "或在显存允许时使用 ZeRO-2"),
+    Text("Or ZeRO-2, with offload if memory is short", "或使用 ZeRO-2，显存不足时加上卸载"),
 )
 _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 # Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
@@ -149,15 +149,7 @@ class Zero3MoeHang(Hazard):
                 zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此各 "
                 "rank 请求的参数不同。",
             ),
-            cure=(
-                Text(
-                    en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
-                    "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
-                    zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
-                    "deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
-                ),
-                Text(en="Or use ZeRO-2, with offload if memory is short", zh="或使用 ZeRO-2，显存不足时加上卸载"),
-            ),
+            cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, Found)),
             confirm=(

@@ -15,6 +15,13 @@ from gonogo.hazards.rule import (
 _SAID = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
 _OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
+_CURE = (
+    Text(
+        'Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
+        '更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
+    ),
+    Text("Or train without offload_optimizer and offload_param", "或不使用 offload_optimizer 与 offload_param"),
+)
 
 
 class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
@@ -71,12 +78,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
                 zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA "
                 "and dense” 结束。0.5.4 与 0.5.6 没有此问题。",
             ),
-            cure=(
-                Text(
-                    'Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
-                    '更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
-                ),
-            ),
+            cure=_CURE,
             spans=(
                 version.span() or offload.span(),
                 offload.span(Text("offloaded here", "此处卸载")) if version.span() else None,
@@ -102,16 +104,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
                 "CPU. The fault is DeepSpeed's, in 0.5.5.",
                 zh="DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
             ).format(version=f" {version}" if version else ""),
-            cure=(
-                Text(
-                    en='Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
-                    zh='更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
-                ),
-                Text(
-                    en="Or train without offload_optimizer and offload_param",
-                    zh="或不使用 offload_optimizer 与 offload_param",
-                ),
-            ),
+            cure=_CURE,
             certainty=certainty,
             confirm=(
                 Text(

@@ -51,7 +51,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
 
     ## Cure
     Change the data, not the parameter: `with torch.no_grad(): self.weight.data.copy_(...)`, gathered; or compute the
-    normalised weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize
+    normalized weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize
     layers before `deepspeed.initialize`. For `'Linear' ... 'ds_grads_remaining'` change DeepSpeed's version (0.16.4
     runs).
 

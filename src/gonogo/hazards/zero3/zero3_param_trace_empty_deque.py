@@ -8,6 +8,13 @@ _POPS = Pattern(r"\.popleft\(\)")
 _RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_module_fetched_for", "reset_step")
 _RECORDING_SAID = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
+_CURE = (
+    Text('pip install "trl>=0.29", or "deepspeed>=0.19"', '执行 pip install "trl>=0.29"，或 "deepspeed>=0.19"'),
+    Text(
+        "Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2",
+        "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成，或使用 ZeRO-2",
+    ),
+)
 
 
 class Zero3ParamTraceEmptyDeque(Hazard):
@@ -65,13 +72,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                     "from an empty deque” 结束。",
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
-                cure=(
-                    Text("Upgrade TRL and DeepSpeed", "升级 TRL 与 DeepSpeed"),
-                    Text(
-                        "Until then set ds3_gather_for_generation=False, or generate with vLLM",
-                        "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成",
-                    ),
-                ),
+                cure=_CURE,
                 spans=(call.script.headline(call.node).span(), trl.span(), stage_span(run)),
                 confirm=(
                     Text(
@@ -104,13 +105,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                 "was left as it was; the next forward finds a module that was never fetched.",
                 zh="生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
             ),
-            cure=(
-                Text("Upgrade TRL and DeepSpeed", "升级 TRL 与 DeepSpeed"),
-                Text(
-                    "Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2",
-                    "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成，或使用 ZeRO-2",
-                ),
-            ),
+            cure=_CURE,
             certainty=certainty,
             confirm=(
                 Text(

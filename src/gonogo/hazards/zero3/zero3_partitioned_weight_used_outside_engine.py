@@ -6,7 +6,7 @@ from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
 
-_FILE_CURE = (
+_CURE = (
     Text(
         "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
         "config=config_without_optimizer)",
@@ -14,8 +14,10 @@ _FILE_CURE = (
         "置)",
     ),
     Text(
-        "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist",
-        "或在 TrainingArguments / HfDeepSpeedConfig 创建之前完整加载它",
+        "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist, or under accelerate's "
+        "zero3_init_context_manager(enable=False)",
+        "或完整加载它：在 TrainingArguments / HfDeepSpeedConfig 创建之前，或在 accelerate 的 "
+        "zero3_init_context_manager(enable=False) 中",
     ),
 )
 _WRAP = (
@@ -100,7 +102,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     "层会报 “'weight' must be 2-D”。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
-                cure=_FILE_CURE,
+                cure=_CURE,
                 spans=(
                     script.place(use).span(Text("called here", "此处调用")),
                     call.place.span(Text("loaded under zero.Init", "在 zero.Init 下加载")),
@@ -126,20 +128,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     zh="某个模型在 zero.Init 下构建，参数是空的，却在没有 DeepSpeed 引擎为其聚合参数的情况下被调用：教"
                     "师、参考或奖励模型、编码器，或未包装的模型。",
                 ),
-                cure=(
-                    Text(
-                        "Hand that model to DeepSpeed too: accelerator.prepare(model), or "
-                        "deepspeed.initialize(model=..., config=...)",
-                        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., "
-                        "config=...)",
-                    ),
-                    Text(
-                        "Or load it whole, outside zero.Init: accelerate's zero3_init_context_manager(enable=False); "
-                        "or use ZeRO-2",
-                        "或在 zero.Init 之外完整加载：accelerate 的 zero3_init_context_manager(enable=False)；或使用 "
-                        "ZeRO-2",
-                    ),
-                ),
+                cure=_CURE,
                 certainty=certainty,
                 confirm=(
                     Text(

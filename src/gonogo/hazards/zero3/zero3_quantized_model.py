@@ -41,10 +41,17 @@ _ZERO_FRAMES = (
 )
 
 _PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
+_CURE = (
+    Text(
+        "Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype",
+        "QLoRA 请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
+    ),
+    Text("Or train an unquantized checkpoint under ZeRO-3", "或在 ZeRO-3 下训练未量化的 checkpoint"),
+)
 
 
 class Zero3QuantizedModel(Hazard):
-    """ZeRO-3 with a model whose weights are quantised (bitsandbytes, GPTQ, AWQ, fp8).
+    """ZeRO-3 with a model whose weights are quantized (bitsandbytes, GPTQ, AWQ, fp8).
 
     ## What happens
     LLaMA-Factory refuses: "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models". Elsewhere the first
@@ -53,7 +60,7 @@ class Zero3QuantizedModel(Hazard):
 
     ## Why
     ZeRO-3 partitions every parameter and gathers several of them in one collective, for which they must have one dtype.
-    Quantised layers hold packed integers, in shapes of their own, beside scales and unquantised layers in floating
+    Quantized layers hold packed integers, in shapes of their own, beside scales and unquantized layers in floating
     point.
 
     ## Example
@@ -63,11 +70,11 @@ class Zero3QuantizedModel(Hazard):
     ```
 
     ## Cure
-    QLoRA with ZeRO-2 or DDP (each GPU holds the quantised model), or FSDP with `bnb_4bit_quant_storage` set to the
-    compute dtype. For ZeRO-3, load an unquantised checkpoint (dequantise DeepSeek's fp8 weights to bf16).
+    QLoRA with ZeRO-2 or DDP (each GPU holds the quantized model), or FSDP with `bnb_4bit_quant_storage` set to the
+    compute dtype. For ZeRO-3, load an unquantized checkpoint (dequantize DeepSeek's fp8 weights to bf16).
 
     ## When it is safe
-    ZeRO-2 and lower. transformers since 4.44 leaves quantised models out of `zero.Init`, so they are not partitioned.
+    ZeRO-2 and lower. transformers since 4.44 leaves quantized models out of `zero.Init`, so they are not partitioned.
 
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
@@ -77,7 +84,7 @@ class Zero3QuantizedModel(Hazard):
     """
 
     name = "zero3-quantized-model"
-    title = Text(en="ZeRO-3 is to partition a quantised model, which it can't", zh="ZeRO-3 无法切分量化模型")
+    title = Text(en="ZeRO-3 is to partition a quantized model, which it can't", zh="ZeRO-3 无法切分量化模型")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
@@ -138,14 +145,7 @@ class Zero3QuantizedModel(Hazard):
         return self.finding(
             cause,
             certainty=certainty,
-            cure=(
-                Text(
-                    "Use ZeRO-2 (or DDP) for quantized weights, or FSDP with bnb_4bit_quant_storage set to the compute "
-                    "dtype",
-                    "量化权重请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
-                ),
-                Text("Or load an unquantized checkpoint for ZeRO-3", "或为 ZeRO-3 加载未量化的 checkpoint"),
-            ),
+            cure=_CURE,
             spans=(span or stage_span(run), stage_span(run) if span else None),
             confirm=()
             if certainty is Certainty.CERTAIN
@@ -164,7 +164,7 @@ class Zero3QuantizedModel(Hazard):
     )  # fmt: skip
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A framework's refusal, or a collective and a load that only quantised weights break."""
+        """A framework's refusal, or a collective and a load that only quantized weights break."""
         on = zero3(log)
         quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
         if evidence := first_match(log, _REFUSED):
@@ -192,21 +192,12 @@ class Zero3QuantizedModel(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The model's weights are quantised (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
+                en="The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
                 "dtypes, which ZeRO-3 can neither partition nor gather together.",
                 zh="模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法"
                 "一起聚合。",
             ),
-            cure=(
-                Text(
-                    "Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype",
-                    "QLoRA 请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
-                ),
-                Text(
-                    "Or train an unquantised (dequantised) checkpoint under ZeRO-3",
-                    "或在 ZeRO-3 下训练未量化（已反量化）的 checkpoint",
-                ),
-            ),
+            cure=_CURE,
             certainty=certainty,
             confirm=(
                 Text(

@@ -105,7 +105,7 @@ class Zero3SavedEmptyWeights(Hazard):
             Text(
                 en="{gather} {is_}: what the Trainer saves under ZeRO-3 has no weights that from_pretrained can load, "
                 "only the ranks' own parts, which zero_to_fp32.py puts together.",
-                zh="{gather}{is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank 的分片"
+                zh="{gather} {is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank 的分片"
                 "，需用 zero_to_fp32.py 合并。",
             ).format(
                 gather=_GATHER, is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false")

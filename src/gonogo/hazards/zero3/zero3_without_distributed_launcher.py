@@ -90,12 +90,12 @@ class Zero3WithoutDistributedLauncher(Hazard):
             return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
         fixes: tuple[Fix, ...] = ()
         if launch.launcher == "swift" and launch.source.writable:
-            title = Text("set NPROC_PER_NODE=1", "设置 NPROC_PER_NODE=1")
+            title = Text("Set NPROC_PER_NODE=1", "设置 NPROC_PER_NODE=1")
             fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
         yield self.finding(
             _CAUSE,
             certainty=Certainty.LIKELY,
-            cure=_CURE,
+            cure=(_CURE[launch.launcher == "swift"],),
             spans=(launch.place.span(), run.config_field.span()),
             fixes=fixes,
         )

@@ -9,10 +9,10 @@ _TWICE = Pattern(
 
 _CURE = (
     Text(
-        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
-        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for what is called twice',
+        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或对被调用两次的部分关闭梯度检查点',
     ),
-    Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
+    Text("Or call it once, on the concatenated inputs", "或把输入拼接后只调用一次"),
 )
 
 
@@ -37,7 +37,7 @@ class ZeroParamAlreadyReduced(Hazard):
 
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}`; or no checkpointing for the module that is called twice
-    (the vision tower, a frozen part); or one call on the concatenated inputs. ZeRO-3 allows several reductions.
+    (the vision tower, a frozen part); or one call on the concatenated inputs.
 
     ## When it is safe
     Every checkpointed module is called once in a step, or checkpointing is off or not reentrant.
@@ -81,16 +81,6 @@ class ZeroParamAlreadyReduced(Hazard):
                     "module that is called twice in the step, or that shares its weights.",
                     zh="一次反向中同一梯度的钩子触发了两次：可重入的梯度检查点包住了一步中被调用两次或共享权重的模块。",
                 ),
-                cure=(
-                    Text(
-                        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for the '
-                        "module that is called twice",
-                        'gradient_checkpointing_kwargs={"use_reentrant": False}，或对被调用两次的模块关闭梯度检查点',
-                    ),
-                    Text(
-                        "Call the module once, on the concatenated inputs; or use ZeRO-3",
-                        "把输入拼接后只调用一次该模块；或改用 ZeRO-3",
-                    ),
-                ),
+                cure=_CURE,
                 certainty=certainty,
             )
