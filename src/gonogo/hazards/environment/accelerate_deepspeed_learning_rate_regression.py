@@ -12,6 +12,12 @@ class AccelerateDeepspeedLearningRateRegression(Hazard):
     ## Why
     A change in 0.23 (PR 1909) altered how the scheduler is prepared for DeepSpeed; PR 2304 took it back, for 0.26.
 
+    ## Example
+    ```text
+    accelerate==0.25.0    # wrong, with deepspeed on several GPUs
+    accelerate==0.26.1    # right
+    ```
+
     ## Cure
     Install accelerate 0.26 or newer, or 0.22.
 

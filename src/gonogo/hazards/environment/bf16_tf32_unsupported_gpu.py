@@ -33,6 +33,12 @@ class Bf16Tf32UnsupportedGpu(Hazard):
     bf16 matrix units and TF32 came with Ampere (compute capability 8.0). V100, T4, P100, RTX 20xx and GTX cards have
     neither. A CPU build of PyTorch answers the same, whatever the GPU is.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 4 train.py --bf16    # wrong on V100, T4, RTX 20xx
+    torchrun --nproc_per_node 4 train.py --fp16    # right
+    ```
+
     ## Cure
     fp16 instead of bf16, no TF32. With a CPU build: install PyTorch from its CUDA index.
 

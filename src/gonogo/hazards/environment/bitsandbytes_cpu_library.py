@@ -54,6 +54,13 @@ class BitsandbytesCpuLibrary(Hazard):
     At import bitsandbytes looks for CUDA's runtime and takes the library of that version. It found none
     (LD_LIBRARY_PATH, a new CUDA, an old release of bitsandbytes), warned "compiled without GPU support", and went on.
 
+    ## Example
+    ```sh
+    pip install bitsandbytes==0.41.1    # wrong: a release without a library for this CUDA
+    pip install -U bitsandbytes    # right
+    python -m bitsandbytes    # says which library it takes
+    ```
+
     ## Cure
     A newer bitsandbytes, or CUDA's runtime where it is looked for. Copying the CUDA library over the CPU one hides the
     fault until the next version.

@@ -13,6 +13,12 @@ class BitsandbytesNotInstalled(Hazard):
     Neither transformers nor peft requires it. load_in_4bit, load_in_8bit and optimizers such as adamw_bnb_8bit or
     paged_adamw_32bit are bitsandbytes'.
 
+    ## Example
+    ```sh
+    pip install transformers peft    # wrong: the run loads in 4 bits
+    pip install transformers peft bitsandbytes    # right
+    ```
+
     ## Cure
     pip install bitsandbytes, or train without quantization and with adamw_torch.
 

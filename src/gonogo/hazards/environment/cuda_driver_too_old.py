@@ -44,6 +44,13 @@ class CudaDriverTooOld(Hazard):
     serves: 11040 is 11.4. A newer PyTorch, often pulled in by another package's installation, needs more. A container
     does not change the driver.
 
+    ## Example
+    ```sh
+    nvidia-smi | grep "CUDA Version"    # 11.4
+    pip install torch==2.6.0    # wrong: CUDA 12.4
+    pip install torch==2.3.1 --index-url https://download.pytorch.org/whl/cu118    # right: CUDA 11
+    ```
+
     ## Cure
     A newer driver on the host, or a PyTorch built for the CUDA that `nvidia-smi` shows.
 

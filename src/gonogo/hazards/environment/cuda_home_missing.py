@@ -45,6 +45,12 @@ class CudaHomeMissing(Hazard):
     import already, and finds no toolkit: none is installed, or CUDA_HOME names a folder without it, or the variable
     does not reach the launched processes.
 
+    ## Example
+    ```dockerfile
+    FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04    # wrong: no nvcc
+    FROM nvidia/cuda:12.4.1-devel-ubuntu22.04    # right
+    ```
+
     ## Cure
     Install the toolkit with PyTorch's CUDA version and export CUDA_HOME. A runtime image has no nvcc: take the devel
     one.

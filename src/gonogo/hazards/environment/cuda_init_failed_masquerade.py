@@ -46,6 +46,12 @@ class CudaInitFailedMasquerade(Hazard):
     transformers asks CUDA for the GPU's generation. Where CUDA did not start, or no GPU is visible, the answer is no,
     and the message speaks of Ampere. Changing the precision leads to the next failure.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 8 train.py --bf16 false    # wrong: CUDA did not start, precision is not why
+    python -c "import torch; torch.cuda.init()"    # right: says why
+    ```
+
     ## Cure
     Make `torch.cuda.is_available()` true first: driver, fabric manager, container flags, CUDA_VISIBLE_DEVICES, a CUDA
     build of PyTorch. On a machine without a GPU: use_cpu, and no bf16 or TF32.

@@ -44,6 +44,12 @@ class CudaNoKernelImage(Hazard):
     wheel), or so old that the build dropped it, finds none. An extension built on another machine has that machine's
     only.
 
+    ## Example
+    ```sh
+    pip install torch --index-url https://download.pytorch.org/whl/cu121    # wrong on an RTX 5090 (sm_120)
+    pip install torch --index-url https://download.pytorch.org/whl/cu128    # right
+    ```
+
     ## Cure
     A PyTorch build with the architecture; where PyTorch itself works and an extension fails, rebuild the extension.
 

@@ -37,6 +37,12 @@ class CudaTorchVersionMismatch(Hazard):
     DeepSpeed compiles with the nvcc under CUDA_HOME against PyTorch's headers. It accepts another minor version of the
     same major one, and refuses another major version.
 
+    ## Example
+    ```sh
+    export CUDA_HOME=/usr/local/cuda-11.8    # wrong, with torch 2.5.1+cu124
+    export CUDA_HOME=/usr/local/cuda-12.4    # right
+    ```
+
     ## Cure
     Align them, or set DS_SKIP_CUDA_CHECK=1 at your own risk. If a compiler's error follows (Python.h, -lcurand),
     that is the cause, and this was a warning.

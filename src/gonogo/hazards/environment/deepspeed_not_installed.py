@@ -13,6 +13,12 @@ class DeepspeedNotInstalled(Hazard):
     transformers, accelerate and the training frameworks install without it (`pip install llamafactory[deepspeed]`,
     `ms-swift[all]`).
 
+    ## Example
+    ```sh
+    pip install transformers accelerate    # wrong: the run is given --deepspeed
+    pip install transformers accelerate deepspeed    # right
+    ```
+
     ## Cure
     pip install deepspeed, of a version that this transformers takes, in the environment that trains.
 

@@ -31,6 +31,14 @@ class DeepspeedPathTakenForDict(Hazard):
     `modeling_utils` writes `Union[str, dict]`. Where it is imported before `TrainingArguments` is, as in `from
     transformers import HfArgumentParser, Trainer, TrainingArguments`, a path is parsed as a dict.
 
+    ## Example
+    ```python
+    from transformers import HfArgumentParser, Trainer, TrainingArguments    # wrong with 4.53
+    # right
+    from transformers import TrainingArguments
+    from transformers import HfArgumentParser, Trainer
+    ```
+
     ## Cure
     `pip install "transformers==4.52.4"`, or 4.54 and newer. Or import `TrainingArguments` first, on a line of its own.
 

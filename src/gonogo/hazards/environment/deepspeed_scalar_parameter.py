@@ -43,6 +43,12 @@ class DeepspeedScalarParameter(Hazard):
     contrastive models have such a parameter (`logit_scale = nn.Parameter(torch.tensor(2.65))`), and so have gates and
     temperatures of many others. Releases up to 0.19.7 broadcast the tensor itself.
 
+    ## Example
+    ```python
+    self.logit_scale = nn.Parameter(torch.tensor(2.65))    # wrong with deepspeed 0.19.8: no dimension
+    self.logit_scale = nn.Parameter(torch.tensor([2.65]))    # right
+    ```
+
     ## Cure
     Pin `deepspeed==0.19.7`. In a model of your own write `nn.Parameter(torch.tensor([value]))`, with one dimension.
 

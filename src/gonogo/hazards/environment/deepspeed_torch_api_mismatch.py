@@ -65,6 +65,13 @@ class DeepspeedTorchApiMismatch(Hazard):
     DeepSpeed imports internals of PyTorch, which move: torch 2.0 dropped `torch._six`, torch 2.4 renamed the elastic
     agent's `log`. An upgrade of torch alone (often as another package's dependency) parts the pair.
 
+    ## Example
+    ```text
+    torch==2.4.0
+    deepspeed==0.14.0    # wrong
+    deepspeed==0.14.5    # right
+    ```
+
     ## Cure
     Upgrade DeepSpeed, or install the PyTorch of its time.
 

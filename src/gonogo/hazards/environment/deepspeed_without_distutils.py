@@ -15,6 +15,12 @@ class DeepspeedWithoutDistutils(Hazard):
     with setuptools, nor do uv's. DeepSpeed up to 0.18.3 imports distutils when it is itself imported, and does not
     ask for setuptools.
 
+    ## Example
+    ```sh
+    uv venv --python 3.12 && uv pip install deepspeed==0.15.4    # wrong: no setuptools
+    uv venv --python 3.12 && uv pip install deepspeed==0.15.4 setuptools    # right
+    ```
+
     ## Cure
     pip install setuptools, or a DeepSpeed that looks for it only when it compiles.
 

@@ -14,6 +14,14 @@ class FlashAttnNotInstalled(Hazard):
     transformers does not require flash-attn: it is compiled for one PyTorch, CUDA and Python, and installed by hand.
     A config that was written elsewhere keeps asking for it.
 
+    ## Example
+    ```python
+    # wrong, where flash-attn is not installed
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="flash_attention_2")
+    # right
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
+    ```
+
     ## Cure
     Install it (pip install flash-attn --no-build-isolation), or take attn_implementation="sdpa", which PyTorch
     brings.

@@ -46,6 +46,12 @@ class FlashAttnUndefinedSymbol(Hazard):
     another torch, CUDA or ABI, a wheel out of pip's cache, or an upgrade of torch afterwards leaves names that are not
     there.
 
+    ## Example
+    ```sh
+    pip install flash-attn && pip install -U torch    # wrong: built for the torch before
+    pip install -U torch && pip install --no-build-isolation --force-reinstall --no-deps flash-attn    # right
+    ```
+
     ## Cure
     Reinstall flash-attn after torch, matching torch, CUDA, Python and cxx11abi; or use sdpa.
 

@@ -39,6 +39,14 @@ class FlashAttnUnsupportedGpu(Hazard):
     flash-attn 2 has kernels for compute capability 8.0 and up: not for V100, T4, RTX 20xx. Some models' own code
     uses it whenever the package is installed, whatever the arguments say.
 
+    ## Example
+    ```python
+    # wrong on V100, T4, RTX 20xx
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="flash_attention_2")
+    # right
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
+    ```
+
     ## Cure
     Another attention implementation (sdpa), or uninstall flash-attn.
 

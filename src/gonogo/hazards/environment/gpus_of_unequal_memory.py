@@ -11,6 +11,12 @@ class GpusOfUnequalMemory(Hazard):
     ## Why
     DDP and ZeRO give each rank the same share of states and the same micro-batch, whatever its card has.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 4 train.py    # wrong: GPU 3 has 24 GiB, the others 80
+    CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node 3 train.py    # right
+    ```
+
     ## Cure
     Leave the smaller cards out with CUDA_VISIBLE_DEVICES, or size the batch for the smallest.
 

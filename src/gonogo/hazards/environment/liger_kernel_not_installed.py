@@ -13,6 +13,12 @@ class LigerKernelNotInstalled(Hazard):
     The kernels are a package of their own, which neither transformers nor trl requires. The name counts:
     `liger_kernel_nightly` is not taken for it.
 
+    ## Example
+    ```sh
+    pip install trl    # wrong: the run sets use_liger_kernel
+    pip install trl liger-kernel    # right
+    ```
+
     ## Cure
     pip install liger-kernel, or use_liger_kernel: false.
 

@@ -14,6 +14,13 @@ class Numpy2BesideOlderTorch(Hazard):
     numpy 2 changed its binary interface; PyTorch is compiled for it since 2.3. Older wheels name no upper limit, so
     that an unpinned numpy becomes 2.
 
+    ## Example
+    ```text
+    torch==2.2.2
+    numpy==2.0.1    # wrong
+    numpy==1.26.4    # right
+    ```
+
     ## Cure
     Pin numpy<2, or take PyTorch 2.3 or newer.
 

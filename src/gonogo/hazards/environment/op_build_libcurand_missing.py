@@ -47,6 +47,13 @@ class OpBuildLibcurandMissing(Hazard):
     DeepSpeed builds the operator at its first use, and links it with curand. A conda environment or a slim image often
     has nvcc without the rest of the toolkit, or has the library where the linker does not look.
 
+    ## Example
+    ```sh
+    conda install cuda-nvcc    # wrong: the compiler alone
+    conda install cuda-nvcc libcurand-dev    # right
+    rm -r ~/.cache/torch_extensions
+    ```
+
     ## Cure
     Install libcurand with its development files, or put its folder into LIBRARY_PATH; then delete
     `~/.cache/torch_extensions` and start again.

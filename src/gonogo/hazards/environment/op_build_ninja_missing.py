@@ -32,6 +32,12 @@ class OpBuildNinjaMissing(Hazard):
     folder of its program is not in the PATH of the launched processes (an environment that was not activated, a remote
     node, sudo, an IDE).
 
+    ## Example
+    ```sh
+    /opt/envs/train/bin/python train.py    # wrong: the folder of ninja is not in PATH
+    PATH=/opt/envs/train/bin:$PATH python train.py    # right, with ninja installed there
+    ```
+
     ## Cure
     `pip install ninja` on every node; start from the activated environment, or add its bin folder to PATH.
 

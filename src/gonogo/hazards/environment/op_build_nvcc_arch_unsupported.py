@@ -40,6 +40,13 @@ class OpBuildNvccArchUnsupported(Hazard):
     DeepSpeed compiles for the architecture of the GPU that it finds. CUDA 11.7 does not know the RTX 4090 (8.9) and the
     H100 (9.0), 12.6 does not know Blackwell. PyTorch itself runs, as its wheels bring their own libraries.
 
+    ## Example
+    ```sh
+    export CUDA_HOME=/usr/local/cuda-11.7    # wrong on an H100 (9.0)
+    export CUDA_HOME=/usr/local/cuda-12.4    # right
+    rm -r ~/.cache/torch_extensions
+    ```
+
     ## Cure
     A toolkit that knows the GPU, or TORCH_CUDA_ARCH_LIST with the newest architecture that nvcc knows, plus `+PTX`.
     Delete `~/.cache/torch_extensions` afterwards.

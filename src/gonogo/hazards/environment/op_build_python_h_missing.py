@@ -28,6 +28,12 @@ class OpBuildPythonHMissing(Hazard):
     ## Why
     The system's Python is packaged without the headers that C++ extensions include. Triton's launcher needs them too.
 
+    ## Example
+    ```sh
+    apt-get install python3.10 g++    # wrong: no headers
+    apt-get install python3.10 g++ python3.10-dev    # right
+    ```
+
     ## Cure
     Install python3-dev (or python3.X-dev for the very version in use), delete `~/.cache/torch_extensions`, start again.
 

@@ -14,6 +14,12 @@ class PeftNotInstalled(Hazard):
     ## Why
     transformers and trl install without it.
 
+    ## Example
+    ```sh
+    pip install transformers trl    # wrong: the script makes a LoraConfig
+    pip install transformers trl peft    # right
+    ```
+
     ## Cure
     pip install peft, of a version of this transformers' time (0.18 or newer for transformers 5).
 

@@ -14,6 +14,12 @@ class PinnedVersionNeverReleased(Hazard):
     A slip of the pen, a version that was only in the repository (`0.10.1` before its release), or one of another
     package.
 
+    ## Example
+    ```text
+    deepspeed==0.14.8    # wrong: 0.14.5 is the last of 0.14
+    deepspeed==0.14.5    # right
+    ```
+
     ## Cure
     Pin a version that there is; `pip index versions deepspeed` lists them.
 

@@ -14,6 +14,13 @@ class Pydantic2BesideOlderDeepspeed(Hazard):
     DeepSpeed up to 0.9.4 uses pydantic 1 and names no upper limit for it; pydantic 2 came in June 2023 and changed
     its API. 0.9.5 and newer pin it or use either.
 
+    ## Example
+    ```text
+    deepspeed==0.9.2
+    pydantic==2.5.3    # wrong
+    pydantic==1.10.13    # right
+    ```
+
     ## Cure
     Pin pydantic<2, or take a newer DeepSpeed.
 

@@ -92,6 +92,13 @@ class PythonPackageVersionMismatch(Hazard):
     peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
     one beside an old other.
 
+    ## Example
+    ```text
+    transformers==4.38.2
+    peft==0.14.0    # wrong: it imports what came with transformers 4.43
+    peft==0.9.0    # right
+    ```
+
     ## Cure
     Upgrade all, or pin the pair that the project was tested with.
 

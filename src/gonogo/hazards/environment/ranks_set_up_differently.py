@@ -64,6 +64,12 @@ class RanksSetUpDifferently(Hazard):
     Nodes are installed or started apart: an image that is older, a variable that was exported on one node only, a
     checkout that was not updated, a cache of data that was made twice.
 
+    ## Example
+    ```sh
+    ssh node2 pip install -U torch    # wrong: node1 keeps the torch before
+    for node in node1 node2; do ssh $node pip install torch==2.5.1; done    # right
+    ```
+
     ## Cure
     Make the ranks alike in what the finding names. Versions, files and variables should come from one place.
 

@@ -14,6 +14,12 @@ class RequirementPinnedTwice(Hazard):
     ## Why
     Two lists were put together, and the second line was not seen.
 
+    ## Example
+    ```text
+    transformers==4.30.0
+    transformers==4.30.2    # wrong: a second pin; keep one of the two
+    ```
+
     ## Cure
     Keep one of the lines.
 

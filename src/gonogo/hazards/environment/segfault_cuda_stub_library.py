@@ -35,6 +35,12 @@ class SegfaultCudaStubLibrary(Hazard):
     LD_LIBRARY_PATH names `.../cuda/lib64/stubs` (set for a build) before the driver's folder. A stub has the
     functions' names and nothing in them.
 
+    ## Example
+    ```sh
+    export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH    # wrong
+    export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH    # right: for linking only
+    ```
+
     ## Cure
     Take `.../stubs` out of LD_LIBRARY_PATH (it belongs to LIBRARY_PATH, for linking), in ~/.bashrc, the Dockerfile
     and `.deepspeed_env`.

@@ -14,6 +14,12 @@ class TorchCpuBuildOnGpus(Hazard):
     `+cpu` wheels come from PyTorch's CPU index, or from a requirements file that was made on a laptop. pip does not
     replace them: the version is the same.
 
+    ## Example
+    ```text
+    torch==2.5.1+cpu    # wrong, for a run on GPUs
+    torch==2.5.1+cu124    # right
+    ```
+
     ## Cure
     Install the same version from its CUDA index: pip install torch==2.5.1 --index-url
     https://download.pytorch.org/whl/cu124.

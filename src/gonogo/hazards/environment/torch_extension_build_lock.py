@@ -52,6 +52,12 @@ class TorchExtensionBuildLock(Hazard):
     until it is gone, without a time-out. A build that was killed (Ctrl-C, out of memory, a job's time limit) never
     removes it. On a shared home folder the lock may be another job's.
 
+    ## Example
+    ```sh
+    kill -9 $(pgrep -f train.py); torchrun --nproc_per_node 8 train.py    # wrong: the build left its lock
+    rm -r ~/.cache/torch_extensions; torchrun --nproc_per_node 8 train.py    # right
+    ```
+
     ## Cure
     Delete `~/.cache/torch_extensions` when no run of yours is building, and start again.
 

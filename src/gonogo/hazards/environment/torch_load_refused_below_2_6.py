@@ -15,6 +15,13 @@ class TorchLoadRefusedBelow26(Hazard):
     CVE-2025-32434: torch.load below 2.6 can run code even with weights_only. transformers checks the version before
     it loads optimizer.pt and scheduler.pt, which have no safetensors form. Weights in safetensors are not affected.
 
+    ## Example
+    ```text
+    transformers==4.52.4
+    torch==2.5.1    # wrong, where the run resumes
+    torch==2.6.0    # right
+    ```
+
     ## Cure
     PyTorch 2.6 or newer; or transformers 4.51, with checkpoints of your own making only.
 

@@ -15,6 +15,12 @@ class TorchWithoutWheelForPython(Hazard):
     A release of PyTorch has wheels for the Pythons of its day: 2.1 up to 3.11, 2.2 to 2.4 up to 3.12, 2.5 up to 3.13.
     A newer Python finds only newer releases, and there is no source package.
 
+    ## Example
+    ```dockerfile
+    FROM python:3.12    # wrong: torch==2.1.2 has wheels up to 3.11
+    FROM python:3.11    # right
+    ```
+
     ## Cure
     Take the Python that the release has wheels for, or a newer PyTorch.
 

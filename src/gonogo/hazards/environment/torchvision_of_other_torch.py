@@ -14,6 +14,13 @@ class TorchvisionOfOtherTorch(Hazard):
     Both have C++ operators that are compiled for one PyTorch: torchvision 0.N goes with torch 2.(N-15), torchaudio
     has torch's own number. Raising torch alone leaves them behind.
 
+    ## Example
+    ```text
+    torch==2.6.0
+    torchvision==0.20.1    # wrong: for torch 2.5.1
+    torchvision==0.21.0    # right
+    ```
+
     ## Cure
     Install the three together, from one index; or uninstall what is not used.
 

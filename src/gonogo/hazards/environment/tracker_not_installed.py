@@ -14,6 +14,12 @@ class TrackerNotInstalled(Hazard):
     transformers requires none of them. Without report_to (or with `all`, before transformers 5) only the installed
     ones are used; a name asks for that one.
 
+    ## Example
+    ```sh
+    python train.py --report_to wandb    # wrong, where wandb is not installed
+    python train.py --report_to none    # right; or pip install wandb
+    ```
+
     ## Cure
     Install it, or report_to: none.
 

@@ -14,6 +14,13 @@ class TrainerAccelerateBelowMinimum(Hazard):
     accelerate is no hard dependency of transformers: pip installs the pair without a word. transformers holds a
     lowest version of its own, 0.20.3 in 4.31, 0.21.0 in 4.36, 0.26.0 in 4.45, 1.1.0 in 5.0.
 
+    ## Example
+    ```text
+    transformers==4.46.3
+    accelerate==0.21.0    # wrong
+    accelerate==0.26.0    # right
+    ```
+
     ## Cure
     Raise accelerate to that version, or install transformers[torch], which does.
 

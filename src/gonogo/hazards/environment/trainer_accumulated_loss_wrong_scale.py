@@ -15,6 +15,12 @@ class TrainerAccumulatedLossWrongScale(Hazard):
     4.46 began to divide the loss by the number of tokens of all accumulated micro-batches. Until 4.48 parts of it
     were missing: models that don't take that number, DeepSpeed's own division, the reported value.
 
+    ## Example
+    ```text
+    transformers==4.46.3    # wrong, with gradient accumulation
+    transformers==4.50.3    # right
+    ```
+
     ## Cure
     Install transformers 4.50 or newer, or 4.45.2.
 

@@ -13,6 +13,13 @@ class TransformersDeepspeedBelowMinimum(Hazard):
     transformers looks at DeepSpeed's version when it first reads a DeepSpeed config. Since 4.31 it asks for 0.9.3. An
     upgrade of transformers alone parts the pair.
 
+    ## Example
+    ```text
+    transformers==4.31.0
+    deepspeed==0.8.3    # wrong
+    deepspeed==0.9.5    # right
+    ```
+
     ## Cure
     Raise DeepSpeed, with a PyTorch of its time, or pin the older transformers.
 

@@ -15,6 +15,13 @@ class TransformersTorchBelowMinimum(Hazard):
     upper limit, brings a transformers that the installed torch is too old for: 4.48 asks for 2.0, 4.52 for 2.1, 4.56
     for 2.2, 5.1 for 2.4.
 
+    ## Example
+    ```text
+    torch==2.3.0
+    transformers==5.1.0    # wrong: it asks for torch 2.4
+    transformers==4.57.3    # right
+    ```
+
     ## Cure
     Raise torch, or pin the transformers that goes with it.
 

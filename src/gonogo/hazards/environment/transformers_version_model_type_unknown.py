@@ -44,6 +44,12 @@ class TransformersVersionModelTypeUnknown(Hazard):
     `config.json` names a model type that came with a later release. Often a newer transformers was installed, but into
     another environment than the one whose Python the launcher starts.
 
+    ## Example
+    ```text
+    transformers==4.44.2    # wrong for qwen2_5_vl, which came with 4.49
+    transformers==4.49.0    # right
+    ```
+
     ## Cure
     Upgrade transformers there. If the type is in no release yet: install it from source, or trust the model's own code.
 

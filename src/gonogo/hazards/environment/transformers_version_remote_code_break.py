@@ -68,6 +68,12 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     The Python files that come with a checkpoint override methods and read internals of the transformers of their day. A
     later release calls them otherwise. The opposite happens too: updated files need a newer transformers.
 
+    ## Example
+    ```text
+    transformers==4.42.4    # wrong for chatglm3-6b, whose code was written for 4.30
+    transformers==4.30.2    # right
+    ```
+
     ## Cure
     Pin transformers to the version that the model states, or update the model's files.
 

@@ -13,6 +13,12 @@ class TritonOfOtherTorch(Hazard):
     ## Why
     PyTorch's wheels for Linux require one release of triton: 2.4 takes 3.0.0, 2.5 3.1.0, 2.6 3.2.0.
 
+    ## Example
+    ```text
+    torch==2.6.0
+    triton==3.0.0    # wrong: torch 2.6 brings 3.2.0; leave the line out
+    ```
+
     ## Cure
     Take triton out of the requirements: torch brings its own.
 

@@ -13,6 +13,13 @@ class XformersOfOtherTorch(Hazard):
     ## Why
     Each wheel of xformers up to 0.0.34 is compiled for, and pins, one release of PyTorch.
 
+    ## Example
+    ```text
+    torch==2.5.1
+    xformers==0.0.26.post1    # wrong: for torch 2.3.0
+    xformers==0.0.28.post3    # right
+    ```
+
     ## Cure
     Install the xformers of that PyTorch, or do without it: attn_implementation sdpa.
 

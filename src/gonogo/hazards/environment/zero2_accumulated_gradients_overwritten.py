@@ -15,6 +15,12 @@ class Zero2AccumulatedGradientsOverwritten(Hazard):
     but asks `averaged_gradients` whether it holds some already. That one is filled at the last micro-batch only, so
     each micro-batch takes the place of those before it. 0.18.3 asks the right one.
 
+    ## Example
+    ```text
+    deepspeed==0.18.2    # wrong, with ZeRO-2 and gradient accumulation
+    deepspeed==0.18.3    # right
+    ```
+
     ## Cure
     Install DeepSpeed 0.18.3 or newer, or 0.17.5. Repeat runs that were made so.
 
