@@ -34,14 +34,9 @@ def exit_statuses(language: str) -> Iterator[None]:
         _end(_fault(error), language, FAULT)
 
 
-def complain(text: Text, language: str) -> None:
-    """Print a message of one line on stderr, free of terminal escapes."""
-    from gonogo.report.untrusted import clean_line
-
-    print(f"gonogo: {clean_line(text.in_language(language))}", file=sys.stderr)
-
-
 def _end(text: Text, language: str, status: int) -> NoReturn:
+    from gonogo.report.untrusted import complain
+
     complain(text, language)
     raise SystemExit(status) from None
 

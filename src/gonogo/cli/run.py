@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gonogo.cli.exit_status import complain, exit_statuses
+from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Command, Format, Lang
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
+from gonogo.report.untrusted import complain
 
 if TYPE_CHECKING:
     from gonogo.check.findings import Checked

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.cli.exit_status import complain
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import Launched, launch_path
 from gonogo.finding import Report, Text
@@ -24,6 +23,7 @@ from gonogo.guard.injection import GuardOptions, inject
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
 from gonogo.report.atomic import write_atomically
+from gonogo.report.untrusted import complain
 
 
 class GuardRequest(msgspec.Struct, frozen=True):

@@ -7,6 +7,9 @@ rewrite the reader's terminal, or make a line of code look like another (bidirec
 from __future__ import annotations
 
 import re
+import sys
+
+from gonogo.finding import Text
 
 _ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
@@ -27,3 +30,8 @@ def clean(text: str) -> str:
 def clean_line(text: str) -> str:
     """:func:`clean`, on one line: what a table's cell or a heading can hold."""
     return " ".join(clean(text).split())
+
+
+def complain(text: Text, language: str) -> None:
+    """Print a message of one line on stderr, free of terminal escapes."""
+    print(f"gonogo: {clean_line(text.in_language(language))}", file=sys.stderr)
