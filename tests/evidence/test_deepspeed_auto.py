@@ -194,9 +194,6 @@ def test_auto_that_nobody_fills_in() -> None:
     assert config.get("zero_optimization", "overlap_comm").unknown
     assert config.get("aio", "block_size").unknown
     assert config.get("amp", "enabled").value is False
-    assert config.is_left_auto("aio", "block_size")
-    assert not config.is_left_auto("train_batch_size")
-    assert not config.is_left_auto("nothing")
 
 
 def test_accelerate_fills_in_its_own() -> None:

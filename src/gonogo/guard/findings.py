@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from gonogo.diagnose.findings import findings_in_log
 from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
-from gonogo.evidence.guarded.ends import Death, exception_of, log_of, roots, went_well
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.ends import Death, log_of, roots, went_well
+from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
 from gonogo.hazards.hazard import all_hazards
@@ -111,16 +111,3 @@ def _once(found: list[Finding]) -> list[Finding]:
     for finding in found:
         kept.setdefault((finding.hazard, finding.ranks, finding.spans[0] if finding.spans else None), finding)
     return list(kept.values())
-
-
-def failed_rank(run: GuardedRun) -> GuardedRank | None:
-    """The rank that ended first without another's being the reason; None where none did."""
-    first = roots(run)
-    return run.rank(first[0].rank) if first else None
-
-
-def first_exception(run: GuardedRun) -> str | None:
-    """What the rank that failed first raised, in one line; None where it raised nothing."""
-    rank = failed_rank(run)
-    raised = exception_of(rank) if rank is not None else None
-    return f"{raised.type}: {raised.message.partition(chr(10))[0]}" if raised is not None else None

@@ -120,10 +120,6 @@ class DeepSpeedConfig:
         field = self.raw(*keys)
         return field.known and field.value == "auto"
 
-    def is_left_auto(self, *keys: str) -> bool:
-        """Whether the value is ``"auto"`` and neither transformers nor accelerate puts another in its place."""
-        return self.is_auto(*keys) and not self._auto.fills_in(keys)
-
     def key_place(self, *keys: str) -> Place | None:
         """Where the key itself stands."""
         member = self.root.member(self._written(keys))

@@ -66,7 +66,6 @@ _NO_SOURCE = Text(
     '"auto" is filled in from the training arguments, which are not known here',
     "“auto” 由训练参数填充，而此处不知道训练参数",
 )
-_CALCULATED = Text("calculated", "计算得出")
 
 
 class Correspondence(msgspec.Struct, frozen=True):

@@ -54,19 +54,6 @@ class KeyInfo(msgspec.Struct, frozen=True):
     """Whether what stands in this object isn't DeepSpeed's to know: nothing in it is called unknown."""
     children: Mapping[str, KeyInfo] = {}
 
-    def default_in(self, release: str) -> Any:
-        """The default that a release has."""
-        if not self.defaults:
-            return self.default
-        from packaging.version import Version
-
-        wanted = Version(release)
-        found = self.defaults[0][1]
-        for first, value in self.defaults:
-            if Version(first) <= wanted:
-                found = value
-        return found
-
 
 class _Table(msgspec.Struct, frozen=True):
     releases: tuple[str, ...]
@@ -124,19 +111,9 @@ def releases() -> tuple[str, ...]:
     return _table().releases
 
 
-def optimizer_parameters(name: str) -> KeyInfo | None:
-    """The parameters of an optimizer that DeepSpeed makes itself, in whatever case it is named; None for others."""
-    return _table().optimizers.get(name.lower())
-
-
 def optimizers() -> Mapping[str, KeyInfo]:
     """The optimizers that DeepSpeed makes itself, by their lower-case names."""
     return _table().optimizers
-
-
-def scheduler_parameters(name: str) -> KeyInfo | None:
-    """The parameters of one of DeepSpeed's learning-rate schedulers; None for others."""
-    return _table().schedulers.get(name)
 
 
 def schedulers() -> Mapping[str, KeyInfo]:

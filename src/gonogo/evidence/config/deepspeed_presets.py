@@ -57,12 +57,6 @@ def preset_config(
     )
 
 
-def preset_names(framework: str) -> tuple[str, ...]:
-    """The names of the configs that a framework's newest release ships."""
-    releases = _releases(framework)
-    return tuple(sorted(path.stem for path in releases[-1].glob("*.json"))) if releases else ()
-
-
 def _path(framework: str, name: str, version: Version | None) -> Path | None:
     if framework == "llamafactory":
         stem = name.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".json")

@@ -286,11 +286,6 @@ class _Reader:
         self.add(Node(Field(value, place=place), top.members if top.is_object else None), value)
 
 
-def first_error(problems: Sequence[ConfigProblem]) -> ConfigProblem | None:
-    """The first problem at which Python's ``json`` gives up, or None."""
-    return next((problem for problem in problems if not problem.json_accepts), None)
-
-
 def repairs(problems: Sequence[ConfigProblem]) -> tuple[Edit, ...]:
     """What can be made JSON by single changes."""
     return tuple(problem.repair for problem in problems if problem.repair is not None)

@@ -27,8 +27,6 @@ class OptionTable(msgspec.Struct, frozen=True):
     flags: frozenset[str]
     short: dict[str, str] = {}
     """Short options, to their long names."""
-    stops_at_program: bool = True
-    """The first word that is no option is the program, and what follows is the program's."""
     abbreviations: bool = True
 
     def name_of(self, written: str) -> str | None:

@@ -68,8 +68,6 @@ class Launch(msgspec.Struct, frozen=True):
     """The training framework whose command or module the program is."""
     words: tuple[Word, ...] = ()
     statement: Place | None = None
-    shell_variables: Mapping[str, Field] = {}
-    """All variables of the shell at that point."""
     prefixed: frozenset[str] = frozenset()
     written_files: Mapping[str, WrittenFile] = {}
     """By their whole path."""

@@ -232,7 +232,6 @@ def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field])
         framework=framework,
         words=command.words,
         statement=command.statement,
-        shell_variables={name: _field(variable) for name, variable in command.shell.items()},
         prefixed=command.prefixed,
         written_files={path: written_file(path, *written) for path, written in command.written.items()},
         in_container=call.in_container,

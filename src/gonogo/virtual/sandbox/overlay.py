@@ -10,7 +10,6 @@ import os
 import posix
 import stat as modes
 import time
-from pathlib import Path
 from typing import Any
 
 from gonogo.finding import Text
@@ -219,13 +218,3 @@ class Overlay(View):
         place = self.prepare_parent(found, path)
         self.count(place)
         return place
-
-
-def new_overlay(scratch: str | Path, **kwargs: Any) -> Overlay:
-    """An overlay whose files lie below ``scratch``; ScratchFull where that can't even be made."""
-    try:
-        return Overlay(os.fspath(scratch), **kwargs)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ScratchFull(SCRATCH_FULL.format(path=scratch)) from None
-        raise

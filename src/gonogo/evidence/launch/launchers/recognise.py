@@ -16,7 +16,6 @@ from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
 from gonogo.evidence.launch.words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.shell.text import ShellWord
-from gonogo.finding import Text
 
 _NO_PROGRAM = names(
     """
@@ -25,7 +24,6 @@ _NO_PROGRAM = names(
     """
 )
 _UNKNOWN = "\0"
-_LAUNCHER_UNKNOWN = Text("the program that starts it can't be told", "无法确定启动它的程序")
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -36,7 +34,6 @@ class Called(msgspec.Struct, frozen=True):
     options: Options
     program: Field
     program_kind: ProgramKind
-    program_word: ShellWord | None = None
     slurm: Options | None = None
     """``srun``'s own options."""
     mpirun: Options | None = None
@@ -233,7 +230,7 @@ def _program(
         program = Field.of(target if target is not None else word.value, word.place, word.reason)
     end = word.place
     options = parse_options(words[1:], None if len(words) > 1 else Place(end.source, end.end, end.end))
-    return Called(launcher, own, options, program, kind, word)
+    return Called(launcher, own, options, program, kind)
 
 
 def _framework(launcher: LauncherDescription, words: list[ShellWord]) -> Called | None:
