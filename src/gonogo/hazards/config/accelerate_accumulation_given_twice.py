@@ -13,6 +13,13 @@ class AccelerateAccumulationGivenTwice(Hazard):
     Under DeepSpeed the engine accumulates, by its config: the JSON, or `gradient_accumulation_steps` of accelerate's
     YAML, which `accelerate config` writes as 1. The Accelerator's own number loses.
 
+    ## Example
+    ```python
+    accelerator = Accelerator(gradient_accumulation_steps=8)
+    # wrong: "gradient_accumulation_steps": 1 in the DeepSpeed JSON, which is used
+    # right: "gradient_accumulation_steps": "auto"
+    ```
+
     ## Cure
     Write "auto" in the JSON (in the YAML the same number): the Accelerator's number is then used.
 

@@ -30,6 +30,14 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
     `--deepspeed_config_file`, or by the Trainer's `--deepspeed`), none of those keys may stand in the YAML, not even
     with the JSON's own values. `mixed_precision` belongs to them, also as `'no'`.
 
+    ## Example
+    ```yaml
+    deepspeed_config:
+      deepspeed_config_file: ds_config.json
+      zero_stage: 2   # wrong: only the JSON may say it
+    # right: deepspeed_config_file alone, with "stage": 2 in ds_config.json
+    ```
+
     ## Cure
     Remove the listed keys from the YAML and say them in the JSON; or drop the JSON and let the YAML decide.
     `zero3_init_flag` may stay.

@@ -21,6 +21,13 @@ class AccelerateLaunchModesExclude(Hazard):
     `--use_deepspeed` or `distributed_type: DEEPSPEED` in the YAML; elsewhere they are dropped without a word, and
     `--multi_gpu` overrides the YAML's DeepSpeed.
 
+    ## Example
+    ```sh
+    accelerate launch --multi_gpu --use_deepspeed train.py   # wrong
+    accelerate launch --zero_stage 3 train.py                # wrong: nothing turns DeepSpeed on
+    accelerate launch --use_deepspeed --zero_stage 3 train.py   # right
+    ```
+
     ## Cure
     Keep the one that is meant: `--use_deepspeed` for ZeRO.
 

@@ -16,6 +16,13 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     writes that into DeepSpeed's config where it says nothing or "auto", and refuses a config that has the other type
     on.
 
+    ## Example
+    ```python
+    accelerator = Accelerator(mixed_precision="fp16")
+    # wrong: "bf16": {"enabled": true} in the DeepSpeed JSON
+    # right: "bf16": {"enabled": "auto"}, or mixed_precision="bf16"
+    ```
+
     ## Cure
     Enable the same type in the config, or write "auto" there.
 

@@ -15,6 +15,14 @@ class AccelerateZero3InitOff(Hazard):
     and each process holds all the weights until `prepare` partitions them. From 1.0 on it tells transformers in
     any case.
 
+    ## Example
+    ```yaml
+    deepspeed_config:
+      zero_stage: 3
+      zero3_init_flag: false   # wrong: each process loads the whole model
+      # right: zero3_init_flag: true
+    ```
+
     ## Cure
     Set `zero3_init_flag: true`.
 

@@ -18,6 +18,15 @@ class AccumulationAppliedTwice(Hazard):
     its config; its `backward` divides the loss by N. A loop that calls `engine.step()` only at each N-th batch, or
     divides the loss itself, does both a second time. `accelerator.backward` hands the loss to the engine as well.
 
+    ## Example
+    ```python
+    # with "gradient_accumulation_steps": 8 in the DeepSpeed config
+    engine.backward(loss / 8)               # wrong: the engine divides by 8 again
+    if (step + 1) % 8 == 0: engine.step()   # wrong: an update each 64 batches
+    engine.backward(loss)                   # right
+    engine.step()                           # right: for each batch, the engine counts
+    ```
+
     ## Cure
     Call `engine.backward(loss)` and `engine.step()` for each micro-batch, without a condition and without
     dividing; or set `gradient_accumulation_steps` to 1 in the config and keep the loop.

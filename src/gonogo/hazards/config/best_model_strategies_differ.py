@@ -15,6 +15,14 @@ class BestModelStrategiesDiffer(Hazard):
     The best model can be told only where each checkpoint has an evaluation. Saving is by "steps" (500) and evaluation
     is off, unless they are given.
 
+    ## Example
+    ```python
+    # wrong
+    TrainingArguments(load_best_model_at_end=True, eval_strategy="steps", save_strategy="epoch")
+    # right
+    TrainingArguments(load_best_model_at_end=True, eval_strategy="epoch", save_strategy="epoch")
+    ```
+
     ## Cure
     Give `eval_strategy` and `save_strategy` the same value, and with "steps" a `save_steps` that is a multiple of
     `eval_steps` (which is `logging_steps` where it is not given); or drop `load_best_model_at_end`.

@@ -17,6 +17,13 @@ class CacheWithGradientCheckpointing(Hazard):
     A cache serves generation. Under checkpointing each layer runs again in the backward pass and would append its
     keys and values a second time.
 
+    ## Example
+    ```python
+    model.gradient_checkpointing_enable()
+    model.config.use_cache = True    # wrong
+    model.config.use_cache = False   # right, for the training
+    ```
+
     ## Cure
     `model.config.use_cache = False` before training, and True again after it, before saving.
 

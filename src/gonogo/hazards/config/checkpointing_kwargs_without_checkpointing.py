@@ -13,6 +13,12 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
     `gradient_checkpointing_kwargs={"use_reentrant": ...}` only says how to checkpoint. Whether is said by
     `gradient_checkpointing`, which is false by default in TrainingArguments.
 
+    ## Example
+    ```python
+    TrainingArguments(gradient_checkpointing_kwargs={"use_reentrant": False})   # wrong: nothing is checkpointed
+    TrainingArguments(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})   # right
+    ```
+
     ## Cure
     Pass `--gradient_checkpointing` (`gradient_checkpointing=True`), or remove the kwargs.
 

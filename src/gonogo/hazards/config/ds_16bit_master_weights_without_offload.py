@@ -14,6 +14,13 @@ class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
     ## Why
     Only DeepSpeedCPUAdam updates fp16 master weights; releases before 0.18 know the feature at stage 2 alone.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": true, "fp16_master_weights_and_grads": true},
+    "zero_optimization": {"stage": 2}                                           // wrong
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
+    ```
+
     ## Cure
     Offload the optimizer to the CPU, or remove the key.
 

@@ -15,6 +15,14 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
     The section configures deepspeed.checkpointing.checkpoint(), which a model has to call itself. transformers'
     models call torch's, where gradient checkpointing is on.
 
+    ## Example
+    ```sh
+    # wrong: "activation_checkpointing": {"partition_activations": true} in the DeepSpeed JSON
+    deepspeed train.py --deepspeed ds_config.json
+    # right: without that section
+    deepspeed train.py --deepspeed ds_config.json --gradient_checkpointing true
+    ```
+
     ## Cure
     Use `--gradient_checkpointing true`; remove the section.
 

@@ -13,6 +13,12 @@ class DsAllgatherBucketSizeOdd(ConfigHazard):
     ## Why
     Two 16-bit elements make the four bytes that NCCL's send buffers begin at.
 
+    ## Example
+    ```json
+    "allgather_bucket_size": 199999999   // wrong
+    "allgather_bucket_size": 200000000   // right
+    ```
+
     ## Cure
     Write an even number.
 

@@ -17,6 +17,12 @@ class DsAutoValuesInOwnLoop(Hazard):
     `fp16`, `bf16` and `zero_optimization` DeepSpeed drops it and takes its own default: `"fp16": {"enabled": "auto"}`
     then trains in 32 bits without a word.
 
+    ## Example
+    ```json
+    "train_micro_batch_size_per_gpu": "auto"   // wrong: the program calls deepspeed.initialize itself
+    "train_micro_batch_size_per_gpu": 4        // right
+    ```
+
     ## Cure
     Write numbers: micro-batch and accumulation, and leave `train_batch_size` out. Remove the other "auto" entries.
 

@@ -15,6 +15,13 @@ class DsAutoWarmupStepsZero(Hazard):
     `WarmupLR` and `WarmupDecayLR` used to take 0 for 2; DeepSpeed 0.19.6 and later refuse it. For
     "auto" transformers fills in `warmup_steps`, whose default is 0.
 
+    ## Example
+    ```sh
+    # "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}} in the JSON
+    deepspeed train.py --deepspeed ds_config.json                      # wrong: "auto" becomes 0
+    deepspeed train.py --deepspeed ds_config.json --warmup_steps 100   # right
+    ```
+
     ## Cure
     Write 1 or more, give `--warmup_steps`, or remove the "scheduler" block.
 

@@ -14,6 +14,12 @@ class DsAutotuningLeftOn(ConfigHazard):
     ## Why
     With `autotuning.enabled` every run is a trial: the engine writes its metrics and calls exit().
 
+    ## Example
+    ```json
+    "autotuning": {"enabled": true}    // wrong: the run ends after a few steps
+    "autotuning": {"enabled": false}   // right
+    ```
+
     ## Cure
     Remove the section, or set `"enabled": false`.
 

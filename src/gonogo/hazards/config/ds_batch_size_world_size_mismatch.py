@@ -55,6 +55,14 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed
     launcher, or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
 
+    ## Example
+    ```json
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 8,
+    "train_batch_size": 256   // wrong on 4 GPUs: 256 != 4 * 8 * 4
+                              // right: leave train_batch_size out
+    ```
+
     ## Cure
     Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world
     size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.

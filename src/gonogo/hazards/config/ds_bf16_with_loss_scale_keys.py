@@ -21,6 +21,12 @@ class DsBf16WithLossScaleKeys(Hazard):
     bf16 has fp32's range and needs no loss scale. The section was copied from fp16; since 0.17.2 DeepSpeed checks
     it.
 
+    ## Example
+    ```json
+    "bf16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}   // wrong: these are fp16's
+    "bf16": {"enabled": true}                                               // right
+    ```
+
     ## Cure
     Leave only `"enabled"` in it.
 

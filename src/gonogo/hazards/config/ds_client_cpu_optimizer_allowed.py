@@ -15,6 +15,13 @@ class DsClientCpuOptimizerAllowed(ConfigHazard):
     DeepSpeed then takes the optimizer that the code builds (torch's AdamW), which has no vectorized CPU kernel of
     DeepSpeed's.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+    "zero_force_ds_cpu_optimizer": false                       // wrong: a plain optimizer on the CPU
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}   // right: DeepSpeed's CPU optimizer
+    ```
+
     ## Cure
     Put an `optimizer` section into the config, and remove the key.
 

@@ -42,6 +42,14 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     `accelerator.prepare`, an optimizer that the framework builds itself (GaLore, BAdam, LoRA+, a trainer of trl), or
     `optimizers=` of the Trainer.
 
+    ## Example
+    ```python
+    # with "optimizer": {"type": "AdamW", ...} in the DeepSpeed JSON
+    optimizer = torch.optim.AdamW(model.parameters())                # wrong
+    optimizer = accelerate.utils.DummyOptim(model.parameters())      # right
+    model, optimizer = accelerator.prepare(model, optimizer)
+    ```
+
     ## Cure
     Define it once. Remove the `optimizer` (and `scheduler`) block from the JSON, or keep it and give
     `accelerate.utils.DummyOptim` (`DummyScheduler`) in the code. GaLore updates full gradients and does not work with

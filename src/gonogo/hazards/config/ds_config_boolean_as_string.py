@@ -27,6 +27,12 @@ class DsConfigBooleanAsString(Hazard):
     In Python every string but the empty one is true. Only the sections that DeepSpeed checks with pydantic turn
     "false" into false.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": "false"}   // wrong: a string counts as true
+    "fp16": {"enabled": false}     // right
+    ```
+
     ## Cure
     Take the quotes off.
 

@@ -35,6 +35,12 @@ class DsConfigDeprecatedKey(Hazard):
     DeepSpeed still translates the old names; transformers looks only at the new ones when it asks whether the run
     offloads, or whether ZeRO-3 gathers weights to save them.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 2, "cpu_offload": true}                      // wrong: the old name
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
+    ```
+
     ## Cure
     Write the new key.
 

@@ -13,6 +13,12 @@ class DsConfigDuplicateKey(Hazard):
     DeepSpeed's reader refuses duplicates; Python's `json` lets the last one win, so the first setting silently has
     no effect.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 2, "overlap_comm": true, "stage": 3}   // wrong
+    "zero_optimization": {"overlap_comm": true, "stage": 3}               // right
+    ```
+
     ## Cure
     Keep the one that is meant.
 

@@ -49,6 +49,12 @@ class DsConfigFileNotFound(Hazard):
     fails: the errors about padding say nothing else. Usual causes: a relative path and another working directory, a
     typo, a quoted `~`, a file that one node lacks, or an option given without a value.
 
+    ## Example
+    ```sh
+    cd scripts && deepspeed ../train.py --deepspeed configs/zero2.json           # wrong: looked for in scripts/
+    cd scripts && deepspeed ../train.py --deepspeed /work/configs/zero2.json     # right
+    ```
+
     ## Cure
     Give the absolute path of an existing file, on every node; `ls` it in the directory from which the program starts.
 

@@ -44,6 +44,12 @@ class DsConfigFloatPrefetchBucket(Hazard):
     For "auto", older transformers write 0.9 x hidden_size² into the config: 15099494.4 for a hidden size of 4096.
     DeepSpeed from 0.15 on checks its config with pydantic 2, which takes no fraction for a whole number.
 
+    ## Example
+    ```json
+    "stage3_prefetch_bucket_size": 15099494.4   // wrong, and what older transformers make of "auto"
+    "stage3_prefetch_bucket_size": 15099494     // right
+    ```
+
     ## Cure
     Write a whole number (`"stage3_prefetch_bucket_size": 15099494`) in the JSON that the run really uses, upgrade
     transformers, or install `deepspeed<0.15`.

@@ -51,6 +51,13 @@ class DsConfigHfArgsMismatch(Hazard):
     `train_batch_size (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with
     fewer processes than meant, as without a launcher, it comes out smaller.
 
+    ## Example
+    ```sh
+    deepspeed train.py --deepspeed ds_config.json --per_device_train_batch_size 8
+    # wrong: "train_micro_batch_size_per_gpu": 1 in ds_config.json
+    # right: "train_micro_batch_size_per_gpu": "auto"
+    ```
+
     ## Cure
     Set the listed keys to "auto" in the DeepSpeed JSON and keep the values in TrainingArguments.
 

@@ -26,6 +26,12 @@ class DsConfigJsonWithComments(Hazard):
     DeepSpeed reads its file with Hjson, which allows comments, trailing commas and a line break instead of a comma.
     transformers and accelerate read it with Python's `json`, which does not.
 
+    ## Example
+    ```json
+    {"zero_optimization": {"stage": 2,}}   // wrong: a comma too many, and a comment such as this one
+    {"zero_optimization": {"stage": 2}}    // right, without the comment
+    ```
+
     ## Cure
     Take the comments and the trailing commas out.
 

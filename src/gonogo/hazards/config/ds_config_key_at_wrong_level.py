@@ -24,6 +24,12 @@ class DsConfigKeyAtWrongLevel(Hazard):
     ## Why
     Each section looks only for its own keys.
 
+    ## Example
+    ```json
+    "offload_optimizer": {"device": "cpu"}, "zero_optimization": {"stage": 2}   // wrong: ignored at the top level
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
+    ```
+
     ## Cure
     Move the key to where it belongs.
 

@@ -19,6 +19,13 @@ class DsConfigKeyNotInVersion(Hazard):
     ## Why
     The config was written for another release.
 
+    ## Example
+    ```sh
+    # "zero_hpz_partition_size": 8 in the DeepSpeed JSON
+    pip install deepspeed==0.9.5        # wrong: it has no such key, and stops
+    pip install "deepspeed>=0.10.3"     # right
+    ```
+
     ## Cure
     Install a release that knows the key, or remove it.
 

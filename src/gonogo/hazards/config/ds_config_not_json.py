@@ -31,6 +31,12 @@ class DsConfigNotJson(Hazard):
     A comma or a bracket is missing, a value is Python (`True`, `None`), a string has no closing quote, or a
     template's placeholder was never filled in.
 
+    ## Example
+    ```json
+    {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}   // wrong: Python's True, and a brace too few
+    {"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}  // right
+    ```
+
     ## Cure
     Correct the place that is named; `python -m json.tool ds_config.json` checks the whole.
 

@@ -21,6 +21,12 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
     When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was
     not supported and is refused. A JSON that worked before stops working with the new version.
 
+    ## Example
+    ```json
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}   // wrong alone, with transformers 4.30 to 4.32
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}   // right beside it
+    ```
+
     ## Cure
     Add a `scheduler` block with "auto" values to the JSON, or take the `optimizer` block out (the Trainer then builds
     AdamW itself), or install transformers 4.33 or later, which takes the pair again.

@@ -40,6 +40,12 @@ class DsConfigRemovedFeature(Hazard):
     ## Why
     DeepSpeed 0.19.7 and 0.19.8 took these features out, and stop rather than ignore their keys.
 
+    ## Example
+    ```json
+    "amp": {"enabled": false}   // wrong with DeepSpeed 0.19.8: refused even where it is off
+    "bf16": {"enabled": true}   // right
+    ```
+
     ## Cure
     Remove the key; or install a release that has the feature (`deepspeed<0.19.7`).
 

@@ -56,6 +56,12 @@ class DsConfigSectionNotAnObject(Hazard):
     `"bf16": true` and `"offload_optimizer": "cpu"` are short for nothing: DeepSpeed wants `{"enabled": true}` and
     `{"device": "cpu"}`.
 
+    ## Example
+    ```json
+    "bf16": true                // wrong
+    "bf16": {"enabled": true}   // right
+    ```
+
     ## Cure
     Write the object.
 

@@ -19,6 +19,12 @@ class DsConfigUnknownDtype(Hazard):
     ## Why
     communication_data_type takes three short names only; data_types takes torch's names as well.
 
+    ## Example
+    ```json
+    "communication_data_type": "bfloat16"   // wrong
+    "communication_data_type": "bf16"       // right
+    ```
+
     ## Cure
     Write fp16, bf16 or fp32.
 

@@ -17,6 +17,12 @@ class DsConfigUnknownKey(Hazard):
     DeepSpeed checks some sections with pydantic, which forbids extra keys; from the others, and from the top level,
     it only takes what it looks for.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 2, "overlap_comms": true}   // wrong: refused
+    "zero_optimization": {"stage": 2, "overlap_comm": true}    // right
+    ```
+
     ## Cure
     Correct the spelling, or remove the key.
 

@@ -33,6 +33,12 @@ class DsConfigValueRefused(Hazard):
     DeepSpeed checks zero_optimization, its offload sections, fp16, bf16 and the monitors by type and by limits. It
     takes 5e8 and "500000000" for whole numbers, and not "5e8", 1.5 or null.
 
+    ## Example
+    ```json
+    "allgather_bucket_size": "2e8"       // wrong: a string that is no whole number
+    "allgather_bucket_size": 200000000   // right
+    ```
+
     ## Cure
     Write a value of the type and within the limits that are named.
 

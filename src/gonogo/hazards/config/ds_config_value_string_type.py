@@ -49,6 +49,12 @@ class DsConfigValueStringType(Hazard):
     ## Why
     The JSON has `"gradient_accumulation_steps": "8"`. The string "8" is not the number 8, and both print alike.
 
+    ## Example
+    ```json
+    "gradient_accumulation_steps": "8"   // wrong
+    "gradient_accumulation_steps": 8     // right
+    ```
+
     ## Cure
     Take the quotes off (`8`), or write "auto".
 

@@ -13,6 +13,12 @@ class DsConfigWithoutZeroSection(Hazard):
     DeepSpeed itself takes such a config (ZeRO is off then). accelerate, through which the Trainer has run since
     transformers 4.30, insists on the block.
 
+    ## Example
+    ```json
+    {"bf16": {"enabled": "auto"}}                                      // wrong under accelerate
+    {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}   // right
+    ```
+
     ## Cure
     Add `"zero_optimization": {"stage": 2}`, or stage 0 for DeepSpeed without ZeRO.
 

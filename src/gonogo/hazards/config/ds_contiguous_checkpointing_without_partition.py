@@ -15,6 +15,13 @@ class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
     ## Why
     The buffer is laid out for a known number of partitioned checkpoints.
 
+    ## Example
+    ```json
+    "activation_checkpointing": {"contiguous_memory_optimization": true}   // wrong
+    "activation_checkpointing": {"contiguous_memory_optimization": true,
+                                 "partition_activations": true, "number_checkpoints": 32}   // right: 32 layers
+    ```
+
     ## Cure
     Set partition_activations to true and number_checkpoints to the number of layers, or take
     contiguous_memory_optimization out.

@@ -15,6 +15,12 @@ class DsElasticityWithBatchSizes(ConfigHazard):
     ## Why
     Elastic training works out the batch sizes from the number of GPUs that it is given.
 
+    ## Example
+    ```json
+    "elasticity": {"enabled": true}, "train_batch_size": 64                                          // wrong
+    "elasticity": {"enabled": true, "ignore_non_elastic_batch_info": true}, "train_batch_size": 64   // right
+    ```
+
     ## Cure
     Remove the batch sizes, or set `"ignore_non_elastic_batch_info": true`; most fine-tunes have no use for the
     section.

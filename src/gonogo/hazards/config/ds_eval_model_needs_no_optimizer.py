@@ -27,6 +27,13 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     ZeRO-1 and ZeRO-2 partition optimizer states and gradients: without an optimizer they have nothing to partition,
     and refuse. ZeRO-3 partitions the parameters too and takes a model without an optimizer.
 
+    ## Example
+    ```python
+    # with "zero_optimization": {"stage": 2}
+    deepspeed.initialize(model=teacher, config="ds_config.json")   # wrong
+    teacher.to(device).eval()                                      # right: it is never trained
+    ```
+
     ## Cure
     Prepare that model with `"zero_optimization": {"stage": 0}` (or 3), or do not hand it to DeepSpeed at all: move it
     to the rank's GPU and put it into eval mode. A model that is to be trained must be prepared together with its

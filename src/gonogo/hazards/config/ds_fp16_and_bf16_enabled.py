@@ -13,6 +13,12 @@ class DsFp16AndBf16Enabled(Hazard):
     A run has one 16-bit type. Often a config for fp16 is taken over and a bf16 block is added to it, or a script says
     one and the command line the other.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": true}, "bf16": {"enabled": true}    // wrong
+    "fp16": {"enabled": false}, "bf16": {"enabled": true}   // right on Ampere and newer
+    ```
+
     ## Cure
     Keep bf16 on Ampere and newer cards, fp16 on older ones, and switch the other off. Under the Trainer both
     blocks may stay with "enabled": "auto".

@@ -21,6 +21,12 @@ class DsFp16LossScaleUnusable(Hazard):
     fp16 ends at 65504, and the scaled loss must fit. The dynamic scale is doubled each `loss_scale_window` steps
     without overflow.
 
+    ## Example
+    ```json
+    "fp16": {"enabled": true, "loss_scale": 1048576}   // wrong: beyond what fp16 holds
+    "fp16": {"enabled": true, "loss_scale": 0}         // right: the scale is found by itself
+    ```
+
     ## Cure
     `"loss_scale": 0` (dynamic) with `initial_scale_power` 16 and `loss_scale_window` 1000.
 

@@ -18,6 +18,13 @@ class DsGradAccumDtypeWithoutZero(ConfigHazard):
     ## Why
     Without ZeRO the 16-bit wrapper has one accumulation type only, and which one has changed.
 
+    ## Example
+    ```json
+    "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+    "zero_optimization": {"stage": 0}   // wrong with DeepSpeed 0.17.6 and newer
+    "zero_optimization": {"stage": 1}   // right
+    ```
+
     ## Cure
     Take stage 1 (both types work), or remove grad_accum_dtype.
 

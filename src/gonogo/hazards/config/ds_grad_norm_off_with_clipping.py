@@ -15,6 +15,12 @@ class DsGradNormOffWithClipping(ConfigHazard):
     ## Why
     Clipping divides by the norm. The Trainer clips at 1.0 unless told otherwise.
 
+    ## Example
+    ```json
+    "gradient_clipping": 1.0, "zero_optimization": {"stage": 2, "compute_grad_norm": false}   // wrong
+    "gradient_clipping": 1.0, "zero_optimization": {"stage": 2}                               // right
+    ```
+
     ## Cure
     Remove the key, or set gradient_clipping to 0.
 

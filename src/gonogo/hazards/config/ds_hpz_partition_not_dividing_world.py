@@ -13,6 +13,12 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
     ## Why
     hpZ makes groups of that many ranks, usually one node's, and every rank must be in one.
 
+    ## Example
+    ```json
+    "zero_hpz_partition_size": 4   // wrong on 6 ranks
+    "zero_hpz_partition_size": 3   // right
+    ```
+
     ## Cure
     Write the number of GPUs of a node, and use whole nodes.
 
