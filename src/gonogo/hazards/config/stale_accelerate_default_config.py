@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.fsdp import asked_for_fsdp
+from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
@@ -94,7 +94,7 @@ class StaleAccelerateDefaultConfig(Hazard):
         if evidence is None:
             return
         named = log.find(_DEFAULT_FILE)
-        asked = asked_for_fsdp(log)
+        asked = fsdp_requested(log)
         if asked and named is None:
             return
         yield self.log_finding(

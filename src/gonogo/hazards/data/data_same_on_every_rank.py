@@ -3,22 +3,22 @@ import ast
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
-# What divides data, or prepares loaders so that they are divided.
-_DIVIDED = (
+# What shards data, or prepares loaders so that they are sharded.
+_SHARDED = (
     *(b"DistributedSampler", b"accelerate", b"lightning", b"Trainer", b"split_dataset_by_node", b".shard(", b"fabric"),
     *(b"IterableDataset", b"webdataset", b"deepspeed", b"random_split(", b"Subset(", b"num_replicas"),
 )
 
 
 class DataSameOnEveryRank(Hazard):
-    """A DDP loop over a DataLoader that no sampler divides among the ranks.
+    """A DDP loop over a DataLoader that no sampler shards among the ranks.
 
     ## What happens
     Nothing fails. An epoch takes as long as on one GPU, for each rank goes through the whole dataset; where the seeds
     agree, all ranks even compute the same gradients.
 
     ## Why
-    DDP divides no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
+    DDP shards no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
     dataset in each process.
 
     ## Example
@@ -41,7 +41,7 @@ class DataSameOnEveryRank(Hazard):
 
     name = "data-same-on-every-rank"
     title = Text(
-        en="Every rank trains on all of the data: no sampler divides it",
+        en="Every rank trains on all of the data: no sampler shards it",
         zh="每个 rank 都用全部数据训练：没有 sampler 划分",
     )
 
@@ -50,7 +50,7 @@ class DataSameOnEveryRank(Hazard):
         if (
             b"DistributedDataParallel" not in script.source.data
             or run.world_size == 1
-            or mentions(run, script, *_DIVIDED)
+            or mentions(run, script, *_SHARDED)
         ):
             return
         wrap = next(script.calls(DDP), None)
@@ -66,14 +66,14 @@ class DataSameOnEveryRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP divides "
+                    en="DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards "
                     "none.",
                     zh="DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=Text(
-                    "Divide it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
+                    "Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
                     "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
                 ),
                 spans=(loader.place.span(), wrap.place.span(Text("trained by several processes", "由多个进程训练"))),

@@ -4,7 +4,7 @@ from gonogo.hazards.facts.training_script import makers, mentions
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, Text
 
 # What sets it, or prepares the loader so that it is set.
-_TOLD = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
+_SETS_EPOCH = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
 
 
 class DataSamplerEpochNeverSet(Hazard):
@@ -50,7 +50,7 @@ class DataSamplerEpochNeverSet(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A shuffling DistributedSampler, an epoch loop over its loader, and no set_epoch in the project."""
-        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_TOLD):
+        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_SETS_EPOCH):
             return
         for loader in script.calls("torch.utils.data.DataLoader"):
             node = loader.keyword_node("sampler")

@@ -63,8 +63,8 @@ class DataTokenizerWithoutPadToken(Hazard):
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if name is None or not name.lower().startswith(_WITHOUT) or not isinstance(target, ast.Name):
                 continue
-            asked = next((call for call in script.index.calls if _pads(script, call, target.id)), None)
-            if asked is None or statement is None:
+            padding_call = next((call for call in script.index.calls if _pads(script, call, target.id)), None)
+            if padding_call is None or statement is None:
                 continue
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
             yield self.finding(
@@ -77,7 +77,7 @@ class DataTokenizerWithoutPadToken(Hazard):
                     "After loading: {name}.pad_token = {name}.eos_token",
                     "加载之后：{name}.pad_token = {name}.eos_token",
                 ).format(name=target.id),
-                spans=(script.place(asked).span(), load.place.span(Text("loaded here", "在此处加载"))),
+                spans=(script.place(padding_call).span(), load.place.span(Text("loaded here", "在此处加载"))),
                 fixes=self.fix(Text("Pad with the end-of-text token", "用结束符补齐"), edit, safe=False)
                 if edit is not None
                 else None,

@@ -121,11 +121,11 @@ class DatasetCollationFormat(Hazard):
         else:
             by_user = isinstance(evidence, LoggedError) and evidence.frames and not _collates(evidence)
             certainty = Certainty.LIKELY if by_user else Certainty.CERTAIN
-        shown = evidence or cause
-        assert shown is not None
-        column = _COLUMN.search(matched_text(log, shown))
+        primary = evidence or cause
+        assert primary is not None
+        column = _COLUMN.search(matched_text(log, primary))
         yield self.log_finding(
-            shown,
+            primary,
             Text(
                 "{column} can't be made a tensor when a batch is put together{why}.",
                 "组成 batch 时{column}无法变成张量{why}。",
@@ -133,10 +133,10 @@ class DatasetCollationFormat(Hazard):
                 column=Text(f"The column `{column.group(1)}`", f" `{column.group(1)}` 列")
                 if column
                 else Text("A column", "某一列"),
-                why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not shown else "",
+                why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not primary else "",
             ),
             certainty=certainty,
-            also=(cause,) if cause is not None and cause is not shown else (),
+            also=(cause,) if cause is not None and cause is not primary else (),
             cure=(
                 Text(
                     "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of one "

@@ -103,7 +103,7 @@ class VocabIndexOutOfRange(Hazard):
             added = _new_tokens(script, call)
             if not added:
                 continue
-            shown = [f'"{word}"' for word in added[:4]]
+            quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
                 Text(
                     en="{tokens} {get} beyond the model's embedding: the tokenizer grows, and nothing calls "
@@ -111,7 +111,8 @@ class VocabIndexOutOfRange(Hazard):
                     zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 resize_token_embeddings"
                     "。",
                 ).format(
-                    tokens=Text(", ".join(shown), "、".join(shown)), get="gets an id" if len(added) == 1 else "get ids"
+                    tokens=Text(", ".join(quoted), "、".join(quoted)),
+                    get="gets an id" if len(added) == 1 else "get ids",
                 ),
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
                 cure=(

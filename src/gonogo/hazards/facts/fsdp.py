@@ -12,7 +12,7 @@ _DENIED = Pattern(r"(?i)\bfsdp['\"]?(?:\s*[:=]|\s(?:to|is|was)\b)\s*['\"]?(?:fal
 _IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
 
 
-def asked_for_fsdp(log: FailureLog) -> bool | None:
+def fsdp_requested(log: FailureLog) -> bool | None:
     """True where the launch, the script, the config or a line of the log asks for FSDP; None where nothing tells.
 
     False where a configuration in the log denies it, or ``accelerate launch`` is given neither FSDP nor a file that

@@ -33,7 +33,7 @@ def is_plain_python(launch: Launch, variables: Iterable[str]) -> bool:
     return alone and all(launch.variable(name).absent for name in variables)
 
 
-def gpus_shown(launch: Launch) -> list[str] | None:
+def visible_gpus(launch: Launch) -> list[str] | None:
     """The entries of CUDA_VISIBLE_DEVICES as the command gets it; None where it is not set, or can't be told."""
     value = launch.visible_devices.get()
     if value is None or not str(value).strip():

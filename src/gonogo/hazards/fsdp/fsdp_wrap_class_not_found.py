@@ -1,6 +1,6 @@
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.facts.fsdp import asked_for_fsdp
+from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
@@ -120,7 +120,7 @@ class FsdpWrapClassNotFound(Hazard):
             return
         named = _CLASS.search(matched_text(log, evidence)) or _GIVEN.search(f"{log.setup.launch}\n{log.setup.script}")
         # Of a cut traceback the last line is missing; in these functions nothing else is refused.
-        asked = asked_for_fsdp(log) if first_match(log, *_WORDS) else None
+        asked = fsdp_requested(log) if first_match(log, *_WORDS) else None
         yield self.log_finding(
             evidence,
             Text(

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import accelerate_setting, gpus_shown, slurm_number
+from gonogo.hazards.facts.launch_facts import accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
@@ -47,8 +47,8 @@ class AccelerateProcessesNotTotal(Hazard):
         if count is None or processes is None or count < 2 or processes < 1:
             return
         each = processes // count
-        shown = gpus_shown(launch)
-        gpus = slurm_number(launch, "gpus-per-node") or (len(shown) if shown else None)
+        visible = visible_gpus(launch)
+        gpus = slurm_number(launch, "gpus-per-node") or (len(visible) if visible else None)
         if each == 0 or processes % count:
             what = Text(
                 en="num_processes {processes} over {count} machines is {each} on each{rest}.",

@@ -2,7 +2,7 @@ from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.evidence.log.cut import cut_in
-from gonogo.hazards.facts.launch_facts import gpus_shown
+from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
 from gonogo.hazards.rule import (
     Certainty,
@@ -78,9 +78,9 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Plain python with several GPUs shown, and a Trainer that has no device_map to split the model by."""
-        shown = gpus_shown(launch) if launch.launcher == "python" else None
-        if shown is None or len(shown) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
+        """Plain python with several GPUs visible, and a Trainer that has no device_map to split the model by."""
+        visible = visible_gpus(launch) if launch.launcher == "python" else None
+        if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
             return
         for script in run.scripts:
             if any(word in script.source.data for word in _SPLITS):
@@ -94,13 +94,13 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             )
             yield self.finding(
                 Text(
-                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={shown}): {trainer} runs the model "
-                    "in torch.nn.DataParallel, {which}.",
-                    zh="单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={shown}）：{trainer} 会在 "
+                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} runs the "
+                    "model in torch.nn.DataParallel, {which}.",
+                    zh="单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={visible}）：{trainer} 会在 "
                     "torch.nn.DataParallel 中运行模型，{which}。",
                 ).format(
-                    count=len(shown),
-                    shown=",".join(shown),
+                    count=len(visible),
+                    visible=",".join(visible),
                     trainer=call.name.rpartition(".")[2],
                     which=Text(
                         "whose copies adapters and quantized weights don't survive", "而适配器与量化权重经不起它的复制"
@@ -114,10 +114,10 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     Text(
                         en="Start one process a GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
                         zh="每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
-                    ).format(count=len(shown)),
+                    ).format(count=len(visible)),
                     Text(
                         "Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}", "或只显示一张 GPU：CUDA_VISIBLE_DEVICES={gpu}"
-                    ).format(gpu=shown[0]),
+                    ).format(gpu=visible[0]),
                 ),
                 spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
             )

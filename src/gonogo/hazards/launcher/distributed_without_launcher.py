@@ -117,8 +117,8 @@ class DistributedWithoutLauncher(Hazard):
         """The same exceptions; a KeyError only where its traceback shows that the environment was asked."""
         for error in log.errors_of("ValueError", "KeyError"):
             missing = (_NOT_SET if error.type == "ValueError" else _KEY).search(error.message)
-            asked = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
-            if missing is not None and asked:
+            sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
+            if missing is not None and sure:
                 yield self.log_finding(error, _cause(missing.group(1)), cure=_CURE)
                 return
 
@@ -169,5 +169,5 @@ def _always_holds(test: ast.expr) -> bool:
     if any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test)):
         return True
     calls = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
-    asked = [call.attr if isinstance(call, ast.Attribute) else "" for call in calls]
-    return "is_initialized" in asked and set(asked) <= {"is_initialized", "is_available"}
+    names = [call.attr if isinstance(call, ast.Attribute) else "" for call in calls]
+    return "is_initialized" in names and set(names) <= {"is_initialized", "is_available"}

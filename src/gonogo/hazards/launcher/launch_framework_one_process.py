@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import gpus_shown
+from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
 
 
@@ -38,46 +38,46 @@ class LaunchFrameworkOneProcess(Hazard):
     )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The framework's own command with a DeepSpeed config, against its variables and the GPUs shown."""
+        """The framework's own command with a DeepSpeed config, against its variables and the GPUs visible."""
         if not launch.deepspeed_config.known or launch.launcher not in ("swift", "llamafactory"):
             return
-        shown = gpus_shown(launch)
+        visible = visible_gpus(launch)
         if launch.launcher == "swift":
-            yield from self._of_swift(launch, shown)
-        elif launch.variable("FORCE_TORCHRUN").absent and shown is not None and len(shown) == 1:
+            yield from self._of_swift(launch, visible)
+        elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
                 Text(
-                    en="One GPU is shown (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
+                    en="One GPU is visible (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
                     "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
                     zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
                     "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
-                ).format(gpu=shown[0]),
+                ).format(gpu=visible[0]),
                 certainty=Certainty.CERTAIN,
                 cure=Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
                 fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
             )
 
-    def _of_swift(self, launch: Launch, shown: list[str] | None) -> Findings:
+    def _of_swift(self, launch: Launch, visible: list[str] | None) -> Findings:
         each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
         if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
             return
         processes = whole_number(each)
         if each.absent:
             processes = 1
-        if processes is None or (shown is not None and len(shown) < 2 * processes):
+        if processes is None or (visible is not None and len(visible) < 2 * processes):
             return
-        if shown is None and not each.absent:
+        if visible is None and not each.absent:
             return
-        count = len(shown) if shown is not None else None
+        count = len(visible) if visible is not None else None
         yield self.finding(
             Text(
-                en="{shown}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
-                zh="{shown}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
+                en="{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
+                zh="{visible}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
             ).format(
-                shown=Text(f"{count} GPUs are shown", f"可见 {count} 张 GPU")
+                visible=Text(f"{count} GPUs are visible", f"可见 {count} 张 GPU")
                 if count
-                else Text("Several GPUs may be shown", "可能可见多张 GPU"),
+                else Text("Several GPUs may be visible", "可能可见多张 GPU"),
                 given=Text("NPROC_PER_NODE is not set", "没有设置 NPROC_PER_NODE")
                 if each.absent
                 else Text(f"NPROC_PER_NODE is {processes}", f" NPROC_PER_NODE 为 {processes}"),

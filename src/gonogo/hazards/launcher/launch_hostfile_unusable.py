@@ -112,7 +112,7 @@ class LaunchHostfileUnusable(Hazard):
                 "Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile",
                 "指定 hostfile，每个节点一行（worker-0 slots=8）：--hostfile hostfile",
             ),
-            spans=(place.span() if place else None),
+            spans=place.span() if place else None,
             confirm=Text("/job/hostfile is not on the launching node", "启动节点上没有 /job/hostfile"),
         )
 
@@ -136,7 +136,7 @@ class LaunchHostfileUnusable(Hazard):
                 "Put the hostfile there, or take --hostfile out for one node",
                 "把 hostfile 放到该处；单节点则去掉 --hostfile",
             ),
-            spans=(place.span() if place else None),
+            spans=place.span() if place else None,
             confirm=Text("The file is not made before the launch either", "该文件在启动前也不会生成"),
         )
 

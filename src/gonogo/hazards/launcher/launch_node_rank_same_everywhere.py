@@ -53,9 +53,9 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
             return
         options = launch.launcher_options
-        asked = slurm_number(launch, "nodes")
-        nodes = whole_number(options.get("nnodes" if name == "node_rank" else "num_machines")) or asked
-        if not under_srun(launch) or nodes is None or nodes < 2 or asked == 1:
+        job_nodes = slurm_number(launch, "nodes")
+        nodes = whole_number(options.get("nnodes" if name == "node_rank" else "num_machines")) or job_nodes
+        if not under_srun(launch) or nodes is None or nodes < 2 or job_nodes == 1:
             return
         if name == "node_rank" and options.get("rdzv_backend").get("static") != "static":
             return

@@ -42,47 +42,47 @@ class LaunchSlurmNodesDiffer(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The job's nodes, the launcher's, and whether srun carries the command to them."""
-        asked = slurm_number(launch, "nodes")
+        job_nodes = slurm_number(launch, "nodes")
         field = launch.slurm.get("nodes")
-        if asked is None or field is None or field.place is None:
+        if job_nodes is None or field is None or field.place is None:
             return
         own = _own_nodes(launch, run)
         count = whole_number(own) if own is not None else None
         if own is None or count is None:
             return
         carried = under_srun(launch)
-        spans = (own.span() or launch.place.span(), field.span(Text(f"the job has {asked}", f"作业有 {asked} 个节点")))
+        nodes = field.span(Text(f"the job has {job_nodes}", f"作业有 {job_nodes} 个节点"))
         if carried:
-            if count != asked and own.reason is None:
+            if count != job_nodes and own.reason is None:
                 yield self.finding(
                     Text(
-                        en="The job has {asked} node(s), and the launcher is told {count}: {then}.",
-                        zh="作业有 {asked} 个节点，而启动器得到的是 {count}：{then}。",
-                    ).format(asked=asked, count=count, then=_THEN[count > asked]),
+                        en="The job has {nodes} node(s), and the launcher is told {count}: {then}.",
+                        zh="作业有 {nodes} 个节点，而启动器得到的是 {count}：{then}。",
+                    ).format(nodes=job_nodes, count=count, then=_THEN[count > job_nodes]),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
-                    spans=spans,
+                    spans=(own.span() or launch.place.span(), nodes),
                 )
-        elif asked > 1 and _REACHES_NODES.search(launch.source.text) is None:
+        elif job_nodes > 1 and _REACHES_NODES.search(launch.source.text) is None:
             if count > 1:
                 yield self.finding(
                     Text(
-                        en="The batch script starts {launcher} on the first of the job's {asked} nodes only, and it "
+                        en="The batch script starts {launcher} on the first of the job's {nodes} nodes only, and it "
                         "waits for {others} more: nothing starts it there.",
-                        zh="批处理脚本只在作业 {asked} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点"
+                        zh="批处理脚本只在作业 {nodes} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点"
                         "：没有任何东西在那里启动它。",
-                    ).format(launcher=launch.launcher, asked=asked, others=count - 1),
+                    ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
                     certainty=Certainty.LIKELY,
                     cure=_SRUN,
-                    spans=(launch.place.span(), *spans[1:]),
+                    spans=(launch.place.span(), nodes),
                     confirm=Text("No other script starts this one with srun", "没有其他脚本用 srun 启动它"),
                 )
             elif count == 1:
                 yield self.finding(
                     Text(
-                        en="The job asks for {asked} nodes, and {launcher} runs on the first of them: the GPUs of the "
+                        en="The job asks for {nodes} nodes, and {launcher} runs on the first of them: the GPUs of the "
                         "others stay idle.",
-                        zh="作业申请了 {asked} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
-                    ).format(asked=asked, launcher=launch.launcher),
+                        zh="作业申请了 {nodes} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
+                    ).format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=(Text("Ask for one node: #SBATCH --nodes=1", "只申请一个节点：#SBATCH --nodes=1"), _SRUN),

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import gpus_shown
+from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 
@@ -39,8 +39,8 @@ class LaunchVisibleDevicesOverridden(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The GPUs of the variable against those that the launcher's options come to."""
-        shown = gpus_shown(launch) if launch.launcher == "deepspeed" else None
-        if shown is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in shown):
+        visible = visible_gpus(launch) if launch.launcher == "deepspeed" else None
+        if visible is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in visible):
             return
         options = launch.launcher_options
         name = next((one for one in ("include", "exclude", "num_gpus", "num_accelerators") if one in options), None)
@@ -54,22 +54,22 @@ class LaunchVisibleDevicesOverridden(Hazard):
                 taken = [slot.strip() for slot in slots.split(",")]
         elif name.startswith("num_") and (count := whole_number(field)) is not None and count > 0:
             taken = [str(number) for number in range(count)]
-        if taken is None or sorted(taken) == sorted(shown):
+        if taken is None or sorted(taken) == sorted(visible):
             return
-        listed = ",".join(shown)
+        listed = ",".join(visible)
         yield self.finding(
             Text(
-                en="CUDA_VISIBLE_DEVICES={shown} is ignored beside --{name} {value}: the run takes the machine's GPUs "
-                "{taken}.",
-                zh="有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={shown} 会被忽略：训练将使用本机的 GPU {taken}。",
-            ).format(shown=listed, name=name, value=field.value, taken=",".join(taken)),
+                en="CUDA_VISIBLE_DEVICES={visible} is ignored beside --{name} {value}: the run takes the machine's "
+                "GPUs {taken}.",
+                zh="有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={visible} 会被忽略：训练将使用本机的 GPU {taken}。",
+            ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=Text(
-                "Name the GPUs to the launcher: deepspeed --include localhost:{shown}; or keep the variable and "
+                "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and "
                 "take --{name} out",
-                "把 GPU 交给启动器指定：deepspeed --include localhost:{shown}；或保留该变量，去掉 --{name}",
-            ).format(shown=listed, name=name),
+                "把 GPU 交给启动器指定：deepspeed --include localhost:{visible}；或保留该变量，去掉 --{name}",
+            ).format(visible=listed, name=name),
             spans=(
                 field.span(Text("GPUs {taken} of the machine", "本机的 GPU {taken}").format(taken=",".join(taken))),
                 launch.visible_devices.span(Text("ignored", "被忽略")),
@@ -79,6 +79,6 @@ class LaunchVisibleDevicesOverridden(Hazard):
                 options.removing(name),
                 safe=False,
             )
-            if name.startswith("num_") and len(taken) == len(shown) and options.can_edit(name)
+            if name.startswith("num_") and len(taken) == len(visible) and options.can_edit(name)
             else None,
         )

@@ -7,6 +7,21 @@ _REFUSED = Pattern(
     r"|ambiguous option: --local[-_]rank"
 )
 _HYPHEN = Pattern(r"local-rank")
+_OTHER_PARSERS = (
+    *("*.HfArgumentParser", "fire.Fire", "*add_config_arguments_local_rank", "*.parse_args_into_dataclasses"),
+)
+_TORCHRUN = Text(
+    "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])",
+    "用 torchrun 代替 python -m torch.distributed.launch，并读取 int(os.environ['LOCAL_RANK'])",
+)
+_OF_DEEPSPEED = Text(
+    "With the deepspeed launcher: --no_local_rank, and read int(os.environ['LOCAL_RANK'])",
+    "使用 deepspeed 启动器时：加 --no_local_rank，并读取 int(os.environ['LOCAL_RANK'])",
+)
+_BOTH = Text(
+    "Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
+    "或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
+)
 
 
 class LauncherLocalRankArgument(Hazard):
@@ -83,22 +98,7 @@ class LauncherLocalRankArgument(Hazard):
                 else Text("has no such argument", "没有该参数"),
             ),
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    en="Give the launcher --no_local_rank, and read int(os.environ['LOCAL_RANK'])",
-                    zh="给启动器加 --no_local_rank，并读取 int(os.environ['LOCAL_RANK'])",
-                )
-                if launch.launcher == "deepspeed"
-                else Text(
-                    en="Start with torchrun, and read int(os.environ['LOCAL_RANK'])",
-                    zh="用 torchrun 启动，并读取 int(os.environ['LOCAL_RANK'])",
-                ),
-                Text(
-                    en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "
-                    "default=0)",
-                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
-                ),
-            ),
+            cure=(_OF_DEEPSPEED if launch.launcher == "deepspeed" else _TORCHRUN, _BOTH),
             spans=(launch.place.span(), parsers[0].place.span()),
             fixes=self.fix(
                 Text("let the launcher pass no --local_rank", "让启动器不传 --local_rank"),
@@ -120,28 +120,8 @@ class LauncherLocalRankArgument(Hazard):
                 en="The launcher adds {argument} to the script's arguments, and the script's parser does not know it.",
                 zh="启动器在脚本参数中加入 {argument}，而脚本的解析器不认识它。",
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
-            cure=(
-                Text(
-                    en="Start with torchrun instead of python -m torch.distributed.launch, and read "
-                    "int(os.environ['LOCAL_RANK'])",
-                    zh="用 torchrun 代替 python -m torch.distributed.launch，并读取 int(os.environ['LOCAL_RANK'])",
-                ),
-                Text(
-                    en="Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, "
-                    "default=0); with the deepspeed launcher: --no_local_rank",
-                    zh="或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)；"
-                    "deepspeed 启动器可加 --no_local_rank",
-                ),
-            ),
+            cure=(_TORCHRUN, _OF_DEEPSPEED, _BOTH),
         )
-
-
-_OTHER_PARSERS = (
-    "*.HfArgumentParser",
-    "fire.Fire",
-    "*add_config_arguments_local_rank",
-    "*.parse_args_into_dataclasses",
-)
 
 
 def _knows(run: Run, argument: str) -> bool:

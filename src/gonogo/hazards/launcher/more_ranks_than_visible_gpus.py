@@ -3,7 +3,7 @@ from gonogo.evidence.log.context import outside_training, several_processes
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
-from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, gpus_shown, slurm_number
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -117,10 +117,10 @@ class MoreRanksThanVisibleGpus(Hazard):
         options = launch.launcher_options
         counted = next((name for name in _COUNTS if options.place_of(name)), None)
         written = (counted and options.place_of(counted)) or launch.processes_per_node.place or launch.place
-        shown, given = gpus_shown(launch), slurm_number(launch, "gpus-per-node")
+        visible, given = visible_gpus(launch), slurm_number(launch, "gpus-per-node")
         overridden = launch.launcher == "deepspeed" or _names_gpus(launch, run)
-        if shown is not None and not overridden and shown != ["-1"] and len(shown) < processes:
-            field, gpus = launch.visible_devices, len(shown)
+        if visible is not None and not overridden and visible != ["-1"] and len(visible) < processes:
+            field, gpus = launch.visible_devices, len(visible)
             shows = f"CUDA_VISIBLE_DEVICES={field.value}"
             has = Text(f"{shows} shows {gpus} GPU(s)", f" {shows} 只有 {gpus} 张 GPU")
         elif given is not None and given < processes:

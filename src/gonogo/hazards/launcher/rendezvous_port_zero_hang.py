@@ -91,27 +91,26 @@ class RendezvousPortZeroHang(Hazard):
         stall = stall_of(log)
         ends = log.find(_INITIALIZES)
         port = log.find(_NAMES_PORT_ZERO)
-        told = port is not None or log.setup.mentions(_IN_SETUP)
-        if stall is not None and told:
+        port_zero = port is not None or log.setup.mentions(_IN_SETUP)
+        if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
-            yield self._found(log, stall.at_most(certainty), stall.evidence, *([port] if port else []))
+            yield self._found(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
             return
         if stall is not None and not stall.time_outs and (beside := _initializing_beside(log, stall.line)):
-            yield self._found(log, Certainty.POSSIBLE, stall.evidence, beside)
+            yield self._found(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
             return
         if ends is None or log.errors:
             return
-        if not told:
+        if not port_zero:
             last = [*log.find_all(_INITIALIZES)][-1]
             if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
-                yield self._found(log, Certainty.POSSIBLE, last)
+                yield self._found(port_zero, Certainty.POSSIBLE, last)
             return
         at_its_end = len(log.lines_after(ends.line, 40)) < 40
-        yield self._found(log, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
+        yield self._found(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
 
-    def _found(self, log: FailureLog, certainty: Certainty, *evidence: Found | LogLine) -> Finding:
+    def _found(self, port_zero: bool, certainty: Certainty, *evidence: Found | LogLine) -> Finding:
         first, *also = evidence
-        asked = log.setup.mentions(_IN_SETUP) or log.find(_NAMES_PORT_ZERO) is not None
         return self.log_finding(
             first,
             Text(
@@ -119,7 +118,7 @@ class RendezvousPortZeroHang(Hazard):
                 "are not told, and all wait.",
                 zh="启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
             )
-            if asked
+            if port_zero
             else Text(
                 en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
                 "does that; so does a port or an address that not all ranks can reach.",
@@ -134,13 +133,11 @@ class RendezvousPortZeroHang(Hazard):
             ),
             certainty=certainty,
             also=tuple(one for one in also if one != first),
-            confirm=(
-                Text(
-                    en="The launch command or the Accelerate config has main_process_port: 0",
-                    zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
-                )
-                if not asked
-                else Text("With a fixed port the run goes on", "使用固定端口后能继续运行")
+            confirm=Text("With a fixed port the run goes on", "使用固定端口后能继续运行")
+            if port_zero
+            else Text(
+                en="The launch command or the Accelerate config has main_process_port: 0",
+                zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
             ),
         )
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import gpus_shown
+from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, started_singly
@@ -78,7 +78,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
         given = ("LOCAL_RANK", "RANK", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "WORLD_SIZE")
         if any(not launch.variable(name).absent for name in given) or (whole_number(launch.world_size) or 1) > 1:
             return
-        shown = gpus_shown(launch)
+        shown = visible_gpus(launch)
         if launch.launcher == "python":
             if "deepspeed" not in launch.options or not run.scripts:
                 return
