@@ -10,10 +10,10 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
     ## What happens
     `trainer.save_model()` and the checkpoints hold no model.safetensors: the log says
     "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
-    recover weights". A folder that was to be the result holds only ZeRO's parts.
+    recover weights". A folder that was to be the result holds only ZeRO's shards.
 
     ## Why
-    Each rank has a part of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
+    Each rank has a shard of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
     they put together when the model is saved; it is false by default, since gathering takes time and memory.
 
     ## Cure
@@ -37,24 +37,22 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         """Stage 3 with a Trainer that saves, and the key false or left out."""
         if run.zero_stage != 3 or not with_trainer(run) or run.launch is None:
             return
-        saving = _saving(run)
-        if saving is None:
+        saves, saving = _saving(run)
+        if not saves:
             return
         key, where, fixes = _key(run)
         if key is None or key.unknown or key.truth is True:
             return
+        name = "zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY
         yield self.finding(
             Text(
-                en="ZeRO-3, and {key} is {value}: what the Trainer saves are ZeRO's parts, without model.safetensors.",
+                en="ZeRO-3, and {key} is {value}: what the Trainer saves are ZeRO's shards, without model.safetensors.",
                 zh="ZeRO-3 而 {key} {value}：Trainer 保存的只是 ZeRO 的分片，没有 model.safetensors。",
-            ).format(
-                key="zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY,
-                value=Text("not set", "没有设置") if key.absent else Text("false", "为 false"),
-            ),
+            ).format(key=name, value=Text("not set", "没有设置") if key.absent else Text("false", "为 false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Set it to true", "设为 true"),
+                Text("Set {key} to true", "把 {key} 设为 true").format(key=name),
                 Text(
                     "Or run python zero_to_fp32.py . out in the checkpoint afterwards",
                     "或事后在 checkpoint 目录中运行 python zero_to_fp32.py . out",
@@ -65,25 +63,26 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         )
 
 
-def _saving(run: Run) -> Span | None:
-    """Where the result is saved: ``trainer.save_model()`` in a script; a framework always saves."""
+def _saving(run: Run) -> tuple[bool, Span | None]:
+    """Whether weights are saved, and where: by ``save_model``, by a framework, or in a Trainer's checkpoints."""
     if mentions(run, "peft", "lora", "Lora") or str(run.arguments.get("finetuning_type").get()).startswith("lora"):
-        return None  # adapters are gathered whatever the key says
+        return False, None  # adapters are gathered whatever the key says
     for script in run.scripts:
         if b"zero_to_fp32" in script.source.data or b"16bit" in script.source.data:
-            return None
+            return False, None
         for call in script.calls("*.save_model"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
             if any(kind.endswith("Trainer") for kind in kinds):
-                return call.place.span(Text("the model is saved here", "在此处保存模型"))
+                return True, call.place.span(Text("the model is saved here", "在此处保存模型"))
     if run.launch is not None and run.framework == "llamafactory":
-        return run.launch.place.span(Text("LLaMA-Factory saves the model at the end", "LLaMA-Factory 结束时会保存模型"))
-    return None
+        ends = Text("LLaMA-Factory saves the model at the end", "LLaMA-Factory 结束时会保存模型")
+        return True, run.launch.place.span(ends)
+    return run.arguments.get("save_strategy").get() != "no", None
 
 
 def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
     """The key as the config or the YAML has it, the place to change, and the change."""
-    title = Text("Set it to true", "设为 true")
+    title = Text("Gather the weights when saving", "保存时聚合权重")
     config, yaml = run.config, run.accelerate
     if config is not None and not from_accelerate_yaml(run):
         if config.preset is not None:

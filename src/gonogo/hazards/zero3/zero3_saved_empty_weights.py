@@ -1,7 +1,6 @@
 import ast
 from math import prod
 
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.facts.zero_files import (
     before_initialize,
     gathered,
@@ -13,20 +12,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
@@ -68,9 +54,9 @@ class Zero3SavedEmptyWeights(Hazard):
     [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
 
     ## Example
-    ```json
-    "zero_optimization": {"stage": 3}    // wrong: what is saved has no weights
-    "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}    // right
+    ```python
+    torch.save(engine.module.state_dict(), "model.pt")    # wrong: tensors of shape [0]
+    engine.save_16bit_model("out")    # right, with "stage3_gather_16bit_weights_on_model_save": true
     ```
 
     ## Cure
@@ -93,33 +79,6 @@ class Zero3SavedEmptyWeights(Hazard):
         en="The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
         zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其切分",
     )
-
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A Trainer that saves, under ZeRO-3 without gathering: its checkpoints hold no usable weights."""
-        gather = config.raw("zero_optimization", _GATHER)
-        if config.zero_stage != 3 or gather.truth or gather.unknown or with_trainer(run) is not True:
-            return
-        if run.arguments.get("save_strategy").string in ("no",):
-            return
-        yield self.finding(
-            Text(
-                en="{gather} {is_}: what the Trainer saves under ZeRO-3 has no weights that from_pretrained can load, "
-                "only the ranks' own parts, which zero_to_fp32.py puts together.",
-                zh="{gather} {is_}：Trainer 在 ZeRO-3 下保存的内容没有 from_pretrained 能加载的权重，只有各 rank 的分片"
-                "，需用 zero_to_fp32.py 合并。",
-            ).format(
-                gather=_GATHER, is_=Text("is not set", "未设置") if gather.absent else Text("is false", "为 false")
-            ),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
-            cure=_FILE_CURE,
-            spans=(gather.span() or stage_span(run), stage_span(run) if gather.span() else None),
-            fixes=fix_of(
-                Text("Gather the weights when saving", "保存时聚合权重"),
-                lambda: config.inserting("zero_optimization", _GATHER, value=True),
-                safe=False,
-            ),
-        )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has partitioned."""

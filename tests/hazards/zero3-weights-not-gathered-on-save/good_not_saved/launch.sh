@@ -1,1 +1,1 @@
-deepspeed --num_gpus 8 train.py --deepspeed ds_config.json --output_dir out
+deepspeed --num_gpus 8 train.py --deepspeed ds_config.json --output_dir out --save_strategy no
