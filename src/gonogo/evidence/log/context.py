@@ -8,15 +8,13 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
 OTHER_PROGRAM = Pattern(
-    r"(?i)comfyui|[/\\]comfy[/\\]|custom_nodes|\bKSampler|Prompt executed in \d|\*\*Node (?:ID|Type):\*\*"
-    r"|Exception during processing !!!|stable-diffusion-webui|\btxt2img\b|\bfooocus\b|invokeai|text-generation-webui"
-    r"|koboldai|xinference|\[address=[\d.]+:\d+, pid=\d+\]"
+    r"(?i)text-generation-webui|koboldai|xinference|\[address=[\d.]+:\d+, pid=\d+\]"
     r"|llama\.cpp|tritonserver|\bollama\b|\bEngineCore(?:_\w+)?\b|\bVllmWorker"
     r"|\bvLLM (?:is using nccl|API server)"
     r"|[/\\](?:vllm|sglang|lmdeploy|gradio|streamlit|uvicorn|starlette|fastapi)[/\\]|multiproc_executor|AsyncLLMEngine"
     r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server)\b"
 )
-"""What only a server, an image generator or another program that does not train writes."""
+"""What only a server or another program that does not train writes."""
 _TRAINS = Pattern(
     r"trainer\.py|training_step|_training_loop|trainer\.train|\.backward\(|in backward$|in train$"
     r"|deepspeed/runtime|微调|训练|accelerate launch"
@@ -44,7 +42,7 @@ _VISIBLE_IN_LOG = Pattern(_VISIBLE)
 
 @lru_cache(maxsize=1)
 def outside_training(log: FailureLog) -> bool:
-    """True for a log of another program (serving, a web UI), and where a model only generates."""
+    """True for a log of another program (serving), and where a model only generates."""
     if log.find(OTHER_PROGRAM) is not None:
         return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
     if log.find(_INFERS) is None:

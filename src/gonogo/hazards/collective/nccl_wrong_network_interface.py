@@ -17,7 +17,6 @@ _NOT_REACHED = Pattern(
     r"|Call to connect returned (?:Connection refused|No route to host|Connection timed out"
     r"|Network is unreachable)|Gloo connectFullMesh failed|connectFullMesh failed"
 )
-_SAYS_REFUSED = Pattern(r"(?i)\bnccl\b.{0,40}connection refused|call to connect returned")
 _PEER_GONE = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
 _RENDEZVOUS = Pattern(
     r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
@@ -168,8 +167,6 @@ def _evidence(log: FailureLog) -> tuple[Found | None, Certainty, tuple[Found, ..
     if virtual and (fails or stall):
         sure = alone and not serving
         return virtual, Certainty.LIKELY if sure else Certainty.POSSIBLE, (fails,) if fails else ()
-    if said := log.find(_SAYS_REFUSED):
-        return said, Certainty.POSSIBLE, ()
     if gone := log.find(_PEER_GONE):
         return gone, Certainty.POSSIBLE, ()
     unreachable = log.find(_RENDEZVOUS)

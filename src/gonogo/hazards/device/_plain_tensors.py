@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import Certainty, Finding, Text
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import ClassInfo, Script
     from gonogo.finding import Edit
+    from gonogo.hazards.hazard import Hazard
 
 MODULES = ("torch.nn.Module", "transformers.*PreTrainedModel")
 """The classes that own parameters and buffers."""
@@ -60,15 +61,31 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
         value = script.place(self.statement.value).text
         return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
 
-    @property
-    def told(self) -> Text:
-        """What the code does, in a sentence."""
-        return Text(
-            f"self.{self.name} of {self.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
-            f"stays there when the module moves, and {self.method} computes with it.",
-            f"{self.owner.name} 的 self.{self.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，而 "
-            f"{self.method} 用它计算。",
-        )
+
+def kept_finding(hazard: Hazard, kept: Kept) -> Finding:
+    """What the hazard says of such a tensor: the rotary embedding's hazard of its tables, another one of the rest."""
+    script, edit = kept.owner.script, kept.registering()
+    return hazard.finding(
+        Text(
+            f"self.{kept.name} of {kept.owner.name} is made on the CPU and is neither a buffer nor a parameter: it "
+            f"stays there when the module moves, and {kept.method} computes with it.",
+            f"{kept.owner.name} 的 self.{kept.name} 在 CPU 上创建，既不是 buffer 也不是参数：模块移动时它留在原处，而 "
+            f"{kept.method} 用它计算。",
+        ),
+        certainty=Certainty.LIKELY,
+        cure=(
+            Text(
+                f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
+                f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
+            ),
+            Text(
+                f"Or move it where it is used: self.{kept.name}.to(x.device)",
+                f"或在使用处搬运：self.{kept.name}.to(x.device)",
+            ),
+        ),
+        spans=(script.place(kept.statement).span(), script.place(kept.use).span(Text("used here", "在此处使用"))),
+        fixes=(hazard.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
+    )
 
 
 def kept_on_cpu(script: Script, run: Run) -> Iterator[Kept]:

@@ -19,9 +19,6 @@ from gonogo.hazards.rule import (
 )
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
-_LISTED = Pattern(r"\b[Mm]odule parameters \{device\(type='cpu'\)\}")
-# Older words, often quoted without the devices that follow.
-_CUDA_MODULES = Pattern(r"arguments only work with single-device CUDA modules, but got device_ids \S{0,8}$")
 _MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
 _NOT_FOR_CPU = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
 
@@ -137,10 +134,6 @@ class DdpModuleOnCpu(Hazard):
                     said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
                     if pattern is _MIXED or "cpu" in parameter_devices(said):
                         yield self._finding(line, Certainty.CERTAIN)
-                    elif _CUDA_MODULES.search(line.text.rstrip()):
-                        yield self._finding(line, Certainty.POSSIBLE)
-            if log.find(_REFUSED) is None and (line := log.find(_LISTED)):
-                yield self._finding(line, Certainty.CERTAIN)
 
     def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
         return self.log_finding(

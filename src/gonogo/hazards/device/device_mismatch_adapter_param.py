@@ -1,26 +1,7 @@
-from gonogo.evidence.log.context import outside_training
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
-# A reporter's own words, and the devices as a REPL prints them: the parameter, then where it is.
-_SAID = Pattern(
-    r"(?i)\b(?:ranknum|lora_[ABE]\b).{0,80}(?:\b(?:on|to|into|onto|is|in) (?:the )?[`']?(?:cpu|cuda)\b|\.device\b)"
-    r"|(?:cpu|cuda|CPU|GPU).{0,20}(?:上|中)?.{0,10}\branknum"
-)
-_DEVICE_SHOWN = Pattern(r"^\W*(?:device\(type=)?['\"]?cpu\b|(?i:\bcpu\b)")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
@@ -57,7 +38,7 @@ class DeviceMismatchAdapterParam(Hazard):
 
     name = "device-mismatch-adapter-param"
     title = Text(en="A parameter of the adapter stayed on the CPU", zh="适配器的参数留在了 CPU")
-    log_words = ("Expected all tensors to be on the same device", "ranknum", "lora_A", "lora_B")
+    log_words = ("Expected all tensors to be on the same device", "ranknum")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -85,25 +66,19 @@ class DeviceMismatchAdapterParam(Hazard):
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
         adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTS) is not None or log.setup.mentions(r"(?i)lora|peft")
-        told = False
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, adalora, adapts)
             if certainty is not None:
-                told = True
-                yield self._finding(mismatch.evidence, mismatch, certainty, adalora=adalora)
-        if not told and not outside_training(log) and (line := _said(log)):
-            yield self._finding(line, None, Certainty.LIKELY, adalora=adalora)
+                yield self._finding(mismatch, certainty, adalora=adalora)
 
-    def _finding(
-        self, evidence: LoggedError | Found, mismatch: LoggedMismatch | None, certainty: Certainty, *, adalora: bool
-    ) -> Finding:
+    def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, adalora: bool) -> Finding:
         return self.log_finding(
-            evidence,
+            mismatch.evidence,
             Text(
                 en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
                 zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
             ).format(
-                told=mismatch.told if mismatch else Text("The log tells of both devices", "日志提到了两种设备"),
+                told=mismatch.told,
                 what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
                 if adalora
                 else Text("the adapter's parameters", "适配器参数"),
@@ -121,7 +96,7 @@ class DeviceMismatchAdapterParam(Hazard):
                 ),
             ),
             certainty=certainty,
-            module=mismatch.module if mismatch else None,
+            module=mismatch.module,
             parameter="ranknum" if adalora else None,
             confirm=(
                 Text(
@@ -131,16 +106,6 @@ class DeviceMismatchAdapterParam(Hazard):
                 ),
             ),
         )
-
-
-def _said(log: FailureLog) -> Found | None:
-    """The line that says, or asks, where an adapter's parameter is, if that or one of the next two says the CPU."""
-    for line in log.find_all(_SAID):
-        if any(_DEVICE_SHOWN.search(text) for text in (line.text, *(o.text for o in log.lines_after(line.line, 2)))):
-            return line
-        if "ranknum" in line.text and "cuda" in line.text:
-            return line
-    return None
 
 
 def _certainty(mismatch: LoggedMismatch, adalora: bool, adapts: bool) -> Certainty | None:

@@ -1,28 +1,11 @@
 import re
 
-from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.hazards.device._plain_tensors import kept_on_cpu
+from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Run, Script, Text
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
-_SAID = Pattern(
-    r"(?i)\b(?P<name>\w*pos_?embed\w*|positional embedding\w*|buffers?)\b[^.,;]{0,24}"
-    r"\b(?:is|are|stays?|stayed|remains?|remained|left|still)\b.{0,12}\bcpu\b"
-)
 _NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
 _NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
@@ -67,50 +50,21 @@ class DeviceMismatchBufferOnCpu(Hazard):
         """A module that keeps a tensor that is no buffer, and computes with it."""
         for kept in kept_on_cpu(script, run):
             if not kept.is_rotary:
-                edit = kept.registering()
-                yield self.finding(
-                    kept.told,
-                    certainty=Certainty.LIKELY,
-                    cure=(
-                        Text(
-                            f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
-                            f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
-                        ),
-                        Text(
-                            f"Or move it where it is used: self.{kept.name}.to(x.device)",
-                            f"或在使用处搬运：self.{kept.name}.to(x.device)",
-                        ),
-                    ),
-                    spans=(
-                        script.place(kept.statement).span(),
-                        script.place(kept.use).span(Text("used here", "在此处使用")),
-                    ),
-                    fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
-                )
+                yield kept_finding(self, kept)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
-        told = False
         for mismatch in mismatches_in(log):
             if mismatch.owner is Owner.BUFFER:
-                told = True
-                name = _name(mismatch)
-                yield self._finding(mismatch.evidence, mismatch.told, name, _certainty(name), mismatch.module)
-        if not told and not outside_training(log) and (line := log.find(_SAID)):
-            said = str(line.match.group("name"))
-            name = None if " " in said or said.lower().startswith("buffer") else said
-            both = Text("The log tells of both devices", "日志提到了两种设备")
-            yield self._finding(line, both, name, Certainty.LIKELY, None)
+                yield self._finding(mismatch, _name(mismatch))
 
-    def _finding(
-        self, evidence: LoggedError | Found, told: Text, name: str | None, certainty: Certainty, module: str | None
-    ) -> Finding:
+    def _finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
         return self.log_finding(
-            evidence,
+            mismatch.evidence,
             Text(
                 en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
                 zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
-            ).format(told=told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+            ).format(told=mismatch.told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
             cure=(
                 Text(
                     en="Update the model's (remote) code: newer versions move this buffer to the input's device",
@@ -126,8 +80,8 @@ class DeviceMismatchBufferOnCpu(Hazard):
                     zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
                 ),
             ),
-            certainty=certainty,
-            module=module,
+            certainty=Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE,
+            module=mismatch.module,
             parameter=name,
             confirm=(
                 Text(en="Print the device of every tensor on the line that fails", zh="打印出错行上每个张量的 device"),
@@ -142,7 +96,3 @@ def _name(mismatch: LoggedMismatch) -> str | None:
     names = [found.group(1) or found.group(2) for found in _NAME.finditer(used_in(caller))]
     likely = [name for name in names if _NAMED.search(name)]
     return next(iter((*likely, *names)), None)
-
-
-def _certainty(name: str | None) -> Certainty:
-    return Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE

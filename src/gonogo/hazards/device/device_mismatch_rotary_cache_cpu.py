@@ -1,28 +1,10 @@
-from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.cut import cut_in
-from gonogo.hazards.device._plain_tensors import kept_on_cpu
+from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, LoggedError, Run, Script, Text
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
-_SAID = Pattern(
-    r"(?i)\b(?:cos\b.{0,12}\bsin|sin\b.{0,12}\bcos|cos_cached|sin_cached|inv_freq|rotary|rope)\b.{0,80}"
-    r"\b(?:is|are|was|were|stays?|stayed|remains?|left|still|placed|on|在)\b.{0,12}\bcpu\b"
-)
-# Code of another indexing, pasted beside the message.
-_INDEXES_ELSEWHERE = Pattern(r"[\w)]\[\w*(?:label|target|mask|idx|ind)\w*\]")
 
 
 class DeviceMismatchRotaryCacheCpu(Hazard):
@@ -71,42 +53,17 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
         for kept in kept_on_cpu(script, run):
             if kept.is_rotary:
-                edit = kept.registering()
-                yield self.finding(
-                    kept.told,
-                    certainty=Certainty.LIKELY,
-                    cure=(
-                        Text(
-                            f'In __init__: self.register_buffer("{kept.name}", ..., persistent=False)',
-                            f'在 __init__ 中：self.register_buffer("{kept.name}", ..., persistent=False)',
-                        ),
-                        Text(
-                            f"Or move it where it is used: self.{kept.name}.to(x.device)",
-                            f"或在使用处搬运：self.{kept.name}.to(x.device)",
-                        ),
-                    ),
-                    spans=(
-                        script.place(kept.statement).span(),
-                        script.place(kept.use).span(Text("used here", "在此处使用")),
-                    ),
-                    fixes=(self.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
-                )
+                yield kept_finding(self, kept)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""
-        told = False
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)
             if certainty is not None:
-                told = told or certainty is not Certainty.POSSIBLE
                 yield self._finding(mismatch.evidence, mismatch.told, certainty, mismatch.module)
         if not log.errors and (cut := cut_in(log, ("", "apply_rot"), ("", "cos[position_ids]"), within=1)):
-            told = True
             both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
-        if not told and not outside_training(log) and (line := log.find(_SAID)):
-            both = Text("The log tells of both devices", "日志提到了两种设备")
-            yield self._finding(line, both, Certainty.LIKELY, None)
 
     def _finding(self, evidence: LoggedError | Found, told: Text, certainty: Certainty, module: str | None) -> Finding:
         return self.log_finding(
@@ -147,8 +104,6 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if mismatch.owner is Owner.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
-        if not mismatch.frames and log.find(_INDEXES_ELSEWHERE) is not None:
-            return None
         return Certainty.CERTAIN if sure else Certainty.LIKELY
     if mismatch.bare and mismatch.with_host and under_zero3(log):
         return Certainty.POSSIBLE

@@ -25,7 +25,7 @@ _QUANTIZED = (
 )  # fmt: skip
 _QUANTIZED_SAID = compiled_when_used(
     r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
-    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit|(?:8|4)\s?位|量化",
+    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit",
     re.ASCII,
 )
 _EVALUATION = ("_maybe_log_save_evaluate", "compute_metrics")
@@ -40,12 +40,6 @@ _EVALUATION_FUNCTIONS = frozenset(
         "eval",
         "validation_step",
     ]
-)
-_EVALUATION_SAID = compiled_when_used(
-    r"(?i)\b(?:during|in|at|only|when|while) (?:the |it |running )?(?:evaluat\w+|validat\w+|eval)\b"
-    r"|\b(?:evaluation|validation|eval) (?:raises|fails|crashes|errors|step|loop|phase|stage)"
-    r"|(?:评估|验证|评测|eval)\s?(?:阶段|时|过程|的时候|报错|出错|失败)",
-    re.ASCII,
 )
 _LORA = ("peft/", "lora", "adalora")
 _LORA_SAID = compiled_when_used(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
@@ -89,9 +83,9 @@ class HalfAndFloat:
 
     @property
     def in_evaluation(self) -> bool:
-        """True under a trainer's evaluation, or where the reporter says so."""
+        """True under a trainer's evaluation."""
         functions = {frame.function for frame in self._error.all_frames} if self._error else set()
-        return self._passes(*_EVALUATION) or bool(functions & _EVALUATION_FUNCTIONS) or self._says(_EVALUATION_SAID)
+        return self._passes(*_EVALUATION) or bool(functions & _EVALUATION_FUNCTIONS)
 
     @property
     def in_trainers_evaluation(self) -> bool:

@@ -3,9 +3,8 @@ import ast
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 
-_PROSE = Pattern(r"(?i)\bunscal(?:e|ing)\w{0,12}\b.{0,30}\b(?:fp ?16|float16|half)[ -]?(?:precision )?(?:grad|梯度)")
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
 # Adapters are trained in fp32 beside a model in fp16, and what a script casts itself may be.
@@ -106,8 +105,6 @@ class DtypeUnscaleFp16Gradients(Hazard):
         """The gradient scaler's refusal."""
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
-        if evidence is None and (found := log.find(_PROSE)):
-            evidence = found.line
         if evidence is None:
             evidence = cut_in(log, ("amp/grad_scaler", "_unscale_grads_"), within=1)
         if evidence:

@@ -1,6 +1,5 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
@@ -17,15 +16,6 @@ _WORDS = (
     "only support fp16 and bf16 data type",
     "only supports fp16 and bf16 data type",
 )
-_PROSE = Pattern(
-    r"(?i)flash[-_ ]?att(?:entio)?n\w{0,10}.{0,30}(?:only|needs?|requires?|expects?|must|只|仅|需要)"
-    r".{0,60}\b(?:fp ?16|bf ?16|float16|bfloat16)\b"
-)
-_FAILED = Pattern(
-    r"(?i)flash[-_ ]?att(?:entio)?n\w{0,10}.{0,60}(?:fail|error|报错|失败|出错)"
-    r".{0,40}\b(?:fp ?(?:16|32)|bf ?16|b?float(?:16|32))\b"
-)
-_LOADED = Pattern(r"current (?:dtype|dype)")  # transformers' warning, which no failure need follow
 _ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
 # What lowers the precision in other ways than by arguments.
@@ -140,7 +130,7 @@ class FlashAttnFp32Input(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is None and not log.errors:
-            evidence = _at_the_end(log)
+            evidence = _cut_in_kernel(log)
         if evidence is None:
             return
         yield self.log_finding(
@@ -151,20 +141,18 @@ class FlashAttnFp32Input(Hazard):
                 zh="query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
             ),
             cure=_CURES,
-            certainty=Certainty.POSSIBLE if log.has("ComfyUI") or _serves(log) else certainty,
+            certainty=Certainty.POSSIBLE if _serves(log) else certainty,
         )
 
 
-def _at_the_end(log: FailureLog) -> LoggedError | LogLine | None:
-    """The reporter's words, or a traceback cut in the kernel's call, which checks the dtype before anything else."""
+def _cut_in_kernel(log: FailureLog) -> LoggedError | None:
+    """A traceback cut in the kernel's call, which checks the dtype before anything else."""
     cut = cut_in(log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), within=1)
-    cut = cut or cut_in(
+    return cut or cut_in(
         log, ("flash_attn_interface", "_flash_attn_forward"), ("flash_attn_interface", "_varlen_forward")
     )
-    found = log.find(_PROSE) or log.find(_FAILED)
-    return cut or (found.line if found and not _LOADED.search(found.text) else None)
 
 
 def _serves(log: FailureLog) -> bool:
-    """True for a server or a web UI; a script that only generates is the same case as training."""
+    """True for a server; a script that only generates is the same case as training."""
     return outside_training(log) and not log.passes("generation/utils.py", "in generate")

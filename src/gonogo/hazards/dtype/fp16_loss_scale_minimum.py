@@ -3,13 +3,8 @@ from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, Text
 
-_FALLEN = Pattern(
-    r"(?i)loss[ _]?scale\w?\s?(?:一直)?(?:下?降|减少?|变)?(?:到了?|至|为|成|reach\w*|hits"
-    r"|drop\w* to|f[ae]ll\w* to|goes to|down to)"
-    r"\s?[01](?:\.0)?(?:[^\d.e]|$)"
-)
 _WORDS = (
     "Current loss scale already at minimum",
     "loss scale already at minimum",
@@ -88,9 +83,6 @@ class Fp16LossScaleMinimum(Hazard):
             evidence = cut_in(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
-            return
-        if not log.errors and (found := log.find(_FALLEN)):
-            yield self.log_finding(found, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY)
             return
         scale = loss_scale(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):

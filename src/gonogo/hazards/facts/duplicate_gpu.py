@@ -17,11 +17,6 @@ _DUPLICATE = Pattern(r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both
 _ANY = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
 _PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
 _GPUS = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
-_ONE_GPU = Pattern(
-    r"(?i)\bonly (?:have |has |had |got |one |a )*(?:1|one|single) (?:gpu|card)|\b(?:on|with|have) (?:a single"
-    r"|one|1) (?:gpu|card)\b"
-    r"|只有(?:一|1|单) ?(?:张|块|个)?(?:卡|gpu|显卡)"
-)
 _LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
 _ITS_DEVICE = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
 _VISIBLE = compiled_when_used(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
@@ -88,7 +83,5 @@ def gpus_of(log: FailureLog) -> int | None:
         return visible.group(1).count(",") + 1
     if found := log.find(_VISIBLE_IN_LOG):
         return str(found.match.group(1)).count(",") + 1
-    if log.find(_ONE_GPU) is not None:
-        return 1
     found = log.find(_GPUS)
     return int(found.match.group(1)) if found else None

@@ -17,7 +17,6 @@ _EXIT = Pattern(
     r"|received) (?:<?Signals\.)?signal (\w+)"
     r"|\bSignal (\d{1,2}) \(SIG\w+\)|died with <Signals\.(SIG\w+)"
     r"|exit(?:s|ed|ing)?(?: with)?(?: return| exit)? code:? ?(-?\d{1,3})\b"
-    r"|(?:返回|退出|错误)(?:错误)?(?:码|代码|值) ?(?:为|是|=|:|：)? ?(-\d{1,3})"
 )
 _NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM": -15, "SIGHUP": -1}
 

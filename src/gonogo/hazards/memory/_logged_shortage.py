@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Text
+from gonogo.finding.words import size
 
-log_words = ("memory is not enough", "EL0004", "ALLOC_FAILED", "OOM", "显存")
+log_words = ("memory is not enough", "EL0004", "ALLOC_FAILED")
 """Literals of the lines that tell of a shortage, beside those that any error has."""
 
 STATES, ACTIVATIONS, EVALUATION = "states", "activations", "evaluation"
@@ -26,7 +27,6 @@ _SAYS = Pattern(
 )
 _ALLOC_FAILED = compiled_when_used(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
 _HOST = compiled_when_used(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
-_REPORTED = Pattern(r"(?i)\bOOM\b|\bout of (?:gpu |cuda |video )?memory\b|爆显存|爆了显存|显存(?:不足|不够|溢出|爆|超)")
 _HOST_WORDS = compiled_when_used(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
 _SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?(?:B|bytes)"
@@ -97,21 +97,9 @@ _TRAINING_SETUP = r"(?i)train|sft|finetun|deepspeed|torchrun|zero_optimization|l
 _STEPS_DONE = Pattern(r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b")
 _EVALUATING = Pattern(r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)")
 _LOADING = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
-_SAYS_EVALUATION = Pattern(
-    r"(?i)\b(?:evaluat\w*|eval(?:_step|_accumulation|_batch)?s?|validat\w*|compute_metrics?|prediction_loop)\b"
-    r"|评估|验证(?:集|阶段|的时候|时)|nested_concat|\bpreds_host"
-    r"|(?:累积|accumulat\w+|gather\w*|concat\w*) ?(?:the |all )?(?:preds?|predictions|logits)\b"
-)
-_SAYS_LATER = Pattern(
-    r"(?i)after (?:a few|some|several|\d+|many|a while|training for)|in the middle of|suddenly"
-    r"|(?:long|longer) (?:seq|sample|text|context|input|prompt)|max_(?:seq_)?length|cutoff_len|seq(?:uence)?[_ ]len"
-    r"|batch[_ ]size|\bmid-?(?:epoch|training)|\b(?:second|2nd|third|3rd|next) epoch|第(?:[二三四五]|\d+) ?个? ?epoch"
-    r"|训练(?:了)?(?:到)?(?:一半|一段时间|几)|跑(?:了)?(?:到)?.{0,8}(?:步|step|epoch|小时)|(?:步|step)(?:之)?后|序列|长文本|长度"
-)
-_SAYS_STATES = Pattern(
-    r"(?i)full[- _]?(?:param\w*|fine)|全参|全量|deepspeed\.initialize|_setup_for_real_optimizer"
-    r"|initialize_optimizer_states|optimizer initiali[sz]ation|optimizer state|load(?:ing)? (?:the )?model"
-    r"|加载模型|模型加载|first step|at the (?:beginning|start)|一开始|刚开始"
+_SETS_UP = Pattern(
+    r"deepspeed\.initialize|_setup_for_real_optimizer|initialize_optimizer_states"
+    r"|(?i:optimizer state initiali[sz]ation)"
 )
 
 
@@ -140,10 +128,10 @@ class LoggedShortage(msgspec.Struct, frozen=True):
             return (
                 Text("The host's memory ran out", "主机内存耗尽") if of_host else Text("GPU memory ran out", "显存耗尽")
             )
-        asked = _told(self.asked)
+        asked = size(self.asked)
         if self.capacity is None or self.allocated is None:
             return Text(f"{asked} more was asked for than the GPU had left", f"再申请 {asked} 时显存不足")
-        capacity, allocated = _told(self.capacity), _told(self.allocated)
+        capacity, allocated = size(self.capacity), size(self.allocated)
         return Text(
             f"Of the GPU's {capacity}, tensors took {allocated} when {asked} more was asked for",
             f"GPU 共 {capacity}，张量已占 {allocated}，又申请 {asked}",
@@ -164,16 +152,16 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         if self.others is not None and self.capacity and self.others > 0.1 * self.capacity:
             cures.append(
                 Text(
-                    f"Another process holds {_told(self.others)} of this GPU: end it, or take another GPU (nvidia-smi)",
-                    f"另有进程占用该 GPU {_told(self.others)}：结束它，或换一张 GPU（nvidia-smi）",
+                    f"Another process holds {size(self.others)} of this GPU: end it, or take another GPU (nvidia-smi)",
+                    f"另有进程占用该 GPU {size(self.others)}：结束它，或换一张 GPU（nvidia-smi）",
                 )
             )
         if self.unused is not None and self.asked is not None and self.unused > max(self.asked, 1 << 30):
             cures.append(
                 Text(
-                    f"{_told(self.unused)} is held and unused, in pieces too small: set "
+                    f"{size(self.unused)} is held and unused, in pieces too small: set "
                     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                    f"有 {_told(self.unused)} 已预留但碎片化而不可用：设置 "
+                    f"有 {size(self.unused)} 已预留但碎片化而不可用：设置 "
                     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 )
             )
@@ -199,11 +187,6 @@ def _shortage_in(log: FailureLog) -> LoggedShortage | None:
             return _shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_SAYS):
         return _of_line(log, found, found.text)
-    if any(True for _ in log.errors):
-        return None  # another error is there: that somebody writes OOM is no evidence
-    for found in log.find_all(_REPORTED):
-        if not _HOST_WORDS.search(found.text):
-            return _of_line(log, found, found.text, told=True)
     return None
 
 
@@ -282,54 +265,30 @@ def _steps(frame: LogFrame) -> bool:
     return _OPTIMIZER.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
 
 
-def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str, *, told: bool = False) -> LoggedShortage:
-    """A shortage of which no frame tells: by what the log shows before it, by the reporter's words, by the sizes."""
+def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> LoggedShortage:
+    """A shortage of which no frame tells: by what the log shows before it, else by the sizes."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
-    kind, certainty = _kind_by_surroundings(log, at, 2 if told else 15)
+    kind = _kind_by_surroundings(log, at)
+    certainty = Certainty.LIKELY
     asked, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
     if kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
         small = asked is not None and asked <= _GIB // 4
         kind, certainty = (STATES if full and small else ACTIVATIONS), Certainty.POSSIBLE
-    elif told or (_ALLOC_FAILED.search(message) and asked is None):
-        certainty = Certainty.POSSIBLE if kind != EVALUATION else certainty
+    elif _ALLOC_FAILED.search(message) and asked is None and kind != EVALUATION:
+        certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
     return _shortage(evidence, kind, certainty, also, None, message)
 
 
-def _kind_by_surroundings(log: FailureLog, at: LogLine, around: int) -> tuple[str | None, Certainty]:
-    """What is said beside the line; else what the last progress before it was of; else what is said farther off."""
-    kind = _kind_by_words(log, at, 2)
-    if kind is None:
-        kind = _kind_by_progress(log.lines_before(at, 60)) or _kind_by_words(log, at, around)
-    return kind, Certainty.LIKELY if kind else Certainty.POSSIBLE
-
-
-def _kind_by_progress(before: Sequence[LogLine]) -> str | None:
-    for line in reversed(before):
+def _kind_by_surroundings(log: FailureLog, at: LogLine) -> str | None:
+    """What the last progress before the line was of; that an engine is set up, if that stands around it."""
+    for line in reversed(log.lines_before(at, 60)):
         for pattern, kind in ((_EVALUATING, EVALUATION), (_STEPS_DONE, ACTIVATIONS), (_LOADING, STATES)):
             if pattern.search(line.text):
                 return kind
-    return None
-
-
-def _kind_by_words(log: FailureLog, at: LogLine, around: int) -> str | None:
-    near = [*log.lines_before(at, around), at, *log.lines_after(at, around)]
-    text = "\n".join(line.text for line in near if _says_something(line.text))
-    for pattern, kind in ((_SAYS_EVALUATION, EVALUATION), (_SAYS_STATES, STATES), (_SAYS_LATER, ACTIVATIONS)):
-        if pattern.search(text):
-            return kind
-    return None
-
-
-_SETTING = compiled_when_used(r"^\s*(?:--?[\w-]+|[\w.\"']+\s*[:=]|\{|\}|export |[A-Z_]+=)")
-
-
-def _says_something(line: str) -> bool:
-    """True for a line of prose or output; options and settings name evaluation and lengths whatever failed."""
-    if _KEEPS.search(line):
-        return True  # the Trainer's own code, which reporters quote
-    return bool(line.strip()) and _SETTING.match(line) is None and " --" not in line and len(line) < 1000
+    near = (*log.lines_before(at, 15), at, *log.lines_after(at, 15))
+    return STATES if any(_SETS_UP.search(line.text) for line in near) else None
 
 
 def _shortage(
@@ -359,7 +318,3 @@ def _size(pattern: re.Pattern[str], message: str) -> float | None:
 def _bytes(groups: tuple[str | None, ...]) -> float:
     number, unit = [group for group in groups if group is not None][:2]
     return float(number) * 1024.0 ** _POWER[unit]
-
-
-def _told(count: float) -> str:
-    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / (1 << 20):.0f} MiB"

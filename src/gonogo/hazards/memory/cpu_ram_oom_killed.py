@@ -34,17 +34,10 @@ _KERNEL = Pattern(
     r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
     r"|exceeded memory limit|node running low on memory"
 )
-_KILLED = Pattern(
-    r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b|进程被(?:系统)?(?:杀"
-    r"|kill)"
-)
+_KILLED = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
 _ALLOCATOR = Pattern(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
     r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
-)
-_SAYS_RAM = Pattern(
-    r"(?i)(?:cpu|host|system|主机)[ -]?(?:memory|ram|内存).{0,40}(?:full|exhaust|run(?:s)? out|100 ?%|占满|爆|不足"
-    r"|耗尽|溢出)|内存(?:占满|爆满|爆了|不足|不够|耗尽|溢出)"
 )
 _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
@@ -281,7 +274,7 @@ def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
     first = first_failure(log)
     killed: Found | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
     if killed is None:
-        return log.find(_SAYS_RAM), Certainty.POSSIBLE
+        return None, Certainty.POSSIBLE
     # Launchers kill those that outlive a failure; then another rank has the error.
     other = first is not None and first.exit_code not in (None, -9)
     own = any(error.role is Role.ROOT and not _KILLED.search(error.message) for error in log.errors)
