@@ -50,9 +50,8 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
         count = whole_number(machines)
         if count is None or count < 2 or not launch.launcher_options.complete:
             return
-        if not _deepspeed_setting(launch, run, "deepspeed_multinode_launcher").absent:
-            return
-        if not _deepspeed_setting(launch, run, "deepspeed_hostfile").absent:
+        settings = ("deepspeed_multinode_launcher", "deepspeed_hostfile")
+        if not all(_deepspeed_setting(launch, run, name).absent for name in settings):
             return
         yield self.finding(
             Text(

@@ -20,7 +20,7 @@ _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
 _NODE = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
 _MISSING = Pattern(
-    r"KeyError: '[A-Z][A-Z0-9_]{3,}'|environment variable .* (?:not set|required|expected)"
+    r"KeyError: '([A-Z][A-Z0-9_]{3,})'|environment variable .* (?:not set|required|expected)"
     r"|CUDA_HOME (?:environment variable is not set|does not exist)|error while loading shared libraries"
     r"|cannot open shared object file|[Nn]inja is required|command not found|ModuleNotFoundError: No module named"
 )
@@ -147,10 +147,13 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             cure=(
                 Text(
-                    en="List the variables in ~/.deepspeed_env on the launching node, NAME=VALUE a line: "
-                    "LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...",
-                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：LD_LIBRARY_PATH、PATH、CUDA_HOME、HF_HOME "
-                    "等",
+                    en="Write into ~/.deepspeed_env on the launching node, NAME=VALUE a line: {names}",
+                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：{names}",
+                ).format(
+                    names=next((name for name in found.match.groups() if name), None)
+                    or Text(
+                        "LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...", "LD_LIBRARY_PATH、PATH、CUDA_HOME、HF_HOME 等"
+                    )
                 ),
                 Text(
                     en="Or start torchrun on each node in its own environment (accelerate: "

@@ -25,6 +25,14 @@ _STARTED_OTHERWISE = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
+_MISSING = Text(
+    "The missing module is a consequence; installing it does not cure the launch.",
+    "缺少该模块只是结果，安装它并不能解决启动方式的问题。",
+)
+_BROKEN = Text(
+    "That MPI fails is a consequence; mending it does not cure the launch.",
+    "MPI 出错只是结果，修好它并不能解决启动方式的问题。",
+)
 _LAUNCH_CURE = (
     Text(
         en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
@@ -112,24 +120,24 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
-        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY)
+        yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING)
 
     def _without_message(self, log: FailureLog) -> Findings:
         """MPI that fails itself, or a traceback that is cut at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = log.find(_MPI_FAILS) if log.find(_DISCOVERS) and not log.has("Discovered MPI settings") else None
         if evidence := cut or broken:
-            yield self._found(evidence, Certainty.LIKELY)
+            yield self._found(evidence, Certainty.LIKELY, _MISSING if cut else _BROKEN)
 
-    def _found(self, found: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, found: LoggedError | Found, certainty: Certainty, then: Text) -> Finding:
         return self.log_finding(
             found,
             Text(
                 en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for the "
-                "launcher. The missing module is a consequence; installing it does not cure the launch.",
-                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。缺少"
-                "该模块只是结果，安装它并不能解决启动方式的问题。",
-            ),
+                "launcher. {then}",
+                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。"
+                "{then}",
+            ).format(then=then),
             cure=_LAUNCH_CURE,
             certainty=certainty,
             confirm=Text(

@@ -1,6 +1,6 @@
 from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -13,6 +13,7 @@ _KNOWN = names(
     throw_on_cudamalloc_oom
     """
 )
+_OPTION = Pattern(r"(?:[^,\[]|\[[^\]]*\]?)+")
 _SINCE = {"expandable_segments": ">=2.1"}
 _MEANT = {
     "max_split_size": "max_split_size_mb",
@@ -125,12 +126,4 @@ def _place_of(field: Field, part: str) -> Place | None:
 
 def _options_in(value: str) -> list[str]:
     """The options, separated by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
-    parts = [""]
-    depth = 0
-    for character in value:
-        depth += {"[": 1, "]": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
+    return [option for found in _OPTION.finditer(value) if (option := found.group(0).strip())]

@@ -1,3 +1,5 @@
+import re
+
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
@@ -43,11 +45,7 @@ class LaunchCrlfLineEnds(Hazard):
         line = launch.place.line
         if not source.line_bytes(line).endswith(b"\r\n"):
             return
-        places = []
-        position = source.data.find(b"\r\n")
-        while position >= 0:
-            places.append(source.place(position, position + 1))
-            position = source.data.find(b"\r\n", position + 1)
+        places = [source.place(found.start(), found.start() + 1) for found in re.finditer(rb"\r\n", source.data)]
         yield self.finding(
             Text(
                 en="{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the "
@@ -59,7 +57,5 @@ class LaunchCrlfLineEnds(Hazard):
                 "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
             ).format(path=source.path),
             spans=launch.place.span(),
-            fixes=self.fix(
-                Text("take the carriage returns out", "去掉回车符"), *(place.edit("") for place in places), safe=True
-            ),
+            fixes=self.fix(Text("take the carriage returns out", "去掉回车符"), *(place.edit("") for place in places)),
         )

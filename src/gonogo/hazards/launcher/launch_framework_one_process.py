@@ -91,11 +91,9 @@ class LaunchFrameworkOneProcess(Hazard):
                 launch.deepspeed_config.span(),
                 launch.visible_devices.span(Text(f"{count} GPUs", f"{count} 张 GPU")),
             ),
-            fixes=self._setting(launch, "NPROC_PER_NODE", str(count)) if count else (),
+            fixes=self._setting(launch, "NPROC_PER_NODE", str(count)) if count else None,
         )
 
-    def _setting(self, launch: Launch, name: str, value: str) -> tuple[Fix, ...]:
-        if not launch.source.writable:
-            return ()
+    def _setting(self, launch: Launch, name: str, value: str) -> Fix | None:
         title = Text("set {name}={value}", "设置 {name}={value}").format(name=name, value=value)
-        return (self.fix(title, launch.setting_variable(name, value), safe=False),)
+        return self.fix(title, launch.setting_variable(name, value), safe=False) if launch.source.writable else None

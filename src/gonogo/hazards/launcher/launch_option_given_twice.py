@@ -61,6 +61,7 @@ class LaunchOptionGivenTwice(Hazard):
                 continue
             if len({(field.place.start, field.place.end) for field in fields if field.place}) < len(fields):
                 continue  # a variable that the script appends to
+            given = [f"--{name} {value}" for value in dict.fromkeys(values)]
             yield self.finding(
                 Text(
                     en="--{name} is given {count} times: {earlier}, then {last}, which counts.",
@@ -68,10 +69,7 @@ class LaunchOptionGivenTwice(Hazard):
                 ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
                 severity=Severity.WARNING,
                 cure=Text("Keep one: {all}", "只保留一个：{all}").format(
-                    all=Text(
-                        " or ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
-                        " 或 ".join(f"--{name} {value}" for value in dict.fromkeys(values)),
-                    )
+                    all=Text(" or ".join(given), " 或 ".join(given))
                 ),
                 spans=(fields[0].span(Text("has no effect", "不起作用")), fields[-1].span(Text("counts", "以此为准"))),
             )

@@ -1,5 +1,9 @@
 from gonogo.evidence.document.source_file import Place
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+
+_ONE_OR_RANGE = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
+_NUMBER = Pattern(r"^[0-9]+")
+_FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
 
 class LaunchVisibleDevicesMalformed(Hazard):
@@ -92,34 +96,24 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 right=Text(f": {right}", f"：{right}") if right else ""
             ),
             spans=(launch.visible_devices.span(), launch.place.span()),
-            fixes=self._writing(launch, right) if right else (),
+            fixes=self._writing(launch, right) if right else None,
         )
 
-    def _writing(self, launch: Launch, right: str) -> tuple[Fix, ...]:
+    def _writing(self, launch: Launch, right: str) -> Fix | None:
         place = _value_place(launch.visible_devices)
-        if place is None:
-            return ()
         title = Text("write {right}", "改为 {right}").format(right=right)
-        return (self.fix(title, place.edit(right), safe=False),)
-
-
-_FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
+        return self.fix(title, place.edit(right), safe=False) if place is not None else None
 
 
 def _wanted(value: str) -> list[str] | None:
     """The GPUs that were meant; None where that is anyone's guess (identifiers, words)."""
     found: list[str] = []
     for part in value.strip("[](){}").replace(";", ",").replace("，", ",").replace(" ", ",").split(","):
-        first, dash, last = part.strip().partition("-")
-        if not part.strip():
-            continue
-        if not (first.isascii() and first.isdigit() and len(first) < 4):
-            return None
-        if not dash:
-            found.append(str(int(first)))
-        elif last.isascii() and last.isdigit() and int(first) < int(last) < 64:
-            found += [str(number) for number in range(int(first), int(last) + 1)]
-        else:
+        given = _ONE_OR_RANGE.match(part) if part else None
+        if given is not None:
+            first, last = int(given.group(1) or 0), int(given.group(2) or given.group(1) or 0)
+            found += [str(number) for number in range(first, last + 1)]
+        if part and (given is None or (given.group(2) and not first < last < 64)):
             return None
     return found or None
 
@@ -128,30 +122,23 @@ def _as_cuda_reads(value: str) -> list[str]:
     """The list as CUDA's parser takes it: numbers up to what is none; nothing where one comes twice."""
     found: list[str] = []
     for part in value.split(","):
-        word = part.strip()
-        length = 0
-        while length < len(word) and word[length] in "0123456789":
-            length += 1
-        if not length:
+        number = _NUMBER.match(part.strip())
+        if number is None:
             break
-        number = str(int(word[:length]))
-        if number in found:
+        gpu = str(int(number.group(0)))
+        if gpu in found:
             return []
-        found.append(number)
+        found.append(gpu)
     return found
 
 
 def _value_place(field: Field) -> Place | None:
     """Where the value stands, without its quotes, if it stands there as it is."""
-    place = field.place
+    place, value = field.place, str(field.value)
     if place is None or not place.source.writable:
         return None
-    text = place.text
-    lead = "CUDA_VISIBLE_DEVICES=" if text.startswith("CUDA_VISIBLE_DEVICES=") else ""
-    written = text[len(lead) :]
-    quote = written[:1] if written[:1] in ("'", '"') and written[-1:] == written[:1] else ""
-    value = written[len(quote) : len(written) - len(quote)]
-    if value != str(field.value):
+    written = place.text.removeprefix("CUDA_VISIBLE_DEVICES=")
+    if written not in (value, f'"{value}"', f"'{value}'"):
         return None
-    start = place.start + len((lead + quote).encode())
+    start = place.start + len(place.text.partition(value)[0].encode())
     return place.source.place(start, start + len(value.encode()))
