@@ -70,7 +70,7 @@ def check(
     sources = gathered.files.sources
     kept = [
         finding
-        for finding in _once(findings)
+        for finding in _deduplicated(findings)
         if not is_allowed(finding, sources)
         and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
     ]
@@ -121,18 +121,18 @@ class _Handlers:
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += self._asked(hazard, hazard.in_config, run.config, run)
+                found += self._findings_of(hazard, hazard.in_config, run.config, run)
         if run.launch is not None:
             for hazard in self._launch:
-                found += self._asked(hazard, hazard.in_launch, run.launch, run)
+                found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
-                found += self._asked(hazard, hazard.in_script, script, run)
+                found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
-            found += self._asked(hazard, hazard.in_environment, run.environment, run)
+            found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
         return found, self._faults
 
-    def _asked(
+    def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
     ) -> list[Finding]:
         """What one hazard finds. Its own fault costs its answer alone, and is told."""
@@ -150,7 +150,7 @@ class _Handlers:
             return []
 
 
-def _once(findings: Sequence[Finding]) -> list[Finding]:
+def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:
     """Each finding once: a file that several runs share is looked at with each of them; the surest stays.
 
     The same hazard at the same place, said of two launches, is one finding.

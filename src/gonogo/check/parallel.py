@@ -1,4 +1,4 @@
-"""A function asked of many items on all processors, where there are so many that it is worth the start of processes."""
+"""A function of many items on all processors, where there are so many that it is worth the start of processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORTH_IT = 64
 _SHARES = 4
 """Parts of the work for each processor, so that none waits long for the last."""
 
-_asked: Callable[[int], Any] | None = None
+_work: Callable[[int], Any] | None = None
 """What the forked processes were started to answer."""
 
 
@@ -26,24 +26,23 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def parallel_map(ask: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
-    """``[ask(0), …, ask(count - 1)]``; ``on_progress`` hears how many are done.
+def parallel_map(work: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
+    """``[work(0), …, work(count - 1)]``; ``on_progress`` hears how many are done.
 
-    What ``ask`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
+    What ``work`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
     """
     if count < _WORTH_IT or processors() < 2:
-        return [_told(ask(number), number + 1, on_progress) for number in range(count)]
-    global _asked
-    _asked = ask
+        found = []
+        for number in range(count):
+            found.append(work(number))
+            on_progress(number + 1)
+        return found
+    global _work
+    _work = work
     try:
         return _forked(count, on_progress)
     finally:
-        _asked = None
-
-
-def _told(answer: _Answer, done: int, on_progress: Callable[[int], None]) -> _Answer:
-    on_progress(done)
-    return answer
+        _work = None
 
 
 def _forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
@@ -70,5 +69,5 @@ def _forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
 
 
 def _of_part(numbers: Sequence[int]) -> list[Any]:
-    assert _asked is not None
-    return [_asked(number) for number in numbers]
+    assert _work is not None
+    return [_work(number) for number in numbers]

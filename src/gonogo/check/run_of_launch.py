@@ -45,7 +45,7 @@ class RunMaker:
         self.used.add(launch.source.path)
         self.notes += [note for note in launch.notes if note not in self.notes]
         scripts = self._scripts_of(launch)
-        given, complete = _given_in(scripts)
+        given, complete = _arguments_set_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
         accelerate = self._accelerate_of(launch)
         model = _model_of(arguments, scripts, launch.cwd)
@@ -84,7 +84,7 @@ class RunMaker:
         for source in loose:
             script = read_script(source, project)
             if self._has_tree(script) or source.path in named:
-                given, complete = _given_in((script,))
+                given, complete = _arguments_set_in((script,))
                 arguments = Arguments({"script": given}, complete=complete and bool(given))
                 run = Run(environment, arguments=arguments, scripts=(script,))
                 run.config = self._config_in((script,), run)
@@ -108,7 +108,7 @@ class RunMaker:
         root = launch.cwd if path.resolve().is_relative_to(launch.cwd.resolve()) else path.parent
         scripts = tuple(Project(root, source).all_scripts())
         for script in scripts:
-            script.source.path = self.files.shown(script.source.path)
+            script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)
             self.used.add(script.source.path)
             self._has_tree(script)
@@ -228,7 +228,7 @@ def _hidden_size(model: Model | None) -> Field:
     return Field.of(size) if size is not None else Field.not_known()
 
 
-def _given_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
+def _arguments_set_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
     """The training arguments that scripts set themselves, and whether these are all."""
     given: dict[str, Field] = {}
     complete = True

@@ -99,7 +99,7 @@ class _Gatherer:
         if path is None or launch.heredoc is not None or launch.in_container:
             return
         if not path.exists() and os.path.normpath(path) not in launch.written_files:
-            name = self.files.shown(path)
+            name = self.files.display_path(path)
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
     def take_path(self, path: str) -> None:
@@ -109,10 +109,10 @@ class _Gatherer:
             for found, kind in walk(place, self._excluded, self.files.skipped):
                 self._take_file(found, kind)
         elif place.exists():
-            self.named.add(self.files.shown(place))
+            self.named.add(self.files.display_path(place))
             kind_of_named = kind_of(place)
             if kind_of_named is None:
-                self._not_ours(self.files.shown(place))
+                self._not_ours(self.files.display_path(place))
             else:
                 SourceFile.read(place)  # named by the user: that it can't be read is an error
                 self._take_file(place, kind_of_named)
@@ -120,7 +120,7 @@ class _Gatherer:
             raise UserError(_NO_SUCH.format(path=path))
 
     def _excluded(self, path: str) -> bool:
-        return any(matches_path(self.files.shown(path), pattern) for pattern in self.settings.exclude)
+        return any(matches_path(self.files.display_path(path), pattern) for pattern in self.settings.exclude)
 
     def _take_file(self, path: Path, kind: FileKind) -> None:
         source = self.files.read(path)
@@ -203,7 +203,7 @@ class _Gatherer:
             asked_for = self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
             source = SourceFile.read(path) if asked_for else self.files.read(path)
             if source is not None:
-                source.path = self.files.shown(path)
+                source.path = self.files.display_path(path)
                 self.files.sources.setdefault(source.path, source)
                 told = read_environment(source)
             if asked_for:

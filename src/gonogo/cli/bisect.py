@@ -94,7 +94,9 @@ def bisect(
             with_packages=tuple(with_ or ()),
             keep=keep,
         )
-        request = BisectRequest(_given("--package", package), _given("--good", good), _given("--bad", bad), rehearsal)
+        request = BisectRequest(
+            _required("--package", package), _required("--good", good), _required("--bad", bad), rehearsal
+        )
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)
         report = bisect_report(found)
@@ -110,7 +112,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     return answer(record), was_interrupted(record)
 
 
-def _given(option: str, value: str | None) -> str:
+def _required(option: str, value: str | None) -> str:
     if value is None:
         raise UserError(
             Text(

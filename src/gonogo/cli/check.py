@@ -86,13 +86,7 @@ def check(
         paths, command = before_and_after(arguments or [])
         settings = _settings(paths, environment, select, ignore, fail_on)
         from gonogo.check.findings import check as check_files
-        from gonogo.cli.check_output import (
-            checking_display,
-            fix_files,
-            show_diff,
-            tell_of_unsafe_fixes,
-            write_statistics,
-        )
+        from gonogo.cli.check_output import checking_display, count_unsafe_fixes, fix_files, show_diff, write_statistics
 
         if fix and diff:
             raise UserError(
@@ -107,7 +101,7 @@ def check(
         if diff:
             publish_text(lambda stream: show_diff(stream, checked, unsafe_fixes), output)
             if not unsafe_fixes:
-                tell_of_unsafe_fixes(sys.stderr, checked, language)
+                count_unsafe_fixes(sys.stderr, checked, language)
             raise SystemExit(checked.exit_status)
         if fix:
             for _ in range(_MOST_ROUNDS):

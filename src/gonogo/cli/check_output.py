@@ -76,11 +76,11 @@ def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
     stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
 
 
-def tell_of_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
+def count_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
     """Say how many fixes a diff without the unsafe ones leaves out; nothing where there are none."""
     all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
     if all_ > safe:
-        _tell(stream, _LEFT_OUT.format(count=all_ - safe), language)
+        _write_line(stream, _LEFT_OUT.format(count=all_ - safe), language)
 
 
 def fix_files(checked: Checked, paths: Sequence[str], unsafe: bool, language: str, stream: TextIO) -> bool:
@@ -91,17 +91,17 @@ def fix_files(checked: Checked, paths: Sequence[str], unsafe: bool, language: st
     written, refused = apply(plan, roots_of(paths, checked.gathered.files.base))
     for path in written:
         names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
-        _tell(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
+        _write_line(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
     for one in (*plan.not_applied, *refused):
-        _tell_not_applied(stream, one, language)
+        _write_not_applied(stream, one, language)
     return bool(written)
 
 
-def _tell_not_applied(stream: TextIO, one: NotApplied, language: str) -> None:
-    _tell(stream, _NOT_FIXED.format(path=one.path, hazard=one.hazard, why=one.why), language)
+def _write_not_applied(stream: TextIO, one: NotApplied, language: str) -> None:
+    _write_line(stream, _NOT_FIXED.format(path=one.path, hazard=one.hazard, why=one.why), language)
 
 
-def _tell(stream: TextIO, text: Text, language: str) -> None:
+def _write_line(stream: TextIO, text: Text, language: str) -> None:
     stream.write(text.in_language(language) + "\n")
 
 

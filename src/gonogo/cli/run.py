@@ -103,7 +103,7 @@ def run(
         except KeyboardInterrupt:
             complain(Text("interrupted", "已中断"), language)
         except Exception as error:
-            _say_no_report(request.folder, error, language)
+            _complain_of_no_report(request.folder, error, language)
         raise SystemExit(ended.status)
 
 
@@ -209,7 +209,7 @@ def _show(report: Report, language: str, format_name: str = "text") -> None:
         return
 
 
-def _say_no_report(folder: Path, error: Exception, language: str) -> None:
+def _complain_of_no_report(folder: Path, error: Exception, language: str) -> None:
     complain(
         Text(
             "the report of {folder} could not be made ({what}); gonogo run --report {folder} tries again",

@@ -65,7 +65,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
     hazards = {hazard.name: hazard for hazard in all_hazards()}
     found = {
-        name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _found_by(hazard, log))
+        name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _finding_of(hazard, log))
     }
     sure = {name for name, finding in found.items() if _explains(finding)}
     roots = {name for name in sure if not hazards[name].consequence}
@@ -78,7 +78,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     if not any(_explains(finding) for finding in found.values()):
         for name, hazard in hazards.items():
-            if hazard.fallback and (merged := _found_by(hazard, log)):
+            if hazard.fallback and (merged := _finding_of(hazard, log)):
                 found[name] = merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
@@ -98,7 +98,7 @@ def _explains(finding: Finding) -> bool:
     return finding.certainty in CONFIDENT and finding.severity is not Severity.NOTE
 
 
-def _found_by(hazard: Hazard, log: FailureLog) -> Finding | None:
+def _finding_of(hazard: Hazard, log: FailureLog) -> Finding | None:
     """The hazard's findings as one: the surest, with the ranks of all."""
     findings = best_first(list(hazard.in_log(log)))
     if not findings:
@@ -148,14 +148,14 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     places = {(span.path, span.line) for finding in findings for span in finding.spans}
     others = [error for error in log.errors if (error.raised.at.path, error.raised.at.number) not in places]
     if findings and others:
-        told = "; ".join(_told(error.raised.at.text, error.raised.at.number) for error in others[:3])
+        told = "; ".join(_line_with_number(error.raised.at.text, error.raised.at.number) for error in others[:3])
         rest = len(others) - 3
         more = Text(f" and {rest} more", f" 等另外 {rest} 个") if rest > 0 else ""
         notes.append(Text("Also seen: {told}{more}", "另外看到：{told}{more}").format(told=told, more=more))
     return tuple(notes)
 
 
-def _told(text: str, number: int) -> str:
+def _line_with_number(text: str, number: int) -> str:
     return f"{text.strip()[:100]} ({number})"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -58,17 +58,15 @@ class Files:
         self.skipped: list[Skipped] = []
         self._by_path: dict[str, SourceFile | None] = {}
 
-    def shown(self, path: Path | str) -> str:
+    def display_path(self, path: Path | str) -> str:
         """The path as reports show it: from :attr:`base` where it lies below, else whole."""
-        whole = os.path.abspath(path)
-        inside = os.path.relpath(whole, self.base)
-        return whole if inside.startswith("..") else inside
+        return display_path(path, self.base)
 
     def read(self, path: Path | str) -> SourceFile | None:
         """The file, read once; None, and a line in :attr:`skipped`, where it can't be read."""
         whole = os.path.abspath(path)
         if whole not in self._by_path:
-            shown = self.shown(path)
+            shown = self.display_path(path)
             try:
                 source = SourceFile.read(whole)
                 source.path = shown

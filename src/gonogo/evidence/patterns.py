@@ -57,7 +57,7 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first place in the text that matches, or None."""
-        found: Match | None = self._compiled.search(_whole(text), start)
+        found: Match | None = self._compiled.search(_without_surrogates(text), start)
         return found
 
     @cached_property
@@ -75,16 +75,16 @@ class Pattern:
 
     def match(self, text: str) -> Match | None:
         """A match at the text's start, or None."""
-        found: Match | None = self._compiled.match(_whole(text))
+        found: Match | None = self._compiled.match(_without_surrogates(text))
         return found
 
     def finditer(self, text: str) -> Iterator[Match]:
         """All matches that don't overlap."""
-        return iter(self._compiled.finditer(_whole(text)))
+        return iter(self._compiled.finditer(_without_surrogates(text)))
 
     def sub(self, replacement: str, text: str) -> str:
         """The text with each match replaced."""
-        replaced: str = self._compiled.sub(replacement, _whole(text))
+        replaced: str = self._compiled.sub(replacement, _without_surrogates(text))
         return replaced
 
 
@@ -113,7 +113,7 @@ def compiled_when_used(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
     return cast("re.Pattern[_Text]", _CompiledWhenUsed(text, flags))
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """The text with U+FFFD for bytes that were no UTF-8 (``surrogateescape``), which RE2 can't take; as long as it."""
     if text.isascii():
         return text

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.field import Field
 from gonogo.finding import Text
@@ -76,7 +76,7 @@ def accelerate_config_of(
             source = written[whole]
             return field, AccelerateConfig(source) if source is not None else None, ()
         try:
-            return field, AccelerateConfig(SourceFile.read(_shown(whole))), ()
+            return field, AccelerateConfig(SourceFile.read(display_path(whole))), ()
         except UserError:
             return field, None, ()
     if field.unknown or launcher != "accelerate":
@@ -89,8 +89,3 @@ def accelerate_config_of(
     except UserError:
         return field, None, ()
     return Field.of(str(default), None, _BY_DEFAULT), config, (_DEFAULT_CONFIG.format(path=str(default)),)
-
-
-def _shown(whole: str) -> str:
-    relative = os.path.relpath(whole)
-    return whole if relative.startswith("..") else relative

@@ -80,7 +80,7 @@ class _Reader:
         if start:
             self.problem("byte-order-mark", 0, start, repair="")
         if not self.source.is_utf8:
-            self.tell_where_not_utf8()
+            self.note_where_not_utf8()
         tokens: list[Token] = []
         for count, token in enumerate(tokens_of(data, start)):
             if count == _MOST_TOKENS:
@@ -114,7 +114,7 @@ class _Reader:
         start = self.source.data.rfind(b"\n", 0, token.start)
         return start >= 0 and not self.source.data[start : token.start].strip()
 
-    def tell_where_not_utf8(self) -> None:
+    def note_where_not_utf8(self) -> None:
         try:
             self.source.data.decode("utf-8")
         except UnicodeDecodeError as error:

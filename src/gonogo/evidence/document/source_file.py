@@ -5,6 +5,7 @@ Places are byte offsets, so that a fix changes those bytes and no others, whatev
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
@@ -141,3 +142,10 @@ class Place(msgspec.Struct, frozen=True):
         """A change of these bytes into ``replacement``."""
         before = self.source.data[self.start : self.end]
         return Edit(self.source.path, self.start, self.end, before, replacement.encode("utf-8", "surrogateescape"))
+
+
+def display_path(path: str | os.PathLike[str], base: str | os.PathLike[str] = ".") -> str:
+    """A path as reports show it: from ``base`` where it lies below, else whole."""
+    whole = os.path.abspath(path)
+    inside = os.path.relpath(whole, base)
+    return whole if inside.startswith("..") else inside

@@ -67,7 +67,7 @@ def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
     return facts
 
 
-def _answer(words: Sequence[str]) -> tuple[str | None, Text | None]:
+def _output_of(words: Sequence[str]) -> tuple[str | None, Text | None]:
     """What a program prints, or None where it isn't there (no reason) or fails (with the reason)."""
     program = shutil.which(words[0])
     if program is None:
@@ -94,7 +94,7 @@ def _answer(words: Sequence[str]) -> tuple[str | None, Text | None]:
 
 
 def _version_by(words: Sequence[str], pattern: str) -> Field:
-    text, reason = _answer(words)
+    text, reason = _output_of(words)
     if text is None:
         return Field.not_known(reason=reason) if reason is not None else Field.missing()
     match = re.search(pattern, text)
@@ -113,11 +113,11 @@ def _toolkit() -> Field:
 
 def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
     """The accelerators, whether they are all, and the driver."""
-    text, reason = _answer(
+    text, reason = _output_of(
         ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
     )
     if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't know it
-        text, reason = _answer(
+        text, reason = _output_of(
             ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
         )
     if text is not None:
@@ -126,7 +126,7 @@ def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
     driver_field = _driver_of_kernel()
     if driver_field.known or reason is not None:
         return (), False, driver_field if driver_field.known else Field.not_known(reason=reason)
-    npus, npu_reason = _answer(("npu-smi", "info"))
+    npus, npu_reason = _output_of(("npu-smi", "info"))
     if npus is not None:
         return npus_in_table(npus), True, Field.missing()
     return (), npu_reason is None, Field.missing()

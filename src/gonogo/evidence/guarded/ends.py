@@ -39,16 +39,16 @@ class Death(msgspec.Struct, frozen=True):
 
 
 def once_a_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
-    """Keep the answer on the last run that was asked about: several hazards ask the same."""
+    """Keep the answer on the last run that was asked about: several hazards need the same."""
     kept: list[tuple[GuardedRun, _Answer]] = []
 
-    def asked(run: GuardedRun) -> _Answer:
+    def remembered(run: GuardedRun) -> _Answer:
         if not kept or kept[0][0] is not run:
             kept[:] = [(run, answer(run))]
         return kept[0][1]
 
-    asked.__doc__ = answer.__doc__
-    return asked
+    remembered.__doc__ = answer.__doc__
+    return remembered
 
 
 @once_a_run
@@ -70,7 +70,7 @@ def went_well(run: GuardedRun) -> bool:
 
 
 def interrupted(run: GuardedRun) -> bool:
-    """Whether the command was asked to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
+    """Whether the command was remembered to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
     return any(launch.interrupted for launch in run.launches)
 
 

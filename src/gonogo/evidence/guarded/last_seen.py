@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True):
         last = self.collectives[-1] if self.collectives else None
         return last if last is not None and not last.returned else None
 
-    def made(self, group: str) -> int:
+    def collectives_called(self, group: str) -> int:
         """How many collectives it has called in a group."""
         called = [one.index + 1 for one in self.collectives if one.group == group]
         return max([self.counts.get(group, 0), *called])

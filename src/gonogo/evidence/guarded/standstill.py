@@ -105,7 +105,7 @@ def _waited_for(
     best = _behind_in_a_queue(seen, silent)
     for group in {call.group for call in waits.values()} | _ahead(seen):
         members = members_of(seen, group)
-        made = {rank: seen[rank].made(group) for rank in members if rank in seen}
+        made = {rank: seen[rank].collectives_called(group) for rank in members if rank in seen}
         if not made:
             continue
         fewest, most = min(made.values()), max(made.values())
@@ -152,5 +152,5 @@ def _ahead(seen: dict[int, Seen]) -> set[str]:
     for one in seen.values():
         for group in {call.group for call in one.collectives}:
             if all(call.operator not in BETWEEN_TWO for call in one.collectives if call.group == group):
-                made[group].add(one.made(group))
+                made[group].add(one.collectives_called(group))
     return {group for group, counts in made.items() if len(counts) > 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_config_of
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
@@ -24,16 +24,6 @@ from gonogo.finding.errors import UserError
 def written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
     """A file that a script writes, from the pieces of its heredoc."""
     return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
-
-
-def shown_path(cwd: Path, path: str) -> str:
-    """A script's path as users know it: relative where it lies below the folder that gonogo runs in."""
-    whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-    try:
-        relative = os.path.relpath(whole)
-    except ValueError:
-        return whole
-    return whole if relative.startswith("..") else relative
 
 
 def framework_of(call: Called) -> str | None:
@@ -82,7 +72,7 @@ def read_yaml_at(
         source = written_file(path, *written[whole]).source
         return read_yaml(source) if source is not None else None
     try:
-        return read_yaml(SourceFile.read(shown_path(cwd, path)))
+        return read_yaml(SourceFile.read(display_path(cwd / os.path.expanduser(path))))
     except UserError:
         return None
 

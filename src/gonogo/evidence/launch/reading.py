@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
@@ -17,7 +17,6 @@ from gonogo.evidence.launch.configs import (
     framework_config_of,
     framework_of,
     is_of_llamafactory,
-    shown_path,
     written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
@@ -120,7 +119,7 @@ def _followed(
     if path is None:
         return ()
     try:
-        script = SourceFile.read(shown_path(command.cwd, path))
+        script = SourceFile.read(display_path(command.cwd / os.path.expanduser(path)))
     except UserError:
         return ()
     own = {**directives(script), **asked}

@@ -82,7 +82,7 @@ class NameResolver:
         if isinstance(node, ast.Name):
             return self._names_of_name(node)
         if isinstance(node, ast.Attribute):
-            held = self.held(node)
+            held = self.attribute_bindings(node)
             if held is not None:
                 resolver, bindings = held
                 agreed = self._agreed([resolver.names_bound(binding) for binding in bindings], bindings)
@@ -171,7 +171,7 @@ class NameResolver:
         names = self.names(node)
         return self.class_named(names[0]) if names else None
 
-    def held(self, node: ast.Attribute) -> tuple[NameResolver, list[Binding]] | None:
+    def attribute_bindings(self, node: ast.Attribute) -> tuple[NameResolver, list[Binding]] | None:
         """What the project's classes set an attribute of their instances to, for ``self.x`` or ``model.x``."""
         own = class_of_self(self.index, node.value) if isinstance(node.value, ast.Name) else None
         found: tuple[NameResolver, ast.ClassDef] | None = (self, own) if own is not None else None
@@ -231,7 +231,7 @@ class NameResolver:
             found = reaching(self.index, scope.names[node.id], scope, node)
             return self.kinds_agreed(found)
         if isinstance(node, ast.Attribute):
-            held = self.held(node)
+            held = self.attribute_bindings(node)
             if held is not None:
                 return held[0].kinds_agreed(held[1])
             return tuple(f"{kind}.{node.attr}" for kind in self.kinds(node.value))

@@ -107,7 +107,7 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
         dotted(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
     }
     found: dict[int, ParameterUse] = {}
-    for kind, node, module, no_grad in (*_gone_through(script), *_single(script)):
+    for kind, node, module, no_grad in (*_uses_in_iterations(script), *_single(script)):
         statement = script.statement(node)
         if statement is None or id(node) in found:
             continue
@@ -131,7 +131,7 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
 _Found = tuple[str, ast.expr, ast.expr, bool]
 
 
-def _gone_through(script: Script) -> Iterator[_Found]:
+def _uses_in_iterations(script: Script) -> Iterator[_Found]:
     """Uses of the loop variable over ``m.parameters()``, in comprehensions and ``for`` statements."""
     for method in _ITERATED:
         for call in script.calls(f"*.{method}"):

@@ -68,7 +68,7 @@ class Project:
         path = os.path.realpath(source.path)
         script = self._scripts.get(path)
         if script is None or script.source.data != source.data:
-            script = self._scripts[path] = self._made(source, path)
+            script = self._scripts[path] = self._new_script(source, path)
             self._at.clear()
         elif script.source is not source:
             script.take(source)
@@ -76,7 +76,7 @@ class Project:
             self.search.add(added_paths(script.index, path))
         return script
 
-    def _made(self, source: SourceFile, path: str, module: str = "") -> Script:
+    def _new_script(self, source: SourceFile, path: str, module: str = "") -> Script:
         package = self.search.package_of(path)
         stem = os.path.basename(path).removesuffix(".py")
         if package:
@@ -132,7 +132,7 @@ class Project:
         except UserError:
             self._scripts[real] = None
             return None
-        script = self._scripts[real] = self._made(source, real, module)
+        script = self._scripts[real] = self._new_script(source, real, module)
         return script
 
     def _shown(self, real: str) -> str:

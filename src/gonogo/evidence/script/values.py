@@ -140,7 +140,7 @@ class ValueResolver:
         return Value(known=False, reason=_COMPUTED.format(text=name))
 
     def _of_attribute(self, node: ast.Attribute) -> Value:
-        held = self.names.held(node)
+        held = self.names.attribute_bindings(node)
         if held is not None and held[0] is self.names:
             values = [self._bound(binding, node.attr) for binding in held[1]]
             if all(value.known and _same(value.value, values[0].value) for value in values):

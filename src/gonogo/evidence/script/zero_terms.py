@@ -49,7 +49,7 @@ def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm |
     found = _all_of(script, name, statement) if name is not None else None
     if found is None:
         product = _product_with_zero(script, node)
-        found = _taken_out(script, product, statement) if product is not None else None
+        found = _removal_of(script, product, statement) if product is not None else None
     return found
 
 
@@ -89,17 +89,17 @@ def _sums_zeros(node: ast.expr) -> bool:
     )
 
 
-def _taken_out(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
+def _removal_of(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
     parent = script.parent(term)
     if isinstance(statement, ast.AugAssign) and parent is statement and isinstance(statement.op, (ast.Add, ast.Sub)):
-        return _whole(script, [statement])
+        return _with_emptied_blocks(script, [statement])
     if isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub)):
         if parent.left is term and isinstance(parent.op, ast.Sub):
             return None
         stays = parent.right if parent.left is term else parent.left
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if script.parent(parent) is statement and target is not None and _same(target, stays):
-            return _whole(script, [statement])
+            return _with_emptied_blocks(script, [statement])
         return ZeroTerm((), (parent, stays))
     return None
 
@@ -137,12 +137,12 @@ def _all_of(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
                 group.append(where)
             continue
         product = _product_with_zero(script, use) or (use if _is_all_zero(script, name, function) else None)
-        taken = _taken_out(script, product, where) if product is not None else None
+        taken = _removal_of(script, product, where) if product is not None else None
         if taken is None or taken.part is not None:
             return None
         group += [each for each in taken.statements if each not in group]
     used = any(_bound_name(each) != name for each in group)
-    return _whole(script, group) if used else None
+    return _with_emptied_blocks(script, group) if used else None
 
 
 def _is_pure(statement: ast.stmt) -> bool:
@@ -182,7 +182,7 @@ def _uses(script: Script, name: str, function: ast.AST | None) -> Iterator[ast.N
             yield node
 
 
-def _whole(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
+def _with_emptied_blocks(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
     """These statements, and the loops and conditions that hold nothing else; None where a block would be left empty."""
     group = list(statements)
     changed = True

@@ -51,7 +51,7 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
     if isinstance(node, ast.IfExp):
         return (*makers(script, node.body, depth + 1), *makers(script, node.orelse, depth + 1))
     if isinstance(node, ast.Attribute):
-        held = script.names.held(node)
+        held = script.names.attribute_bindings(node)
         if held is None or held[0] is not script.names:
             return ()
         return tuple(call for binding in held[1] for call in _of_binding(script, binding, depth + 1))

@@ -110,7 +110,7 @@ def captured(
     return answer.started
 
 
-def answered(question: Question) -> Answer:
+def run_launcher(question: Question) -> Answer:
     """Run the launcher's own code. Called in a process of its own."""
     launcher = next(launcher for launcher in all_launchers() if launcher.described.name == question.launcher)
     printed = io.StringIO()
@@ -144,7 +144,7 @@ def _not_imported(error: BaseException) -> Answer:
 def main() -> None:
     """Read the question, run the launcher, write the answer."""
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
-    answer = answered(question)
+    answer = run_launcher(question)
     Path(question.answer).write_bytes(msgspec.json.encode(answer))
 
 

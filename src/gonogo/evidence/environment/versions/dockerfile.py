@@ -8,7 +8,7 @@ from itertools import islice
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.conda import add_conda_dependency
-from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text, path_inside, really
+from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text, decoded, path_inside
 from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
 from gonogo.evidence.field import Field
 from gonogo.finding.errors import UserError
@@ -52,7 +52,7 @@ def read_dockerfile(listing: Listing) -> None:
         elif kind == "ENV":
             for name, value in re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", instruction[2]):
                 values[name] = value.strip("\"'")
-                listing.variables[name] = Field(really(values[name]))
+                listing.variables[name] = Field(decoded(values[name]))
         elif kind == "RUN":
             for command in re.finditer(_INSTALL, instruction[2]):
                 is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
@@ -156,7 +156,7 @@ def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, c
 
 
 def _include(listing: Listing, name: str, *, constraint: bool) -> None:
-    path = path_inside(listing.source, listing.source, really(name).removeprefix("/workspace/").lstrip("/"))
+    path = path_inside(listing.source, listing.source, decoded(name).removeprefix("/workspace/").lstrip("/"))
     if path is None:
         return
     try:

@@ -62,7 +62,7 @@ class Listing:
         if known is not None and replace and not found.specifier:
             return
         if known is not None and not replace:
-            found = both(known, found)
+            found = intersected(known, found)
         self.packages[found.name] = found
 
     def fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
@@ -73,7 +73,7 @@ class Listing:
         """What was found."""
         for constraint in self.constraints:
             if constraint.name in self.packages:
-                self.packages[constraint.name] = both(self.packages[constraint.name], constraint)
+                self.packages[constraint.name] = intersected(self.packages[constraint.name], constraint)
         torch = self.packages.get("torch")
         version = torch.version if torch is not None else None
         if version is not None and torch is not None and "cuda" not in self.facts:
@@ -124,7 +124,7 @@ class Listing:
         self.unread.append(Unread(place, reason))
 
 
-def both(one: Package, other: Package) -> Package:
+def intersected(one: Package, other: Package) -> Package:
     """A package that both specifiers hold for; its place is the one that tells its exact version."""
     first, second = (one, other) if one.version_text or not other.specifier else (other, one)
     if first.version_text or not second.specifier or second.specifier == first.specifier:
@@ -145,7 +145,7 @@ def bytes_as_text(source: SourceFile) -> str:
     return " " * source.start + text[source.start :] if source.start else text
 
 
-def really(text: str) -> str:
+def decoded(text: str) -> str:
     """A piece of :func:`bytes_as_text` as the text that it is."""
     return text.encode("latin-1").decode("utf-8", "surrogateescape")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Gpu
 from gonogo.evidence.environment.versions.conda import read_conda_list
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, really
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, decoded, exact
 from gonogo.evidence.field import Field
 from gonogo.evidence.patterns import compiled_when_used
 
@@ -77,7 +77,7 @@ def read_pasted(listing: Listing) -> None:
         if found[1] in _ABSENT:
             listing.facts[name] = Field.missing()
         else:
-            value: str | int = really(found[1])
+            value: str | int = decoded(found[1])
             listing.fact(name, _bytes(found[1]) if name == "dev_shm" else value, _place(listing, found, 1, 1))
     _add_gpus(listing, text)
     if "# packages in environment at" in text:
@@ -111,7 +111,7 @@ def _add_gpus(listing: Listing, text: str) -> None:
     for match in re.finditer(
         r"^[ \t>]*(?:GPU models and configuration:[ \t]*)?GPU[ \t]+\d+:[ \t]*([^\n\r(]{2,80})", text, re.M
     ):
-        listing.gpus.append(Gpu(really(match[1]).strip()))
+        listing.gpus.append(Gpu(decoded(match[1]).strip()))
     if listing.gpus:
         return
     kind = re.search(r"^[ \t>]*[-*][ \t]+GPU type[ \t]*:[ \t]*([^\n\r]{2,80}?)[ \t]*\r?$", text, re.MULTILINE)
@@ -119,7 +119,7 @@ def _add_gpus(listing: Listing, text: str) -> None:
     memory = re.search(r"^[ \t>]*[-*][ \t]+GPU memory[ \t]*:[ \t]*([\d.]+)[ \t]*GB", text, re.MULTILINE)
     if kind is not None:
         size = _number(memory[1], lambda number: int(number * 1024**3)) if memory else None
-        listing.gpus += [Gpu(really(kind[1]), size)] * (int(count[1]) if count else 1)
+        listing.gpus += [Gpu(decoded(kind[1]), size)] * (int(count[1]) if count else 1)
 
 
 def _bytes(text: str) -> int:

@@ -13,9 +13,9 @@ from gonogo.evidence.environment.versions.listing import (
     Listing,
     bytes_as_text,
     cuda_of_tag,
+    decoded,
     exact,
     path_inside,
-    really,
     valid,
 )
 from gonogo.evidence.field import Field
@@ -80,7 +80,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
         ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
-            listing.skip(place, _NO_REQUIREMENT.format(where=where, line=really(line)[:120].replace("\n", " ")))
+            listing.skip(place, _NO_REQUIREMENT.format(where=where, line=decoded(line)[:120].replace("\n", " ")))
 
 
 def _include(
@@ -96,13 +96,13 @@ def _include(
 ) -> None:
     place = source.place(start, start + len(line))
     where = f"{source.path}:{place.line}"
-    name = really(include[2].strip("\"' "))
+    name = decoded(include[2].strip("\"' "))
     path = path_inside(source, listing.source, name)
     if path is None:
         listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
         return
     if depth >= _DEEPEST:
-        listing.skip(place, _TOO_DEEP.format(where=where, line=really(line)[:120], depth=_DEEPEST))
+        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_DEEPEST))
         return
     if path in seen:
         return
