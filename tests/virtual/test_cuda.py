@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.virtual.cuda import facade as cuda
-from gonogo.virtual.cuda.facade import VirtualCuda
+from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 H100 = find_accelerator("H100-80G")

@@ -36,7 +36,8 @@ from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.workers.keep import check_keep, keep_records
-from gonogo.rehearse.workers.pool import NodeLost, Pool, pool_for
+from gonogo.rehearse.workers.places import pool_for
+from gonogo.rehearse.workers.pool import NodeLost, Pool
 from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import linecache
 import os
 import re
 import sys
@@ -17,13 +16,12 @@ import torch
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
+from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import VirtualTensor
 
 _NO_DRIVER = re.compile(
     "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
 )
-_ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 class FailedCall:
@@ -163,22 +161,6 @@ def _traceback_without_us(error: BaseException) -> str:
 def entered_the_driver(message: str) -> bool:
     """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
     return _NO_DRIVER.search(message) is not None
-
-
-def is_from_autograd(message: str) -> bool:
-    """Whether the autograd engine refused a gradient: then only the forward call tells where it comes from."""
-    return "returned an invalid gradient at index" in message
-
-
-def origin_in(warning: str) -> tuple[Frame, ...]:
-    """The frames of the forward call that anomaly detection printed."""
-    frames = []
-    for path, line, function in _ANOMALY_FRAME.findall(warning):
-        if path.startswith((OURS, "<")):
-            continue
-        text = linecache.getline(path, int(line)).strip()
-        frames.append(Frame(path, int(line), function.strip(), text, owner_of(path)))
-    return tuple(frames)
 
 
 def stack_of_main_thread() -> tuple[Frame, ...]:

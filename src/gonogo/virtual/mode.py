@@ -21,7 +21,7 @@ from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
 from gonogo.virtual.values import carrying, real, values
 from gonogo.virtual.values.assumptions import Ledger
-from gonogo.virtual.values.plain_operands import StandIns, run_with_plain
+from gonogo.virtual.values.plain_operands import StandIns
 
 aten = torch.ops.aten
 Handler = Callable[["VirtualMode", Any, Any, dict[str, Any]], Any]
@@ -57,7 +57,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """By identity: an overload's own hash is a function in Python."""
         self._results: dict[Any, Any] = {}
         self._views = Views()
-        self.stand_ins = StandIns(memory)
+        self.stand_ins = StandIns(memory, self, self.run)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -108,7 +108,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 key.append(name)
                 plain = self._collect((value,), key, tensors) or plain
         if plain:
-            return run_with_plain(self, operator, args, kwargs)
+            return self.stand_ins.run(operator, args, kwargs)
         if operator.view and tensors:
             return self._view(operator, args, kwargs, tensors)
         try:
@@ -130,7 +130,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = make(self._new(*one) for one in made)
         else:
             out = None
-        carrying.carry(self, operator, args, kwargs, tensors, out)
+        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
@@ -194,7 +194,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
-        carrying.carry(self, operator, args, kwargs, tensors, out)
+        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
@@ -287,7 +287,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         """An operator that may share storage, and did not this time."""
         out = self._new(*self._fresh(raw, common_device(operator.func, tensors, args)))
-        carrying.carry(self, operator, args, kwargs, tensors, out)
+        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     # -- values, for those who read them -----------------------------------------------------------------------------

@@ -1,14 +1,13 @@
-"""Where the ranks of a rehearsal run: on this machine, or on a Ray cluster."""
+"""What runs the ranks of a rehearsal, wherever it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.progress import RankStatus
-from gonogo.rehearse.workers.workers import Assignment, run_workers
+from gonogo.rehearse.workers.workers import Assignment
 
 OnRanks = Callable[[tuple[RankStatus, ...]], None]
 
@@ -31,25 +30,3 @@ class Pool(Protocol):
 
     def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
         """As :func:`gonogo.rehearse.workers.workers.run_workers`. Raises :class:`NodeLost`, see there."""
-
-
-class LocalPool:
-    """Processes of this machine."""
-
-    host = None
-
-    def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
-        """As ``run_workers``."""
-        return run_workers(assignments, deadline, on_progress)
-
-
-@contextmanager
-def pool_for(ray: str | None) -> Iterator[Pool]:
-    """The pool that ``--ray`` names. Raises UserError where there is no such cluster."""
-    if ray is None:
-        yield LocalPool()
-        return
-    from gonogo.rehearse.workers.ray_cluster import connected
-
-    with connected(ray) as pool:
-        yield pool

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from gonogo.virtual.cuda.facade import VirtualCuda
-
-Replacement = tuple[Any, str, Any]
+from gonogo.virtual.cuda.memory import free_and_total, nested_stats
+from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 _OF_ARCHITECTURE = {
     # compute capability: (threads a multiprocessor, shared memory a block may opt in to, L2 MiB)
@@ -236,8 +234,6 @@ def _runtime(cuda: VirtualCuda) -> SimpleNamespace:
 
 def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
     """What ``torch.accelerator`` is made of."""
-    from gonogo.virtual.cuda.memory import free_and_total, nested_stats
-
     accelerator = torch.device(cuda.kind)
 
     def set_device(index: int) -> None:

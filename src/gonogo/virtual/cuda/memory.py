@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.virtual.cuda.devices import Replacement
+from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 
 if TYPE_CHECKING:
-    from gonogo.virtual.cuda.facade import VirtualCuda
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 

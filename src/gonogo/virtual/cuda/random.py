@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from gonogo.virtual.cuda.devices import Replacement
-
-if TYPE_CHECKING:
-    from gonogo.virtual.cuda.facade import VirtualCuda
+from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 _DEFAULT_SEED = 67280421310721
 """c10::detail::default_rng_seed_val"""

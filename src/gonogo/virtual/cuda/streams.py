@@ -5,14 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from gonogo.virtual.cuda.devices import Replacement
-
-if TYPE_CHECKING:
-    from gonogo.virtual.cuda.facade import VirtualCuda
+from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:

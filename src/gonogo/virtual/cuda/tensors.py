@@ -8,15 +8,13 @@ Covers plain tensors (a :class:`VirtualTensor` has its own methods): ``Tensor.to
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks.patching import Patches
-
-if TYPE_CHECKING:
-    from gonogo.virtual.cuda.facade import VirtualCuda
 
 Pin = Callable[[torch.Tensor], torch.Tensor]
 

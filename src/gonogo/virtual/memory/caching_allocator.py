@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import ADDRESS_BITS, ADDRESS_MASK, Block, Pool, Stat, Totals
+from gonogo.virtual.memory.driver import Driver
 from gonogo.virtual.memory.expandable_segments import ExpandableSegments
-from gonogo.virtual.memory.fixed_segments import ROUND_LARGE, SMALL_SEGMENT, SMALL_SIZE, FixedSegments
+from gonogo.virtual.memory.fixed_segments import SMALL_SEGMENT, SMALL_SIZE, FixedSegments
 
-FIRST_ADDRESS = 0x7F00_0000_0000
 UNLIMITED = 1 << 62
 
 
@@ -55,18 +55,16 @@ class CachingAllocator:
         self.totals = {"small_pool": Totals(), "large_pool": Totals(), "all": Totals()}
         self.shortage: Shortage | None = None
         self.retries = self.shortages = self.synchronizations = 0
-        self.device_allocations = self.device_frees = 0
         self._oversize_allocations = Stat()
         self._all = self.totals["all"]
         self._pools: dict[int, tuple[Pool, Pool]] = {}
         self._live: dict[int, Block] = {}
-        self._next_address = FIRST_ADDRESS
-        self._limit = int(capacity_bytes * self.settings.memory_fraction)
+        self._driver = Driver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
         self._max_split = self.settings.max_split_bytes
         self._rounds_to_512_only = not self.settings.roundup_divisions
         self._to_next_512 = 511 + self.settings.padding_bytes
-        self._fixed = FixedSegments(self)
-        self._expandable = ExpandableSegments(self) if self.settings.expandable_segments else None
+        self._fixed = FixedSegments(self._driver, self.settings)
+        self._expandable = ExpandableSegments(self._driver) if self.settings.expandable_segments else None
         self._segments = self._expandable or self._fixed
         self._collects = self.settings.garbage_collection_threshold > 0
         self._takes_best_fit = self._max_split is None and self._expandable is None and not self._collects
@@ -139,7 +137,7 @@ class CachingAllocator:
     def set_memory_fraction(self, fraction: float, total_bytes: int) -> None:
         """``torch.cuda.set_per_process_memory_fraction``: segments may take that part of ``total_bytes``."""
         if self.shortage is None:
-            self._limit = min(self.capacity_bytes, int(total_bytes * fraction))
+            self._driver.limit = min(self.capacity_bytes, int(total_bytes * fraction))
 
     def reset_peaks(self) -> None:
         """``torch.cuda.reset_peak_memory_stats()``."""
@@ -154,8 +152,8 @@ class CachingAllocator:
         stats = {
             "max_split_size": -1 if self._max_split is None else self._max_split,
             "num_alloc_retries": self.retries,
-            "num_device_alloc": self.device_allocations,
-            "num_device_free": self.device_frees,
+            "num_device_alloc": self._driver.allocations,
+            "num_device_free": self._driver.frees,
             "num_ooms": self.shortages,
             "num_sync_all_streams": self.synchronizations,
         }
@@ -165,30 +163,6 @@ class CachingAllocator:
         stats.update(self._oversize_allocations.named("oversize_allocations"))
         stats.update(self._fixed.oversize.named("oversize_segments"))
         return dict(sorted(stats.items()))
-
-    def take_addresses(self, size: int, alignment: int = ROUND_LARGE) -> int:
-        """The first of ``size`` addresses that were never handed out before."""
-        address = -(-self._next_address // alignment) * alignment
-        self._next_address = address + size
-        return address
-
-    def take_memory(self, pool: Pool, size: int, *, segments: int) -> bool:
-        """Take ``size`` bytes from the driver for ``pool``; False where it has not so many."""
-        if self._all.reserved_bytes.current + size > self._limit:
-            return False
-        self.device_allocations += 1
-        self._count_reserved(pool, size, segments)
-        return True
-
-    def give_memory(self, pool: Pool, size: int, *, segments: int) -> None:
-        """Give ``size`` bytes of ``pool`` back to the driver."""
-        self.device_frees += 1
-        self._count_reserved(pool, -size, -segments)
-
-    def _count_reserved(self, pool: Pool, size: int, segments: int) -> None:
-        for totals in (pool.totals, self._all):
-            totals.reserved_bytes.add(size)
-            totals.segment.add(segments)
 
     def _new_pools(self) -> tuple[Pool, Pool]:
         least = 512 if self._expandable is not None else SMALL_SIZE + 1
@@ -270,8 +244,8 @@ class CachingAllocator:
         """A block in a segment of its own, which touches no list of free blocks."""
         pool = (self._pools.get(stream) or self._new_pools())[nbytes > SMALL_SIZE]
         size = self._fixed.segment_size(self.settings.round_up(nbytes))
-        self._count_reserved(pool, size, 1)
-        return self._use(pool, Block(self.take_addresses(size), size, None, None, pool), size, nbytes)
+        self._driver.count(pool, size, 1)
+        return self._use(pool, Block(self._driver.take_addresses(size), size, None, None, pool), size, nbytes)
 
     def _free(self, address: int) -> None:
         """``free`` and ``free_block``: merge the block with its free neighbours, and into the pool."""
@@ -300,7 +274,7 @@ class CachingAllocator:
     def _grow(self, pool: Pool, size: int, nbytes: int) -> Block:
         """``malloc`` from where no free block was found: a new segment, by way of what is cached if need be."""
         if self._collects:
-            limit = min(self._limit, self.capacity_bytes)
+            limit = min(self._driver.limit, self.capacity_bytes)
             surplus = self.reserved - int(self.settings.garbage_collection_threshold * limit)
             self._fixed.collect_garbage([large for _, large in self._pools.values()], surplus)
         block = self._segments.allocate(pool, size)
@@ -314,7 +288,7 @@ class CachingAllocator:
             self.shortages += 1
             if self.shortage is None:
                 self.shortage = Shortage(nbytes, self._fixed.segment_size(size), self.allocated, self.reserved)
-            self._limit = UNLIMITED
+            self._driver.limit = UNLIMITED
             block = self._segments.allocate(pool, size)
             assert block is not None
         return block

@@ -6,19 +6,15 @@ Source: c10/cuda/CUDACachingAllocator.cpp, ``ExpandableSegment``, ``find_expanda
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gonogo.virtual.memory.blocks import ADDRESS_MASK, Block, Pool
-
-if TYPE_CHECKING:
-    from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.driver import Driver
 
 
 class ExpandableSegments:
     """The expandable segments of one allocator."""
 
-    def __init__(self, allocator: CachingAllocator) -> None:
-        self._allocator = allocator
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     def best_fit(self, pool: Pool, index: int) -> int:
         """Among the free blocks from ``index`` on, the one that fits best, counting what each may still grow by."""
@@ -58,9 +54,9 @@ class ExpandableSegments:
                 reached = reached.next
             if room >= size:
                 return block
-        span = max(self._allocator.capacity_bytes + self._allocator.capacity_bytes // 8, size)
+        span = max(self._driver.capacity_bytes + self._driver.capacity_bytes // 8, size)
         span = -(-span // pool.granularity) * pool.granularity
-        block = Block(self._allocator.take_addresses(span, pool.granularity), span, None, None, pool)
+        block = Block(self._driver.take_addresses(span, pool.granularity), span, None, None, pool)
         block.mapped = False
         pool.unmapped[block.address] = block
         return block
@@ -68,7 +64,7 @@ class ExpandableSegments:
     def _map(self, pool: Pool, block: Block, size: int) -> bool:
         """Put memory behind the first ``size`` bytes of an unmapped block, in whole pages; merge; False if it lacks."""
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
-        if not self._allocator.take_memory(pool, mapped, segments=0):
+        if not self._driver.take(pool, mapped, segments=0):
             return False
         del pool.unmapped[block.address]
         if mapped < block.size:
@@ -104,7 +100,7 @@ class ExpandableSegments:
                 pool.insert(piece)
         pool.merge(block)
         pool.unmapped[block.address] = block
-        self._allocator.give_memory(pool, end - begin, segments=0)
+        self._driver.give_back(pool, end - begin, segments=0)
 
 
 def _expandable_size(block: Block) -> int:

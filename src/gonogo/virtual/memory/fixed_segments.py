@@ -7,26 +7,23 @@ Source: c10/cuda/CUDACachingAllocator.cpp, ``get_allocation_size``, ``alloc_bloc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.blocks import Block, Pool, Stat
-
-if TYPE_CHECKING:
-    from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.driver import PAGE, Driver
 
 SMALL_SIZE = 1 << 20
 SMALL_SEGMENT = 2 << 20
 MIN_LARGE_ALLOCATION = 10 << 20
-ROUND_LARGE = 2 << 20
 
 
 class FixedSegments:
     """The segments of one allocator."""
 
-    def __init__(self, allocator: CachingAllocator) -> None:
-        self._allocator = allocator
-        self._settings = allocator.settings
-        self._max_split = allocator.settings.max_split_bytes
+    def __init__(self, driver: Driver, settings: AllocatorSettings) -> None:
+        self._driver = driver
+        self._settings = settings
+        self._max_split = settings.max_split_bytes
         self.oversize = Stat()
         """Segments of ``max_split_size_mb`` or more."""
 
@@ -36,16 +33,16 @@ class FixedSegments:
             return SMALL_SEGMENT
         if size < MIN_LARGE_ALLOCATION:
             return self._settings.large_segment_bytes
-        return -(-size // ROUND_LARGE) * ROUND_LARGE
+        return -(-size // PAGE) * PAGE
 
     def allocate(self, pool: Pool, size: int) -> Block | None:
         """A new segment as one block, in no pool; None where the driver has no room for it."""
         segment = self.segment_size(size)
-        if not self._allocator.take_memory(pool, segment, segments=1):
+        if not self._driver.take(pool, segment, segments=1):
             return None
         if self._max_split is not None and segment >= self._max_split:
             self.oversize.add(1)
-        return Block(self._allocator.take_addresses(segment), segment, None, None, pool)
+        return Block(self._driver.take_addresses(segment), segment, None, None, pool)
 
     def release(self, pool: Pool) -> None:
         """Give back every segment that is one free block."""
@@ -88,6 +85,6 @@ class FixedSegments:
 
     def _release_block(self, pool: Pool, block: Block) -> None:
         pool.remove(block)
-        self._allocator.give_memory(pool, block.size, segments=1)
+        self._driver.give_back(pool, block.size, segments=1)
         if self._max_split is not None and block.size >= self._max_split:
             self.oversize.add(-1)

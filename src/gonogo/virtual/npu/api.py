@@ -8,14 +8,12 @@ import re
 import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gonogo.virtual.npu.names import NPU_API
-
-if TYPE_CHECKING:
-    from gonogo.virtual.npu.facade import VirtualNpu
+from gonogo.virtual.npu.state import VirtualNpu
 
 _CACHE_BYTES = 192 << 20
 _WHY = "torch_npu's stand-in does not have it"

@@ -1,7 +1,7 @@
 """The facade of ``torch.npu``: a process without an NPU believes it has N of one type, and no CUDA.
 
-The answers are those of the facade of ``torch.cuda`` (``../cuda.py``), found under ``torch.npu``; what differs in
-torch_npu is in :class:`VirtualNpu` and in ``api.py``.
+The answers are those of the facade of ``torch.cuda`` (``../cuda/``), found under ``torch.npu``; what differs in
+torch_npu is in ``state.py`` and ``api.py``.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.virtual.cuda import devices as cuda_devices
-from gonogo.virtual.cuda import memory as cuda_memory
-from gonogo.virtual.cuda import random as cuda_random
-from gonogo.virtual.cuda import streams as cuda_streams
-from gonogo.virtual.cuda import tensors as cuda_tensors
-from gonogo.virtual.cuda.facade import Unsupported, VirtualCuda, keep_off_real_devices, set_visible_devices
+from gonogo.virtual.cuda import tensors
+from gonogo.virtual.cuda.facade import PARTS, keep_off_real_devices, set_visible_devices
+from gonogo.virtual.cuda.state import Unsupported
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.npu import api, attention, operators, package
 from gonogo.virtual.npu.names import words
+from gonogo.virtual.npu.state import VirtualNpu
 
-if TYPE_CHECKING:
-    from gonogo.virtual.memory.caching_allocator import CachingAllocator
-
-VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 _CANN = "/usr/local/Ascend/ascend-toolkit/latest"
 _NO_CUDA = "Torch not compiled with CUDA enabled"
 _OF_CUDA = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
@@ -38,32 +33,7 @@ _NOT_OF_NPU = words(
 """What ``torch.cuda`` has and ``torch.npu`` has not."""
 
 
-class VirtualNpu(VirtualCuda):
-    """The state behind ``torch.npu``."""
-
-    kind = "npu"
-    c10_type = 20
-    """c10::DeviceType::PrivateUse1"""
-    visible_variable = VISIBLE
-
-    def none_visible(self) -> str:
-        """What torch_npu says where no device is visible."""
-        return "No NPUs are available"
-
-    def not_there(self, index: int) -> str:
-        """What torch_npu says of a device that is not there."""
-        return (
-            "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"
-            "[Error]: Invalid device ID.\n        Check whether the device ID is valid.\n"
-            f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
-        )
-
-    def index_to_set(self, device: Any) -> int:
-        """``torch.npu.set_device`` takes ``npu`` for the current device."""
-        return self.index_of(device)
-
-
-def install(
+def install_npu(
     accelerator: Accelerator,
     count: int,
     allocator_of: Callable[[int], CachingAllocator],
@@ -73,7 +43,7 @@ def install(
     pin: Callable[[torch.Tensor], torch.Tensor],
     assume: Callable[[str], object],
 ) -> VirtualNpu:
-    """Put the facade up; the arguments are those of ``cuda.install``. Returns the state, with its ``undo()``.
+    """Put the facade up; the arguments are those of ``cuda.facade.install``. Returns the state, with its ``undo()``.
 
     ``visible_devices`` is the value of ASCEND_RT_VISIBLE_DEVICES; ``assume`` is told that CANN is set up. The type
     ``npu`` must have been named (``private.name_accelerator``).
@@ -85,7 +55,7 @@ def install(
     set_visible_devices(npu, visible_devices)
     module = npu.api = api.make_module()
     replaced: list[tuple[Any, Any]] = []
-    for part in (cuda_devices, cuda_streams, cuda_memory, cuda_random):
+    for part in PARTS:
         for owner, name, value in part.replacements(npu):
             if any(owner is cuda for cuda in _OF_CUDA):
                 if name not in _NOT_OF_NPU:
@@ -98,7 +68,7 @@ def install(
     patches.everywhere(replaced)
     api.fill(module, npu)
     patches.on_undo(_registered(module))
-    cuda_tensors.install(npu, pin)
+    tensors.install(npu, pin)
     _extend_classes(npu)
     operators.define()
     patches.on_undo(attention.install())

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.cuda.facade import Unsupported
+from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.npu import operators
 from gonogo.virtual.npu.api import refusing
 from gonogo.virtual.npu.names import OPTIMIZERS, OTHER_OPTIMIZERS

@@ -35,7 +35,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
         shape = func(_in_bfloat16(left), _in_bfloat16(right), groups).shape
     out = mode._new(*_result(shape, left.dtype, device))
-    carrying.carry(mode, operator, args, kwargs, tensors, out)
+    carrying.carry(mode.ledger, operator, args, kwargs, tensors, out)
     return out
 
 

@@ -10,9 +10,7 @@ import sys
 import threading
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from importlib import metadata
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,10 +18,11 @@ import torch
 from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.finding.errors import UserError
 from gonogo.virtual import private
+from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import record as collectives
 from gonogo.virtual.collectives import sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
-from gonogo.virtual.failure import entered_the_driver, failure_of, is_from_autograd, note_failed_call, origin_in
+from gonogo.virtual.failure import entered_the_driver, failure_of, note_failed_call
 from gonogo.virtual.hooks import deepcompile, engine, trainer, training
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -46,20 +45,17 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
-from gonogo.virtual.ranks import starting
+from gonogo.virtual.ranks import starting, surroundings
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
+from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.sandbox import spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import batches, data_dependent, data_shapes, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
-
-STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
-         "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
-"""Packages whose versions the record names."""
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
@@ -89,7 +85,7 @@ class Session:
         self.started = time.monotonic()
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
-        self._origin: tuple[Frame, ...] = ()
+        self.origin = AutogradOrigin()
         self._parted: Reply | None = None
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
@@ -128,8 +124,6 @@ class Session:
         )
 
     def __enter__(self) -> Session:
-        from gonogo.virtual.ranks import surroundings
-
         VirtualTensor.mode = self.mode
         VirtualTensor.accelerator_type = self.plan.accelerator.device_type
         self.memory.device(CPU)
@@ -138,7 +132,9 @@ class Session:
         undo = self._undo
         undo.append(collectives.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
-        undo += surroundings.install(self)
+        placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote)
+        undo += placed.undo
+        self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
         undo.append(dropout.install())
@@ -188,7 +184,7 @@ class Session:
         processes: int | None = None
         ended: End = "completed"
         try:
-            with self.mode, self._watching_autograd():
+            with self.mode, self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext():
                 run_program(self.plan)
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
@@ -221,7 +217,7 @@ class Session:
                 unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why))
             else:
                 outcome = "raised"
-                failure = failure_of(error, self.life, self.modules, self._origin)
+                failure = failure_of(error, self.life, self.modules, self.origin.frames)
                 if entered_the_driver(failure.message):
                     outcome = "unsupported"
                     why = "it entered the real CUDA driver, which serves no device here"
@@ -242,24 +238,6 @@ class Session:
         if self.peers is not None:
             record.parameter_names = self.modules.numbered_parameters()
         return record
-
-    @contextlib.contextmanager
-    def _watching_autograd(self) -> Iterator[None]:
-        """In a run that repeats a failed one, have autograd say where each node comes from."""
-        if not self.plan.trace_autograd:
-            yield
-            return
-        with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
-            show = warnings.showwarning
-
-            def keep(message: Any, *args: Any, **kwargs: Any) -> None:
-                if "Error detected in" in str(message) and not self._origin:
-                    self._origin = origin_in(str(message))
-                show(message, *args, **kwargs)
-
-            warnings.showwarning = keep
-            warnings.filterwarnings("always", message="Error detected in")
-            yield
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""
@@ -389,13 +367,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def versions() -> dict[str, str]:
-    """Versions of the stack as this process sees them; a package that isn't installed is left out."""
-    found = {}
-    for name in STACK:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    found["python"] = sys.version.split()[0]
-    return found

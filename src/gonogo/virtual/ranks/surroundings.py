@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 
 from gonogo.virtual import kernels, weights
 from gonogo.virtual.collectives import ddp, process_group
-from gonogo.virtual.cuda import facade as cuda
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.cuda import facade
+from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
-from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator
+from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.sandbox import filesystem, network, processor, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
@@ -22,9 +26,6 @@ from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import values
 from gonogo.virtual.weights import saving
-
-if TYPE_CHECKING:
-    from gonogo.virtual.ranks.session import Session
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -39,35 +40,71 @@ def _stores(plan: WorkerPlan) -> str | None:
     return os.path.join(plan.scratch, "store") if together else None
 
 
-def install(session: Session) -> list[Callable[[], None]]:
-    """Put everything in place; returns what takes it down, to be called last first."""
-    plan = session.plan
-    undo: list[Callable[[], None]] = []
+class Surroundings(NamedTuple):
+    """What was put in place: what takes it down, to be called last first, and what DeepSpeed offloads to NVMe."""
 
-    def allocator_of(index: int):  # type: ignore[no-untyped-def]
-        allocator = session.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
+    undo: list[Callable[[], None]]
+    nvme: NvmeTraffic
+
+
+def install(
+    plan: WorkerPlan,
+    mode: VirtualMode,
+    peers: Peers | None,
+    note: Callable[[str], None],
+    wrote: Callable[[str, int, int], None],
+) -> Surroundings:
+    """Put everything in place. ``note`` hears facts worth telling, ``wrote`` of each save: path, bytes, tensors."""
+    assume = mode.ledger.assume
+    undo: list[Callable[[], None]] = [_install_accelerators(plan, mode)]
+    kind = plan.accelerator.device_type
+    undo.append(process_group.install(assume, peers, kind, _stores(plan)))
+    undo.append(processor.install())
+    undo.append(ddp.install(assume))
+    of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
+    undo.append(of_deepspeed.undo)
+    capability = plan.accelerator.compute_capability
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
+    undo.append(older_deepspeed.install(assume))
+    undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
+    ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
+    if plan.exchange is not None:
+        shared_with_others()
+    overlay = Overlay(plan.scratch, passed=ours)
+    undo.append(filesystem.install(overlay).undo)
+    undo.append(spawned.install(overlay).undo)
+    undo.append(weights.install(overlay, note).undo)
+    undo.append(saving.install(wrote).undo)
+    return Surroundings(undo, of_deepspeed.nvme)
+
+
+def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> Callable[[], None]:
+    """The facade of ``torch.cuda`` or ``torch.npu``; returns the undo."""
+
+    def allocator_of(index: int) -> CachingAllocator:
+        allocator = mode.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
         assert allocator is not None
         return allocator
 
-    count = plan.devices or plan.local_world_size
-
     def pin(tensor: torch.Tensor) -> torch.Tensor:
-        return session.mode.pinned_copy(session.mode.virtualise(tensor))
+        return mode.pinned_copy(mode.virtualise(tensor))
 
+    count = plan.devices or plan.local_world_size
     if plan.accelerator.device_type == "npu":
-        from gonogo.virtual.npu import facade as ascend
+        from gonogo.virtual.npu.facade import install_npu
+        from gonogo.virtual.npu.state import VISIBLE
 
-        facade: cuda.VirtualCuda = ascend.install(
+        devices: VirtualCuda = install_npu(
             plan.accelerator,
             count,
             allocator_of,
-            visible_devices=os.environ.get(ascend.VISIBLE),
+            visible_devices=os.environ.get(VISIBLE),
             unsupported=UnsupportedOperator,
             pin=pin,
-            assume=session.ledger.assume,
+            assume=mode.ledger.assume,
         )
     else:
-        facade = cuda.install(
+        devices = facade.install(
             plan.accelerator,
             count,
             allocator_of,
@@ -75,29 +112,9 @@ def install(session: Session) -> list[Callable[[], None]]:
             unsupported=UnsupportedOperator,
             pin=pin,
         )
-    undo.append(facade.undo)
-    VirtualTensor.accelerator_index = staticmethod(lambda: facade.current_device)
-    VirtualTensor.check_ordinal = staticmethod(facade.check_ordinal)
-    for device, record in session.memory.devices.items():
+    VirtualTensor.accelerator_index = staticmethod(lambda: devices.current_device)
+    VirtualTensor.check_ordinal = staticmethod(devices.check_ordinal)
+    for device, record in mode.memory.devices.items():
         if device != CPU:
-            record.stream = functools.partial(facade.current_stream_id, device.index)
-    kind = plan.accelerator.device_type
-    undo.append(process_group.install(session.ledger.assume, session.peers, kind, _stores(plan)))
-    undo.append(processor.install())
-    undo.append(ddp.install(session.ledger.assume))
-    of_deepspeed = kernels.install(_written, UnsupportedOperator, session.ledger.assume)
-    session.nvme = of_deepspeed.nvme
-    undo.append(of_deepspeed.undo)
-    capability = plan.accelerator.compute_capability
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, session.ledger.assume, capability))
-    undo.append(older_deepspeed.install(session.ledger.assume))
-    undo.append(network.install(lambda host: session.note(f"the network was asked for and refused: {host}")).undo)
-    ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
-    if plan.exchange is not None:
-        shared_with_others()
-    overlay = Overlay(plan.scratch, passed=ours)
-    undo.append(filesystem.install(overlay).undo)
-    undo.append(spawned.install(overlay).undo)
-    undo.append(weights.install(overlay, session.note).undo)
-    undo.append(saving.install(session.wrote).undo)
-    return undo
+            record.stream = functools.partial(devices.current_stream_id, device.index)
+    return devices.undo

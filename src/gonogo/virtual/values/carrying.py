@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import signs, values
-
-if TYPE_CHECKING:
-    from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.values.assumptions import Ledger
 
 
-def carry(
-    mode: VirtualMode, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
-) -> None:
+def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
     """Compute the results' values where all operands' are known; else note what became unknown."""
     for tensor in tensors:
         if tensor.cell.values is None:
@@ -32,7 +28,7 @@ def carry(
     elif operator.compares and out.__class__ is VirtualTensor:
         test = values.nonfinite_test(operator.func, args)
         if test is not None:
-            mode.ledger.assume("values are finite (no NaN, no infinity)")
+            ledger.assume("values are finite (no NaN, no infinity)")
         else:
             test = signs.test(operator.func, args)
         if test is not None:

@@ -7,9 +7,11 @@ that shares its values, the same one each time.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
 from gonogo.virtual.memory.storage_ledger import MemoryRecord
@@ -17,9 +19,6 @@ from gonogo.virtual.operators.placement import MIXED_DEVICES, mismatch
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
 from gonogo.virtual.values import values
-
-if TYPE_CHECKING:
-    from gonogo.virtual.mode import VirtualMode
 
 aten = torch.ops.aten
 
@@ -30,10 +29,14 @@ _LIKE: dict[str, int | None] = {"empty_like": None, "rand_like": None, "randn_li
 
 
 class StandIns:
-    """The virtual tensors that stand for real ones."""
+    """The virtual tensors that stand for real ones; ``serve`` runs an operator of ``mode`` on virtual tensors alone."""
 
-    def __init__(self, memory: MemoryRecord) -> None:
+    def __init__(
+        self, memory: MemoryRecord, mode: TorchDispatchMode, serve: Callable[[Operator, Any, dict[str, Any]], Any]
+    ) -> None:
         self._memory = memory
+        self._mode = mode
+        self._serve = serve
         self._of_real: dict[int, tuple[Any, VirtualTensor]] = {}
 
     def of(self, real: torch.Tensor) -> VirtualTensor:
@@ -59,33 +62,32 @@ class StandIns:
         memo = self._of_real.get(id(real))
         return memo is not None and memo[0]() is real and memo[1].cell.values is None
 
-
-def run_with_plain(mode: VirtualMode, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
-    """An operator among whose operands are real (CPU) or meta tensors, made outside the mode."""
-    virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
-    wanted = kwargs.get("device")
-    target = None if wanted is None else resolve(wanted)
-    stays = target is None or target.type in ("cpu", "meta")
-    if operator.func is aten.lift_fresh.default:
-        return mode.virtualise(args[0])
-    if meta and not stays and operator.name in _LIKE:
-        laid = operator.func(*args, **{**kwargs, "device": META})
-        with mode:
-            out = torch.empty_strided(laid.shape, laid.stride(), dtype=laid.dtype, device=target)
-            number = args[1] if operator.name == "full_like" else _LIKE[operator.name]
-            return out if number is None else out.fill_(number)
-    if not virtual and (meta or stays) and not any(mode.stand_ins.is_tainted(t) for t in reals):
-        return operator.func(*args, **kwargs)
-    if meta:
-        if operator.name == "copy_" and meta == [args[0]]:
-            return args[0]
-        if operator.func in MIXED_DEVICES:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        raise mismatch(virtual[0]._device if virtual else CPU, META)
-    swapped = {id(t): mode.virtualise(t) for t in reals}
-    out = mode.run(operator, _swap(args, swapped), {k: _swap((v,), swapped)[0] for k, v in kwargs.items()})
-    back = {id(v): r for r in reals for v in (swapped[id(r)],)}
-    return back.get(id(out), out)
+    def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
+        """An operator among whose operands are real (CPU) or meta tensors, made outside the mode."""
+        virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
+        wanted = kwargs.get("device")
+        target = None if wanted is None else resolve(wanted)
+        stays = target is None or target.type in ("cpu", "meta")
+        if operator.func is aten.lift_fresh.default:
+            return self.of(args[0])
+        if meta and not stays and operator.name in _LIKE:
+            laid = operator.func(*args, **{**kwargs, "device": META})
+            with self._mode:
+                out = torch.empty_strided(laid.shape, laid.stride(), dtype=laid.dtype, device=target)
+                number = args[1] if operator.name == "full_like" else _LIKE[operator.name]
+                return out if number is None else out.fill_(number)
+        if not virtual and (meta or stays) and not any(self.is_tainted(t) for t in reals):
+            return operator.func(*args, **kwargs)
+        if meta:
+            if operator.name == "copy_" and meta == [args[0]]:
+                return args[0]
+            if operator.func in MIXED_DEVICES:
+                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            raise mismatch(virtual[0]._device if virtual else CPU, META)
+        swapped = {id(t): self.of(t) for t in reals}
+        out = self._serve(operator, _swap(args, swapped), {k: _swap((v,), swapped)[0] for k, v in kwargs.items()})
+        back = {id(v): r for r in reals for v in (swapped[id(r)],)}
+        return back.get(id(out), out)
 
 
 def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tensor], list[torch.Tensor]]:

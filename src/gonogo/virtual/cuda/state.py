@@ -1,0 +1,138 @@
+"""What the facade of ``torch.cuda`` knows: how many devices there are, and which is current in which thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+
+Replacement = tuple[Any, str, Any]
+"""(module, name, what stands there now)."""
+Unsupported = Callable[[str, str], BaseException]
+"""Given what a program asked for and why it can't be rehearsed, the exception to raise."""
+
+
+def not_rehearsed(what: str, why: str) -> BaseException:
+    """The exception where nobody says which."""
+    return NotImplementedError(f"{what} can't be rehearsed: {why}")
+
+
+class VirtualCuda:
+    """The state behind the facade. ``current_device`` and ``current_stream_id`` are a thread's, as in CUDA.
+
+    Ascend's facade (``npu/``) is a subclass, since ``torch.npu`` is made after ``torch.cuda``.
+    """
+
+    kind = "cuda"
+    """The devices' type."""
+    c10_type = 1
+    """c10::DeviceType."""
+    visible_variable = "CUDA_VISIBLE_DEVICES"
+    """The environment variable that says which devices of the node the process sees."""
+    api: Any = torch.cuda
+    """The module that the program finds the facade in."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        count: int,
+        allocator_of: Callable[[int], CachingAllocator],
+        unsupported: Unsupported = not_rehearsed,
+    ) -> None:
+        self.accelerator = accelerator
+        self.count = count
+        self.allocator_of = allocator_of
+        self.unsupported = unsupported
+        self.initialized = False
+        self.fractions: dict[int, float] = {}
+        """Device index → what ``set_per_process_memory_fraction`` set."""
+        self.visible: Callable[[], int] = lambda: count
+        self.patches = Patches()
+        self._of_thread = threading.local()
+
+    @property
+    def current_device(self) -> int:
+        """Index of this thread's current device; 0 until it is set."""
+        return getattr(self._of_thread, "device", 0)
+
+    @current_device.setter
+    def current_device(self, index: int) -> None:
+        self.check_ordinal(index)
+        self._of_thread.device = index
+
+    @property
+    def current_streams(self) -> dict[int, Any]:
+        """Device index → this thread's current stream, where it is not the default one."""
+        streams: dict[int, Any] | None = getattr(self._of_thread, "streams", None)
+        if streams is None:
+            streams = self._of_thread.streams = {}
+        return streams
+
+    def current_stream_id(self, index: int | None = None) -> int:
+        """The id of the stream that an allocation on the device belongs to; 0 is the default stream."""
+        stream = self.current_streams.get(self.current_device if index is None else index)
+        return 0 if stream is None else int(stream.stream_id)
+
+    def device_count(self) -> int:
+        """Devices the program sees: ``CUDA_VISIBLE_DEVICES`` counts until CUDA is initialised, as on real machines."""
+        if not self.initialized:
+            self.count = self.visible()
+        return self.count
+
+    def initialise(self) -> None:
+        """What ``torch.cuda._lazy_init`` does to the program's eyes. Raises RuntimeError where no device is visible."""
+        if not self.initialized:
+            if self.device_count() == 0:
+                raise RuntimeError(self.none_visible())
+            self.initialized = True
+
+    def index_of(self, device: Any = None) -> int:
+        """The index that ``device`` (an index, a device, its name, or None for the current one) stands for."""
+        if device is None:
+            return self.current_device
+        if isinstance(device, int):
+            return device if device >= 0 else self.current_device
+        device = torch.device(device)
+        if device.type != self.kind:
+            raise ValueError(f"Expected a {self.kind} device, but got: {device}")
+        return self.current_device if device.index is None else int(device.index)
+
+    def index_to_set(self, device: Any) -> int:
+        """As :meth:`index_of`, for ``set_device``, which wants a device named in full."""
+        return int(torch.cuda._utils._get_device_index(device))
+
+    def check_ordinal(self, index: int) -> None:
+        """Raise what CUDA raises for a device that is not there."""
+        self.initialise()
+        if not 0 <= index < self.count:
+            raise RuntimeError(self.not_there(index))
+
+    def none_visible(self) -> str:
+        """What is said where no device is visible."""
+        return "No CUDA GPUs are available"
+
+    def not_there(self, index: int) -> str:
+        """What is said of a device that is not there."""
+        seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
+        return f"CUDA error: invalid device ordinal\n{seen}"
+
+    def with_index(self, device: Any) -> Any:
+        """``device`` as ``cuda:N`` where it names a CUDA device (``"cuda"``, ``1``), else as it is. Checks N."""
+        if isinstance(device, bool) or not isinstance(device, str | int | torch.device):
+            return device
+        found = torch.device(self.kind, device) if isinstance(device, int) else torch.device(device)
+        if found.type != self.kind:
+            return device
+        index = self.index_of(found)
+        self.check_ordinal(index)
+        return torch.device(self.kind, index)
+
+    def undo(self) -> None:
+        """Take the facade down: ``torch`` is as it was."""
+        self.patches.undo()

@@ -1,0 +1,34 @@
+"""What the facade of ``torch.npu`` knows beside what that of ``torch.cuda`` does: Ascend's names and messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.virtual.cuda.state import VirtualCuda
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+class VirtualNpu(VirtualCuda):
+    """The state behind ``torch.npu``."""
+
+    kind = "npu"
+    c10_type = 20
+    """c10::DeviceType::PrivateUse1"""
+    visible_variable = VISIBLE
+
+    def none_visible(self) -> str:
+        """What torch_npu says where no device is visible."""
+        return "No NPUs are available"
+
+    def not_there(self, index: int) -> str:
+        """What torch_npu says of a device that is not there."""
+        return (
+            "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"
+            "[Error]: Invalid device ID.\n        Check whether the device ID is valid.\n"
+            f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
+        )
+
+    def index_to_set(self, device: Any) -> int:
+        """``torch.npu.set_device`` takes ``npu`` for the current device."""
+        return self.index_of(device)
