@@ -294,13 +294,13 @@ def test_visible_devices_may_be_set_by_the_program_until_the_first_use(facade: V
 def test_undo_leaves_torch_as_it_was() -> None:
     code = (
         "import torch, torch.accelerator, torch.cuda.nccl, torch.utils._device as d\n"
-        "from gonogo.virtual import cuda\n"
+        "from gonogo.virtual.cuda import facade\n"
         "from gonogo.virtual.memory.caching_allocator import CachingAllocator\n"
         "from gonogo.evidence.environment.hardware import find_accelerator\n"
         "owners = [torch, torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch._C, torch.Tensor,"
         " torch.version, torch.cuda.graphs, torch.cuda.nvtx, torch.accelerator]\n"
         "before = [dict(vars(o)) for o in owners]\n"
-        "f = cuda.install(find_accelerator('H100'), 2, lambda i: CachingAllocator(1))\n"
+        "f = facade.install(find_accelerator('H100'), 2, lambda i: CachingAllocator(1))\n"
         "f.undo()\n"
         "after = [dict(vars(o)) for o in owners]\n"
         "pairs = zip(owners, before, after)\n"
