@@ -14,9 +14,8 @@ from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.rank_comparison import ABSENT, differences
 from gonogo.evidence.guarded.records import Joined, Memory, Step
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.rank import harmless as faults
-from gonogo.guard.rank import memory
-from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.rank import faults, memory
+from gonogo.guard.rank.faults import harmless
 from gonogo.guard.rank.joining import _decision
 from gonogo.guard.rank.memory import Trend
 from gonogo.guard.rank.stalls import StallNotice, StallWatch
@@ -93,7 +92,7 @@ def test_what_ranks_differ_in() -> None:
 def no_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "off", set())
     monkeypatch.setattr(faults, "_listeners", [])
-    faults._said.clear()
+    faults._announced.clear()
 
 
 @pytest.mark.usefixtures("no_faults")

@@ -54,7 +54,7 @@ def _callback_class() -> Any:
             self._start(str(self.folder))
 
         def _start(self, folder: str) -> None:
-            from gonogo.guard.rank.harmless import harmless
+            from gonogo.guard.rank.faults import harmless
 
             harmless("the start")(_start)(folder, self.options)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from gonogo.evidence.guarded.records import CollectiveRecord, Phase, Queue
 from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.guard.rank.faults import fault, off
 from gonogo.guard.rank.frames import GONOGO, frame_of
-from gonogo.guard.rank.harmless import fault, off
 
 KEPT = 20
 _DEPTH = 20

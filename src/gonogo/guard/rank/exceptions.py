@@ -20,7 +20,7 @@ from gonogo.guard.tensors.modules import Names, modules_running, names_of
 from gonogo.guard.tensors.operands import operands_of, zero_state
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.worker import Guard
+    from gonogo.guard.rank.state import RankState
 
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
@@ -51,7 +51,7 @@ def is_launchers(error: BaseException) -> bool:
     return type(error).__name__ in _OF_LAUNCHERS
 
 
-def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: str = "") -> None:
+def note_exception(state: RankState, error: BaseException, *, fatal: bool, thread: str = "") -> None:
     """Write down an exception: once on its way out, and once more when it has left the program."""
     noted: Context | None = getattr(error, _MARK, None)
     if getattr(error, _DIED, False) or (noted is not None and not fatal and not thread):
@@ -60,14 +60,14 @@ def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: s
         with contextlib.suppress(AttributeError):
             setattr(error, _DIED, True)
     else:
-        guard.noted += 1
-        if guard.noted > _MOST_NOTED:
+        state.noted += 1
+        if state.noted > _MOST_NOTED:
             return
-    context = noted or context_of(guard, error)
+    context = noted or context_of(error, state.model)
     # One on its way out has come as far as the guard's own frame; what called that is still running.
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
-    assert guard.writer is not None
-    guard.writer.now(
+    assert state.writer is not None
+    state.writer.now(
         ExceptionRecord(
             time=time.time(),
             type=_type_name(error),
@@ -80,25 +80,28 @@ def note_exception(guard: Guard, error: BaseException, *, fatal: bool, thread: s
             module_class=context.module_class,
             operands=context.operands,
             zero=context.zero,
-            step=guard.step,
-            phase=guard.phase,
-            collectives=guard.ring.collectives(),
-            counts=dict(guard.ring.counts),
+            step=state.step,
+            phase=state.phase,
+            collectives=state.ring.collectives(),
+            counts=dict(state.ring.counts),
         )
     )
     if noted is None:
-        where = f"rank {guard.rank}", f"step {guard.step + 1}", guard.phase
-        tell(error, context, where, guard.options.language)
+        where = f"rank {state.rank}", f"step {state.step + 1}", state.phase
+        tell(error, context, where, state.options.language)
 
 
-def context_of(guard: Guard | None, error: BaseException, model: Any = None) -> Context:
-    """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one."""
+def context_of(error: BaseException, model: Any, names: Names | None = None) -> Context:
+    """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one.
+
+    Names are those of ``model``, or of what runs where it has no part in it, unless they are given.
+    """
     if "torch" not in sys.modules:  # which may be what could not be imported
         return Context()
     error = _innermost(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
-    names = Names(model) if model is not None else names_of(guard, frames)
+    names = names or names_of(model, frames)
     operands = operands_of(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
     module = running[-1] if running else None
     return Context(

@@ -18,11 +18,11 @@ import msgspec
 from gonogo.evidence.guarded.rank_comparison import differences
 from gonogo.evidence.guarded.records import Compared, Joined
 from gonogo.guard.rank import facts
-from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.rank.faults import harmless
 from gonogo.guard.tensors.census import census
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.worker import Guard
+    from gonogo.guard.rank.state import RankState
 
 _TOGETHER, _ALONE = "together", "alone"
 _encoder = msgspec.json.Encoder()
@@ -30,46 +30,25 @@ _decoder = msgspec.json.Decoder(Joined)
 
 
 @harmless("the comparison of ranks")
-def join(guard: Guard, point: str) -> None:
+def join(state: RankState, point: str) -> None:
     """State this rank's facts, note where its tensors are, and compare with the others."""
-    assert guard.writer is not None
-    engine, model = engine_of(guard), model_of(guard)
+    assert state.writer is not None
+    engine, model = state.engine, state.model
     stated = None
     try:
-        stated = facts.joined(model, engine, guard.data | guard.trainer_facts)
-        guard.writer.put(stated)
-        guard.writer.put(census(model, engine, "start"))
+        stated = facts.joined(model, engine, state.data | state.trainer_facts)
+        state.writer.put(stated)
+        state.writer.put(census(model, engine, "start"))
     finally:
         # A rank whose own facts could not be had still meets the others, so that they do not wait for it.
-        compared = meet(stated or Joined(time.time()), point, guard.options.join_seconds)
+        compared = meet(stated or Joined(time.time()), point, state.options.join_seconds)
     if compared is not None:
-        guard.writer.put(compared)
-    guard.writer.flush()
-    if guard.options.nonfinite and model is not None:
+        state.writer.put(compared)
+    state.writer.flush()
+    if state.options.nonfinite and model is not None:
         from gonogo.guard.tensors.nonfinite import look_for_nonfinite
 
-        look_for_nonfinite(guard, model)
-
-
-def engine_of(guard: Guard) -> Any:
-    """The newest DeepSpeed engine, or None."""
-    alive = (reference() for reference in reversed(guard.models))
-    return next((one for one in alive if one is not None and hasattr(one, "global_steps")), None)
-
-
-def model_of(guard: Guard) -> Any:
-    """The model that is trained, without its wrappers, or None where it is not known."""
-    engine = engine_of(guard)
-    if engine is not None:
-        return engine.module
-    alive = (reference() for reference in reversed(guard.models))
-    model = next((one for one in alive if one is not None), None)
-    if model is None:
-        model = getattr(guard.trainer() if guard.trainer is not None else None, "model", None)
-    torch: Any = sys.modules["torch"]
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        return model.module
-    return model
+        look_for_nonfinite(state, model)
 
 
 def meet(stated: Joined, point: str, patience: float, sum_too: bool = True) -> Compared | None:

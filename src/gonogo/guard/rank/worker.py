@@ -15,12 +15,12 @@ from typing import IO, Any
 from gonogo.evidence.guarded.files import dump_path
 from gonogo.evidence.guarded.records import End, Fault, Phase, Resumed, Stalled, Warned
 from gonogo.guard.injection import WORKER, GuardOptions, read_options
-from gonogo.guard.rank import harmless as faults
-from gonogo.guard.rank import memory
-from gonogo.guard.rank.collectives import Ring, queues
+from gonogo.guard.rank import faults, memory
+from gonogo.guard.rank.collectives import queues
+from gonogo.guard.rank.faults import harmless
 from gonogo.guard.rank.frames import all_threads, main_frame
-from gonogo.guard.rank.harmless import harmless
 from gonogo.guard.rank.stalls import StallWatch
+from gonogo.guard.rank.state import RankState
 from gonogo.guard.rank.steps import StepLog
 from gonogo.guard.rank.writer import RecordWriter
 
@@ -28,28 +28,14 @@ TICK = 0.2
 """Seconds between two looks of the watching thread."""
 
 
-class Guard:
+class Guard(RankState):
     """What watches one rank. Its methods are called by the hooks; none of them raises or waits for the GPU."""
 
     def __init__(self, folder: str, options: GuardOptions) -> None:
+        super().__init__(options)
         self.folder = folder
-        self.options = options
-        self.writer: RecordWriter | None = None
-        self.rank = int(os.environ.get("RANK", "0") or 0)
-        self.local_rank = 0
-        self.ring = Ring()
-        self.phase: Phase = "load"
-        self.step = 0
         self.joined = False
         """Whether this rank has stated its facts: right before its first step."""
-        self.models: list[Any] = []
-        """Weak references to the engines, or else models, that are trained: the newest last."""
-        self.trainer: Any = None
-        self.data: dict[str, str] = {}
-        """What is known of the data, as facts that ranks compare."""
-        self.trainer_facts: dict[str, str] = {}
-        self.search: Any = None
-        """The search for the first value that is not finite, where it was asked for."""
         self.progress = time.monotonic()
         self.steps = StepLog(options.sample_seconds)
         self._memory = memory.MemoryWatch()
@@ -61,8 +47,6 @@ class Guard:
         self._stop = threading.Event()
         self._finished = False
         self._counted = False
-        self.noted = 0
-        """Exceptions that were written down on their way out; a program may catch them, and go on."""
 
     # The life of a rank
 
@@ -163,10 +147,9 @@ class Guard:
         if self._counted or self.writer is None:
             return
         self._counted = True
-        from gonogo.guard.rank.joining import engine_of, model_of
         from gonogo.guard.tensors.census import census
 
-        self.writer.put(census(model_of(self), engine_of(self), "first-step"))
+        self.writer.put(census(self.model, self.engine, "first-step"))
 
     @harmless("the loss")
     def look_at_loss(self, loss: Any) -> None:
@@ -262,7 +245,7 @@ class Guard:
                 collectives=self.ring.collectives(),
                 counts=dict(self.ring.counts),
                 queues=queues(),
-                module=module_of_stack(self, main_frame()),
+                module=module_of_stack(self.model, main_frame()),
                 again=told.again,
             )
         )

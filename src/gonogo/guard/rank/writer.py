@@ -9,7 +9,7 @@ from collections import deque
 
 from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, PHASES, beat_path, encode, records_path
 from gonogo.evidence.guarded.records import Fault, Phase, Record
-from gonogo.guard.rank.harmless import fault
+from gonogo.guard.rank.faults import fault
 
 _WAIT = 5.0  # seconds: a shared folder that hangs may not hold an exception back for longer
 

@@ -57,7 +57,7 @@ class DeviceGuard:
     ) -> None:
         self.detach()
         if isinstance(error, Exception) and not hasattr(error, "_gonogo_noted"):
-            from gonogo.guard.rank.harmless import harmless
+            from gonogo.guard.rank.faults import harmless
 
             harmless("exceptions")(_tell)(error, self.model)
 
@@ -67,9 +67,10 @@ def _tell(error: Exception, model: Any) -> None:
 
     from gonogo.finding.language import language_of_locale
     from gonogo.guard.rank.exceptions import context_of, tell
+    from gonogo.guard.tensors.modules import Names
 
     rank = f"rank {os.environ.get('RANK', '0')}"
-    tell(error, context_of(None, error, model), (rank,), language_of_locale(os.environ))
+    tell(error, context_of(error, model, Names(model)), (rank,), language_of_locale(os.environ))
 
 
 def _is_layer(module: Any) -> bool:

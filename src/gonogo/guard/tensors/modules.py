@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from gonogo.guard.rank.worker import Guard
+from gonogo.guard.rank.frames import outwards
 
 Kind = Literal["parameter", "buffer", "gradient", "unknown"]
 _CALLS = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")
@@ -63,11 +62,8 @@ def _pointer(tensor: Any) -> int:
         return 0
 
 
-def names_of(guard: Guard | None, frames: list[FrameType]) -> Names:
+def names_of(model: Any, frames: list[FrameType]) -> Names:
     """The names in the model that is trained, or, where it is not known, in the outermost module that is running."""
-    from gonogo.guard.rank.joining import model_of
-
-    model = model_of(guard) if guard is not None else None
     running = [module for module, _ in modules_running(frames)]
     if model is not None and (not running or any(module in running for module in model.modules())):
         return Names(model)
@@ -96,10 +92,8 @@ def modules_running(frames: list[FrameType]) -> Iterator[tuple[Any, FrameType]]:
             yield module, frame
 
 
-def module_of_stack(guard: Guard, innermost: FrameType | None) -> str | None:
+def module_of_stack(model: Any, innermost: FrameType | None) -> str | None:
     """The path of the innermost module whose forward is running in a thread."""
-    from gonogo.guard.rank.frames import outwards
-
     frames = list(reversed(list(outwards(innermost))))
     running = [module for module, _ in modules_running(frames)]
-    return names_of(guard, frames).of_module(running[-1]) if running else None
+    return names_of(model, frames).of_module(running[-1]) if running else None

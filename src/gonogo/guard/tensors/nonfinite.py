@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.guarded.records import NonFinite
-from gonogo.guard.rank.harmless import harmless
+from gonogo.guard.rank.faults import harmless
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.worker import Guard
+    from gonogo.guard.rank.state import RankState
 
 _PART = "values that are not finite"
 
 
-def look_for_nonfinite(guard: Guard, model: Any) -> None:
+def look_for_nonfinite(state: RankState, model: Any) -> None:
     """Look at every module's output and every gradient from now on, until something is found."""
-    guard.search = Search(guard, model)
+    state.search = Search(state, model)
 
 
 class Search:
@@ -28,13 +28,13 @@ class Search:
     same step is not finite either.
     """
 
-    def __init__(self, guard: Guard, model: Any) -> None:
-        self._guard = guard
+    def __init__(self, state: RankState, model: Any) -> None:
+        self._state = state
         self._suspect: NonFinite | None = None
         self._handles: list[Any] = [model.register_forward_pre_hook(self._begin)]
         for name, module in model.named_modules():
             self._handles.append(module.register_forward_hook(self._output_of(name), with_kwargs=True))
-        if not _scales_loss(guard):
+        if not _scales_loss(state.engine):
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     self._handles.append(parameter.register_hook(self._gradient_of(name)))
@@ -76,8 +76,8 @@ class Search:
     def _tell(self, certain: NonFinite) -> None:
         """Something that has to be finite is not: what was first, then it."""
         for record in (self._suspect, certain):
-            if record is not None and self._guard.writer is not None:
-                self._guard.writer.put(record)
+            if record is not None and self._state.writer is not None:
+                self._state.writer.put(record)
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -88,7 +88,7 @@ class Search:
         value = value.detach()
         return NonFinite(
             time.time(),
-            step=self._guard.step,
+            step=self._state.step,
             what=what,
             module=module,
             module_class=kind,
@@ -101,11 +101,8 @@ class Search:
         )
 
 
-def _scales_loss(guard: Guard) -> bool:
+def _scales_loss(engine: Any) -> bool:
     """Whether gradients are scaled up until they overflow, as fp16 does to find its scale: that is no fault."""
-    from gonogo.guard.rank.joining import engine_of
-
-    engine = engine_of(guard)
     return engine is not None and bool(engine.fp16_enabled())
 
 

@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 off: set[str] = set()
 """The parts that are switched off."""
 _listeners: list[Callable[[str, BaseException], None]] = []
-_said = threading.Event()
+_announced = threading.Event()
 _busy = threading.local()
 
 _FAULT = Text(
@@ -50,8 +50,8 @@ def fault(part: str, error: BaseException) -> None:
         return
     _busy.telling = True
     try:
-        if not _said.is_set():
-            _said.set()
+        if not _announced.is_set():
+            _announced.set()
             what = f"{type(error).__name__}: {error}"[:300].replace("\n", " ")
             print(_FAULT.format(what=what, part=part).in_language(language), file=sys.stderr, flush=True)
         for listener in _listeners:
