@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.facts.rank_tests import mentions_rank, one_rank_guard
+from gonogo.hazards.facts.rank_tests import mentions_rank, on_one_rank
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 # How many positional arguments come before the group.
@@ -100,7 +100,7 @@ class CollectiveInBranchOfOneRank(Hazard):
         for call in script.calls(*_COLLECTIVES):
             if call.passed("group") is not None or len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
                 continue
-            guard = one_rank_guard(script, call.node)
+            guard = on_one_rank(script, call.node)
             if guard is not None:
                 found.append((call, guard))
             elif any(mentions_rank(test) for test in script.guarded_by(call.node)):

@@ -1,6 +1,6 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.facts.rank_tests import one_rank_guard
+from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 _CURE = (
@@ -71,7 +71,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
             return
         for call in script.calls("*.evaluate", "*.predict"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
-            guard = one_rank_guard(script, call.node) if any(kind in TRAINER_CLASSES for kind in kinds) else None
+            guard = on_one_rank(script, call.node) if any(kind in TRAINER_CLASSES for kind in kinds) else None
             if guard is None:
                 continue
             yield self.finding(

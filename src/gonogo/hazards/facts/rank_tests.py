@@ -1,49 +1,32 @@
-"""Tests in a script that let one rank through."""
+"""Tests of ranks in a script: code that only one rank runs, and tests that have to do with ranks at all."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.script import Script
 
-_MAIN = (
-    "is_main_process",
-    "is_local_main_process",
-    "is_world_process_zero",
-    "is_local_process_zero",
-    "is_master",
-    "is_rank_0",
+_MAIN = frozenset(
+    {
+        *("is_main_process", "is_local_main_process", "is_world_process_zero", "is_local_process_zero", "is_rank_0"),
+        *("is_rank_zero", "is_master", "is_main", "is_global_zero", "is_rank0", "is_last_process"),
+    }
 )
 # Ranks within a part of the world: others of the world have the same.
-_OTHER_RANKS = (
-    "parallel",
-    "tp_",
-    "pp_",
-    "dp_",
-    "sp_",
-    "cp_",
-    "ep_",
-    "model",
-    "pipe",
-    "expert",
-    "stage",
-    "tensor",
-    "group",
-)
+_OTHER_RANKS = ("parallel", "tp_", "pp_", "dp_", "sp_", "cp_", "ep_", "model", "pipe", "expert", "stage", "tensor")
+_DECORATES = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
 
 
-def is_one_rank(test: ast.expr) -> bool:
-    """Whether a test holds on one rank (of a node) and on no other: ``rank == 0``, ``accelerator.is_main_process``."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(is_one_rank(one) for one in test.values)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        left, right = ast.unparse(test.left).lower(), test.comparators[0]
-        equal = isinstance(test.ops[0], ast.Eq) and isinstance(right, ast.Constant) and isinstance(right.value, int)
-        return equal and "rank" in left and not any(word in left for word in _OTHER_RANKS)
-    name = ast.unparse(test)
-    return name.removesuffix("()").rpartition(".")[2] in _MAIN
+def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
+    """The test by which only one rank (of all, or of a machine) runs a node; None where nothing says so."""
+    for test in script.guarded_by(node):
+        found = next((part for part in _conjuncts(test) if _chooses_one(part)), None)
+        if found is not None and not _otherwise_too(script, node):
+            return test.operand if isinstance(test, ast.UnaryOp) and found is test else test
+    function = script.enclosing_function(node)
+    decorators = function.decorator_list if function is not None else ()
+    return next((each for each in decorators if _last(each) in _DECORATES), None)
 
 
 def mentions_rank(test: ast.expr) -> bool:
@@ -54,14 +37,78 @@ def mentions_rank(test: ast.expr) -> bool:
     )
 
 
-def one_rank_guard(script: Script, node: ast.AST) -> ast.expr | None:
-    """The test of an ``if`` around a node that lets one rank through; None where there is none."""
-    child: ast.AST = node
-    for parent in script.ancestors(node):
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            return None
-        inside = isinstance(parent, ast.If) and any(child is one for one in parent.body)
-        if isinstance(parent, ast.If) and inside and is_one_rank(parent.test):
-            return parent.test
-        child = parent
+def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts that must all hold."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for value in test.values:
+            yield from _conjuncts(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
+        for value in test.operand.values:
+            yield ast.UnaryOp(op=ast.Not(), operand=value)
+    else:
+        yield test
+
+
+def _chooses_one(test: ast.expr) -> bool:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        if isinstance(inner, ast.Compare):
+            return len(inner.ops) == 1 and isinstance(inner.ops[0], (ast.NotEq, ast.NotIn, ast.Gt)) and _of_rank(inner)
+        return _is_rank(inner)
+    if isinstance(test, ast.Compare):
+        return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _of_rank(test)
+    return _last(test) in _MAIN
+
+
+def _of_rank(test: ast.Compare) -> bool:
+    """``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``."""
+    sides = [test.left, test.comparators[0]]
+    return any(_is_rank(one) and _is_number(other) for one, other in (sides, sides[::-1]))
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value == "0" or (isinstance(node.value, int) and not isinstance(node.value, bool))
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return len(node.elts) <= 2 and any(isinstance(each, ast.Constant) and each.value == 0 for each in node.elts)
+    return False
+
+
+def _is_rank(node: ast.expr) -> bool:
+    name = _last(node).lower()
+    if name in ("int", "get", "getenv") and isinstance(node, ast.Call) and node.args:
+        return _is_rank(node.args[0])
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.lower() in ("rank", "local_rank", "slurm_procid")
+    if isinstance(node, ast.Subscript):
+        return _is_rank(node.slice)
+    if any(word in name for word in _OTHER_RANKS):
+        return False
+    return name in ("rank", "process_index", "local_process_index") or name.endswith(("_rank", "get_rank"))
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _otherwise_too(script: Script, node: ast.AST) -> bool:
+    """Whether the other ranks make the same call, in the ``else`` of the same ``if``."""
+    called = next((each for each in ast.walk(node) if isinstance(each, ast.Call)), None)
+    wanted = _last(called.func) if called is not None else ""
+    for each in script.ancestors(node):
+        if isinstance(each, ast.If) and each.orelse:
+            others = (inner for statement in each.orelse for inner in ast.walk(statement))
+            if any(isinstance(inner, ast.Call) and _last(inner.func) == wanted for inner in others):
+                return True
+    return False
+
+
+def lone_statement(script: Script, node: ast.AST) -> ast.If | None:
+    """The ``if`` that holds nothing but the statement of a node, so that it can go."""
+    statement = script.statement(node)
+    parent = script.parent(statement) if statement is not None else None
+    if isinstance(statement, ast.Expr) and isinstance(parent, ast.If) and parent.body == [statement]:
+        return parent if not parent.orelse and _chooses_one(parent.test) else None
     return None

@@ -27,7 +27,7 @@ class Checkpointing(msgspec.Struct, frozen=True, eq=False):
     reentrant: bool | None
     on: Span | None
     """Where it is switched on."""
-    told: Span | None
+    set_at: Span | None
     """Where the files say how, or the version whose default it is."""
     call: Call | None = None
     """The script's own call of ``gradient_checkpointing_enable``."""
@@ -43,9 +43,9 @@ def checkpointing(run: Run) -> Checkpointing | None:
     settings = run.arguments.get(_OPTION)
     if not run.arguments.has(_OPTION) and call is not None:
         settings = _dict_of(call)
-    told = _reentrant_in(settings)
-    if told is not None:
-        return Checkpointing(told, on, settings.span(), call)
+    reentrant = _reentrant_in(settings)
+    if reentrant is not None:
+        return Checkpointing(reentrant, on, settings.span(), call)
     if settings.unknown and (run.arguments.has(_OPTION) or call is not None):
         return Checkpointing(None, on, None, call)
     before = run.environment.within("transformers", "<5")
@@ -156,7 +156,7 @@ def recomputed_twice(
             second.place.span(Text("the second forward", "第二次前向")),
             first.place.span(Text("the first forward", "第一次前向")),
             how.on,
-            how.told,
+            how.set_at,
             stage_span(run),
         ),
         fixes=fixes,

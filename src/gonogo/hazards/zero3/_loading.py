@@ -57,9 +57,9 @@ def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:
     if _given_arguments(function):
         return True
     if depth and tells and not function.name.startswith("__"):
-        told = {_knows(script, call.node, depth - 1) for call in _calls_of(script, function)}
-        if told and (told != {None} or not here):
-            return told.pop() if len(told) == 1 else None
+        known = {_knows(script, call.node, depth - 1) for call in _calls_of(script, function)}
+        if known and (known != {None} or not here):
+            return known.pop() if len(known) == 1 else None
     return False if here else None
 
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
-from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _ON_ALL = Text(
     "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing",

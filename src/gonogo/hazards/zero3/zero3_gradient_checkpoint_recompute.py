@@ -80,7 +80,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
             return
         how = checkpointing(run)
-        if how is None or how.reentrant is not False or how.told is None:
+        if how is None or how.reentrant is not False or how.set_at is None:
             return
         version = run.environment.field("deepspeed")
         yield self.finding(
@@ -93,7 +93,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,
-            spans=(how.told, version.span(), stage_span(run)),
+            spans=(how.set_at, version.span(), stage_span(run)),
             confirm=_CONFIRM,
         )
 

@@ -90,10 +90,10 @@ class Zero3InflightParamsDynamicGraph(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight, where no pass in evaluation mode explains them."""
-        told = inflight(log)
-        if told is None or Cause.DYNAMIC not in told[1]:
+        found = inflight(log)
+        if found is None or Cause.DYNAMIC not in found[1]:
             return
-        evidence, causes = told
+        evidence, causes = found
         yield self.log_finding(
             evidence,
             Text(

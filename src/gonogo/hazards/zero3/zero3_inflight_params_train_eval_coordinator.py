@@ -83,10 +83,10 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""
-        told = inflight(log)
-        if told is None or Cause.COORDINATORS not in told[1]:
+        found = inflight(log)
+        if found is None or Cause.COORDINATORS not in found[1]:
             return
-        evidence, causes = told
+        evidence, causes = found
         yield self.log_finding(
             evidence,
             Text(

@@ -104,8 +104,8 @@ class Zero3InitNotActiveLoadOom(Hazard):
         for call in model_loads(script):
             if knows_zero3(script, call.node) is not False or call.keyword("quantization_config").known:
                 continue
-            told = next((one for one in tells_of_zero3(script) if one.line > call.line), None)
-            if told is None or "Accelerator" in told.name:
+            first = next((one for one in tells_of_zero3(script) if one.line > call.line), None)
+            if first is None or "Accelerator" in first.name:
                 continue
             yield self._file_finding(
                 run,
@@ -115,18 +115,18 @@ class Zero3InitNotActiveLoadOom(Hazard):
                     "every process loads all of it into host memory, and it is partitioned only afterwards.",
                     "模型在告知 transformers 使用 ZeRO-3 的参数对象创建（第 {line} 行）之前加载：每个进程都会把整个模型"
                     "读入内存，之后才切分。",
-                ).format(line=told.line),
-                told,
+                ).format(line=first.line),
+                first,
             )
 
-    def _file_finding(self, run: Run, call: Call, cause: Text, told: Call | None) -> Finding:
+    def _file_finding(self, run: Run, call: Call, cause: Text, first: Call | None) -> Finding:
         return self.finding(
             cause,
             severity=Severity.WARNING,
             cure=_CURE[:1],
             spans=(
                 call.place.span(),
-                told.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if told else None,
+                first.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if first else None,
                 stage_span(run),
             ),
         )

@@ -1,10 +1,10 @@
 import ast
 from typing import TypeGuard
 
+from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import model_loads
-from gonogo.hazards.zero3._rank_zero import on_one_rank
 
 
 class Zero3LoadedInMainProcessFirst(Hazard):

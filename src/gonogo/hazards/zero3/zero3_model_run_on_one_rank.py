@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.facts.zero_files import (
     gathered,
     is_engine,
@@ -13,7 +14,6 @@ from gonogo.hazards.facts.zero_files import (
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
-from gonogo.hazards.zero3._rank_zero import on_one_rank
 
 _CURE = (
     Text(

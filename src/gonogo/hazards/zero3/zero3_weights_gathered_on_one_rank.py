@@ -2,9 +2,9 @@ import ast
 
 from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
-from gonogo.hazards.zero3._rank_zero import lone_statement, on_one_rank
 
 _GATHERS = (
     *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
