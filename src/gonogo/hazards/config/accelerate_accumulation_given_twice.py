@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.how_it_trains import from_accelerate_yaml, with_trainer
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, Text
 
 
@@ -59,9 +59,18 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=(
                     Text(
-                        'Write "auto" in the DeepSpeed JSON, or the same number in accelerate\'s YAML',
-                        '在 DeepSpeed JSON 中写 "auto"，或在 accelerate 的 YAML 中写同样的数字',
-                    ),
+                        'Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON',
+                        '在 DeepSpeed JSON 中写 "gradient_accumulation_steps": "auto"',
+                    )
+                    if run.config is not None and run.config.source is not None and not from_accelerate_yaml(run)
+                    else Text(
+                        "Write gradient_accumulation_steps: {asked} in accelerate's YAML",
+                        "在 accelerate 的 YAML 中写 gradient_accumulation_steps: {asked}",
+                    ).format(asked=asked.value),
+                    Text(
+                        "Or make the Accelerator with {used}, if that is meant",
+                        "若本意就是 {used}，改 Accelerator 的参数",
+                    ).format(used=used.value),
                 ),
                 spans=(used.span(), asked.span(Text("the script's number", "脚本中的数字"))),
             )

@@ -77,17 +77,26 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
             return
         only_precision = len(wrong) == 1 and wrong[0][0] == ("mixed_precision",)
         names = ", ".join(keys[-1] for keys, _ in wrong)
+        in_json = _said_by_json(wrong, run.config)
         yield self.finding(
             Text(
                 en="{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
-                "with a ValueError, whatever their values.",
+                "with a ValueError, whatever the values.",
                 zh="已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会"
                 "以 ValueError 停止。",
             ).format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(
-                Text(
-                    "Remove {names} from the YAML, and set them in {file}", "从 YAML 中删除 {names}，改在 {file} 中设置"
+                (
+                    Text(
+                        "Remove {names} from the YAML: {file} says it already",
+                        "从 YAML 中删除 {names}：{file} 已有设置",
+                    )
+                    if in_json
+                    else Text(
+                        "Remove {names} from the YAML, and say it in {file}",
+                        "从 YAML 中删除 {names}，改在 {file} 中设置",
+                    )
                 ).format(names=names, file=json_file.value),
                 Text("Or give no DeepSpeed JSON, and keep the YAML", "或不给 DeepSpeed JSON，只保留 YAML"),
             ),
@@ -98,7 +107,7 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
             fixes=fix_of(
                 Text("Remove {names} from the YAML", "从 YAML 中删除 {names}").format(names=names),
                 *(lambda keys=keys: yaml.removing(*keys) for keys, _ in wrong),
-                safe=_said_by_json(wrong, run.config),
+                safe=in_json,
             ),
             confirm=(
                 Text(

@@ -57,13 +57,13 @@ class AccelerateZero3InitOff(Hazard):
             Text(
                 en="zero3_init_flag is false under ZeRO-3: with accelerate {version} from_pretrained does not "
                 "partition, and each of the node's processes holds the whole model in host memory.",
-                zh="ZeRO-3 下 zero3_init_flag 为 false：accelerate {version} 时 from_pretrained 不分片，节点上每个进程"
-                "都在内存中持有整个模型。",
+                zh="ZeRO-3 下 zero3_init_flag 为 false：使用 accelerate {version} 时 from_pretrained 不切分参数，节点"
+                "上每个进程都在内存中持有整个模型。",
             ).format(version=version.get("< 1.0")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
             cure=(Text("Set zero3_init_flag: true", "设 zero3_init_flag: true"),),
-            spans=(flag.span(), stage.span(Text("ZeRO-3", "ZeRO-3 阶段")), version.span()),
+            spans=(flag.span(), stage.span(Text("ZeRO-3 is on", "启用了 ZeRO-3")), version.span()),
             fixes=fix_of(
                 Text("Set it to true", "设为 true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),

@@ -57,6 +57,13 @@ class BestModelStrategiesDiffer(Hazard):
             return
         if evaluates != saves:
             told = not evaluation.absent and not saving.absent
+            # Saving follows the evaluation, unless there is none.
+            name, value = ("eval_strategy", saves) if evaluates == "no" else ("save_strategy", evaluates)
+            wrong, other, label = (
+                (evaluation, saving, Text("saving", "保存策略"))
+                if evaluates == "no"
+                else (saving, evaluation, Text("evaluation", "评估策略"))
+            )
             yield self.finding(
                 Text(
                     en='load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
@@ -64,12 +71,8 @@ class BestModelStrategiesDiffer(Hazard):
                     zh='load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
                 ).format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if told or with_plain_arguments(run) else Certainty.LIKELY,
-                cure=(_CURE,),
-                spans=(
-                    best.span(),
-                    evaluation.span(Text("evaluation", "评估策略")),
-                    saving.span(Text("saving", "保存策略")),
-                ),
+                cure=(Text('Write {name}="{value}"', '写 {name}="{value}"').format(name=name, value=value), _DROP),
+                spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
             yield from self._steps(best, run)
@@ -98,7 +101,12 @@ class BestModelStrategiesDiffer(Hazard):
             certainty=Certainty.CERTAIN
             if (not every.absent and not saved.absent) or with_plain_arguments(run)
             else Certainty.LIKELY,
-            cure=(_CURE,),
+            cure=(
+                Text("Write save_steps={fits}, a multiple of {every}", "写 save_steps={fits}（{every} 的倍数）").format(
+                    fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
+                ),
+                _DROP,
+            ),
             spans=(
                 (saved if not saved.absent else best).span(),
                 every.span(Text("evaluated every {every} steps", "每 {every} 步评估").format(every=steps)),
@@ -107,11 +115,7 @@ class BestModelStrategiesDiffer(Hazard):
         )
 
 
-_CURE = Text(
-    "Give eval_strategy and save_strategy the same value (and save_steps a multiple of eval_steps), or drop "
-    "load_best_model_at_end",
-    "让 eval_strategy 与 save_strategy 相同（且 save_steps 为 eval_steps 的整数倍），或去掉 load_best_model_at_end",
-)
+_DROP = Text("Or drop load_best_model_at_end", "或去掉 load_best_model_at_end")
 
 
 def _first(arguments: Arguments, *names: str) -> Field:

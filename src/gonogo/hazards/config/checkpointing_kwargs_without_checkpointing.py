@@ -52,7 +52,7 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
             Text(
                 en="gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
                 "checkpointed.",
-                zh="给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：不会做检查点。",
+                zh="给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：梯度检查点并未启用。",
             ).format(
                 state=Text("not given (false by default)", "没有给出（默认 false）")
                 if on.absent
@@ -62,7 +62,7 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 Text("Pass gradient_checkpointing=True as well", "同时传入 gradient_checkpointing=True"),
-                Text("Or remove the kwargs", "或去掉 kwargs"),
+                Text("Or remove gradient_checkpointing_kwargs", "或去掉 gradient_checkpointing_kwargs"),
             ),
             spans=(kwargs.span(), on.span(Text("switched off here", "此处关闭"))),
         )

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 from gonogo.hazards.facts.how_it_trains import fix_of, in_own_loop, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -60,13 +62,7 @@ class DsAutoValuesInOwnLoop(Hazard):
             ).format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Write numbers for the batch sizes (train_batch_size can be left out), and true or false for fp16 "
-                    "and bf16",
-                    "为 batch size 写出数字（train_batch_size 可以不写），为 fp16 与 bf16 写 true 或 false",
-                ),
-            ),
+            cure=tuple(_cures([keys for keys, _ in wrong])),
             spans=(
                 *(field.span() for _, field in (fatal or wrong)),
                 call.place.span(Text("given to DeepSpeed here", "在此处交给 DeepSpeed")),
@@ -86,3 +82,14 @@ class DsAutoValuesInOwnLoop(Hazard):
             if filled
             else (),
         )
+
+
+def _cures(wrong: list[tuple[str, ...]]) -> Iterator[Text]:
+    if ("train_batch_size",) in wrong:
+        yield Text("Leave train_batch_size out: DeepSpeed computes it", "去掉 train_batch_size，由 DeepSpeed 计算")
+    switches = [".".join(keys) for keys in wrong if keys[-1] == "enabled"]
+    if switches:
+        yield Text("Write true or false for {names}", "为 {names} 写 true 或 false").format(names=", ".join(switches))
+    others = [".".join(keys) for keys in wrong if keys != ("train_batch_size",) and keys[-1] != "enabled"]
+    if others:
+        yield Text("Write the value itself for {names}", "为 {names} 写出具体的值").format(names=", ".join(others))

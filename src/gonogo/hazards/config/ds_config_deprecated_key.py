@@ -89,12 +89,17 @@ class DsConfigDeprecatedKey(Hazard):
                 cause.format(old=old, new=new),
                 severity=Severity.ERROR if both else Severity.WARNING if lost else Severity.NOTE,
                 cure=(
-                    Text("Remove the old one", "去掉旧键")
+                    Text("Remove {old}", "去掉 {old}").format(old=old)
                     if both
                     else Text('Write "{new}": {value}', "改写为 “{new}”: {value}").format(
                         new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
                     ),
                 ),
                 spans=(span_in(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
-                fixes=fix_of(Text("use {new}", "使用 {new}").format(new=new), *makers),
+                fixes=fix_of(
+                    (Text("remove {old}", "去掉 {old}") if both else Text("use {new}", "使用 {new}")).format(
+                        old=old, new=new
+                    ),
+                    *makers,
+                ),
             )

@@ -63,16 +63,17 @@ class DsConfigKeyAtWrongLevel(Hazard):
     ) -> Finding:
         fixes: tuple[Fix, ...] = ()
         field, target = config.raw(*keys), config.raw(*right[:-1])
+        place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else Text("the top level", "顶层")
         there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
         if field.known and there and config.raw(*right).absent:
             fixes = fix_of(
-                Text("move it to {right}", "移到 {right}").format(right=dotted(right)),
+                Text("move it to {place}", "移到{place}").format(place=place),
                 lambda: config.removing(*keys),
                 lambda: config.inserting(*right, value=field.value),
                 safe=False,
             )
-        at = Text("in {section}", "{section} 中").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
-        belongs = Text("in {section}", "{section} 中").format(section=dotted(right[:-1])) if right[:-1] else _TOP
+        at = Text("in {section}", " {section} 中").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
+        belongs = Text("in {section}", " {section} 中").format(section=dotted(right[:-1])) if right[:-1] else _TOP
         return self.finding(
             Text(
                 en='"{key}" stands {at} and belongs {belongs}: {consequence}.',
@@ -80,11 +81,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
             ).format(key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
-            cure=(
-                Text("Move it to {right}", "移到 {right}").format(
-                    right=Text("the top level", "顶层") if len(right) == 1 else dotted(right[:-1])
-                ),
-            ),
+            cure=(Text("Move it to {place}", "移到{place}").format(place=place),),
             spans=(key_spot(config, *keys), key_spot(config, *right[:-1]) if right[:-1] else None),
             fixes=fixes,
         )

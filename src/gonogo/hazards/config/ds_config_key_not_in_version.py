@@ -1,6 +1,8 @@
+from collections.abc import Mapping
+
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.config._written import dotted, newer_than, span_in, version_words
+from gonogo.hazards.config._written import dotted, key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
@@ -67,7 +69,7 @@ class DsConfigKeyNotInVersion(Hazard):
         self, config: DeepSpeedConfig, run: Run, keys: tuple[str, ...], info: KeyInfo, closed: bool | None
     ) -> Finding:
         newer = bool(info.since) and newer_than(run, f">={info.since}") is not True
-        span = (
+        seen = (
             Text("it is first seen in {release}", "它最早见于 {release}").format(release=info.since)
             if newer
             else Text("it is last seen in {release}", "它最后见于 {release}").format(release=info.until)
@@ -76,12 +78,12 @@ class DsConfigKeyNotInVersion(Hazard):
         instead = info.replacement
         return self.finding(
             Text(
-                en='{version} has no key "{key}" ({span}): {consequence}.',
-                zh="{version} 没有键 “{key}”（{span}）：{consequence}。",
+                en='{version} has no key "{key}" ({seen}): {consequence}.',
+                zh="{version} 没有键 “{key}”（{seen}）：{consequence}。",
             ).format(
                 version=version_words(run),
                 key=dotted(keys),
-                span=span,
+                seen=seen,
                 consequence=Text("it refuses extra keys there, and stops", "此处不允许多余的键，运行会停止")
                 if closed
                 else Text("the setting has no effect", "该设置不起作用"),
@@ -94,7 +96,10 @@ class DsConfigKeyNotInVersion(Hazard):
                 else Text('Install "{want}"', "安装 “{want}”").format(want=want),
                 Text("Or remove the key", "或去掉该键"),
             ),
-            spans=(span_in(config, *keys), run.environment.field("deepspeed").span()),
+            spans=(
+                key_spot(config, *keys) if isinstance(config.raw(*keys).value, Mapping) else span_in(config, *keys),
+                run.environment.field("deepspeed").span(),
+            ),
             fixes=()
             if instead
             else fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys), safe=not closed),

@@ -10,12 +10,9 @@ _TOP_LEVEL = (
     *("progressive_layer_drop", "quantize_training", "eigenvalue", "nebula", "graph_harvesting"),
 )
 _IN_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
-_REFUSED_SINCE = dict.fromkeys(
-    (
-        *("nebula", "compression_training", "quantize_training", "sparse_attention"),
-        *("mics_shard_size", "mics_hierarchical_params_gather"),
-    ),
-    "0.19.7",
+_SINCE_0_19_7 = (
+    *("nebula", "compression_training", "quantize_training", "sparse_attention"),
+    *("mics_shard_size", "mics_hierarchical_params_gather"),
 )
 _NOTHING = Text("", "")
 _INSTEAD = {
@@ -68,7 +65,7 @@ class DsConfigRemovedFeature(Hazard):
         refused = [
             keys
             for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _IN_ZERO))
-            if not config.raw(*keys).absent and newer_than(run, f">={_REFUSED_SINCE.get(keys[-1], '0.19.8')}")
+            if not config.raw(*keys).absent and newer_than(run, f">={_refused_since(keys)}")
         ]
         for keys in refused:
             field = config.raw(*keys)
@@ -82,8 +79,15 @@ class DsConfigRemovedFeature(Hazard):
                     Text("Remove the key{instead}", "去掉该键{instead}").format(
                         instead=_INSTEAD.get(keys[-1], _NOTHING)
                     ),
-                    Text('Or install "deepspeed<0.19.7"', "或安装 “deepspeed<0.19.7”"),
+                    Text('Or install "deepspeed<{since}"', "或安装 “deepspeed<{since}”").format(
+                        since=_refused_since(keys)
+                    ),
                 ),
                 spans=(key_spot(config, *keys), run.environment.field("deepspeed").span()),
                 fixes=fix_of(Text("remove the key", "去掉该键"), partial(config.removing, *keys), safe=off),
             )
+
+
+def _refused_since(keys: tuple[str, ...]) -> str:
+    """The release that refuses the key."""
+    return "0.19.7" if keys[-1] in _SINCE_0_19_7 else "0.19.8"

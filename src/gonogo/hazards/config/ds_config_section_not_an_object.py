@@ -25,6 +25,11 @@ def _nothing(value: Any) -> dict[str, Any] | None:
     return None
 
 
+def _outline(value: Any) -> str:
+    """The object in outline: the name of an optimizer or a scheduler is its type."""
+    return f'{{"type": "{value}", "params": {{ … }}}}' if isinstance(value, str) else "{ … }"
+
+
 # What each section's value may have been short for.
 _SECTIONS: Mapping[tuple[str, ...], Callable[[Any], dict[str, Any] | None]] = {
     ("zero_optimization",): _stage,
@@ -101,7 +106,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 ).format(key=dotted(keys), value=as_json(field.value)),
                 cure=(
                     Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
-                        key=keys[-1], whole=as_json(whole) if whole is not None else "{ … }"
+                        key=keys[-1], whole=as_json(whole) if whole is not None else _outline(field.value)
                     ),
                 ),
                 spans=(span_in(config, *keys),),

@@ -47,7 +47,14 @@ class DsFp16AndBf16Enabled(Hazard):
                 en="The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on.",
                 zh="DeepSpeed 配置同时启用了 fp16 与 bf16；DeepSpeed 断言只能启用其中一个。",
             ),
-            cure=(_CURE, Text('Under the Trainer: "enabled": "auto" in both', 'Trainer 下两处都写 "enabled": "auto"')),
+            cure=(
+                Text(
+                    "Set {other}.enabled to false: the arguments ask for {asked}",
+                    "把 {other}.enabled 设为 false：参数要求的是 {asked}",
+                ).format(other=other, asked=_OTHER[other]),
+            )
+            if other
+            else (_CURE, Text('Under the Trainer: "enabled": "auto" in both', 'Trainer 下两处都写 "enabled": "auto"')),
             spans=(fp16.span(), bf16.span()),
             fixes=fix_of(
                 Text("Switch {other} off: the arguments ask for the other", "关闭 {other}：参数要求的是另一个").format(
