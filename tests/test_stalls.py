@@ -63,9 +63,7 @@ def test_a_fault_of_the_device_is_no_time_out() -> None:
     assert stall.another_failure
 
 
-@pytest.mark.parametrize(
-    "words", ["Process 3 exited with code -9", "exit code: 137", "exits with code -9"]
-)
+@pytest.mark.parametrize("words", ["Process 3 exited with code -9", "exit code: 137", "exits with code -9"])
 def test_how_a_process_ended(words: str) -> None:
     assert [code for _, code in exits(log_of(words))] == [-9]
 

@@ -62,7 +62,7 @@ class DsAutoValuesInOwnLoop(Hazard):
             ).format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
-            cure=tuple(_cures([keys for keys, _ in wrong])),
+            cure=tuple(_cures([keys for keys, _ in wrong], config)),
             spans=(
                 *(field.span() for _, field in (fatal or wrong)),
                 call.place.span(Text("given to DeepSpeed here", "在此处交给 DeepSpeed")),
@@ -84,12 +84,13 @@ class DsAutoValuesInOwnLoop(Hazard):
         )
 
 
-def _cures(wrong: list[tuple[str, ...]]) -> Iterator[Text]:
-    if ("train_batch_size",) in wrong:
+def _cures(wrong: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
+    computed = ("train_batch_size",) if config.raw("train_micro_batch_size_per_gpu").known else None
+    if computed in wrong:
         yield Text("Leave train_batch_size out: DeepSpeed computes it", "去掉 train_batch_size，由 DeepSpeed 计算")
     switches = [".".join(keys) for keys in wrong if keys[-1] == "enabled"]
     if switches:
         yield Text("Write true or false for {names}", "为 {names} 写 true 或 false").format(names=", ".join(switches))
-    others = [".".join(keys) for keys in wrong if keys != ("train_batch_size",) and keys[-1] != "enabled"]
+    others = [".".join(keys) for keys in wrong if keys != computed and keys[-1] != "enabled"]
     if others:
         yield Text("Write the value itself for {names}", "为 {names} 写出具体的值").format(names=", ".join(others))
