@@ -106,11 +106,7 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _KEY.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    _cause(missing.group(1)),
-                    certainty=Certainty.CERTAIN,
-                    cure=_CURE,
-                    spans=failure_places(failure),
-                    ranks=failed.ranks,
+                    _cause(missing.group(1)), cure=_CURE, spans=failure_places(failure), ranks=failed.ranks
                 )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -52,7 +52,6 @@ class LaunchFrameworkOneProcess(Hazard):
                     zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
                     "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
                 ).format(gpu=visible[0]),
-                certainty=Certainty.CERTAIN,
                 cure=Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
                 fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),

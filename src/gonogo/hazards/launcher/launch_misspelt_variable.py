@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.launch_facts import name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 def _by_spelling(meant: dict[str, str]) -> dict[str, str]:
@@ -104,7 +104,6 @@ class LaunchMisspeltVariable(Hazard):
                     en="{name}={value} has no effect: no program reads {name}. {meant} is the name.",
                     zh="{name}={value} 不起作用：没有程序读取 {name}。正确的名称是 {meant}。",
                 ).format(name=name, value=field.get("…"), meant=meant),
-                certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=Text("Write {meant}", "改为 {meant}").format(meant=meant),
                 spans=field.span(Text("no program reads this name", "没有程序读取此名称")),

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchSlurmTasksMultiply(Hazard):
@@ -70,7 +70,6 @@ class LaunchSlurmTasksMultiply(Hazard):
                 own=own if own is not None else Text("one process a GPU", "每张 GPU 一"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
-            certainty=Certainty.CERTAIN,
             cure=(
                 Text(
                     en="Ask slurm for one task a node: --ntasks-per-node=1, with --cpus-per-task for all its processes",

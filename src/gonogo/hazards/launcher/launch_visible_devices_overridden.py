@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchVisibleDevicesOverridden(Hazard):
@@ -63,7 +63,6 @@ class LaunchVisibleDevicesOverridden(Hazard):
                 "GPUs {taken}.",
                 zh="有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={visible} 会被忽略：训练将使用本机的 GPU {taken}。",
             ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
-            certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=Text(
                 "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and "

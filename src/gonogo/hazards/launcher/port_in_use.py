@@ -25,6 +25,17 @@ _ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
 _STANDALONE = Text("Or let torchrun pick a free one: --standalone", "或由 torchrun 选择空闲端口：--standalone")
 
+_OTHER_PORT = Text(
+    en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 (accelerate), "
+    "MASTER_PORT=29511 (swift, LLaMA-Factory)",
+    zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
+    "MASTER_PORT=29511（swift、LLaMA-Factory）",
+)
+_ONE_LAUNCHER = Text(
+    en="Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",
+    zh="使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
+)
+
 
 class PortInUse(Hazard):
     """The rendezvous port is taken: by another job on the machine, by a stale process, or by a second launcher.
@@ -98,7 +109,6 @@ class PortInUse(Hazard):
                     "at port {port}.",
                     zh="第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
                 ).format(first=launch.line, second=other.line, port=port),
-                certainty=Certainty.CERTAIN if launch.launcher != "accelerate" else Certainty.LIKELY,
                 cure=(
                     Text(
                         en="Give the one on line {second} another port: {setting}{port}",
@@ -130,16 +140,6 @@ class PortInUse(Hazard):
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
-        cure = Text(
-            en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 "
-            "(accelerate), MASTER_PORT=29511 (swift, LLaMA-Factory)",
-            zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
-            "MASTER_PORT=29511（swift、LLaMA-Factory）",
-        )
-        once = Text(
-            en="Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",
-            zh="使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
-        )
         yield self.log_finding(
             found,
             Text(
@@ -157,8 +157,8 @@ class PortInUse(Hazard):
                 zh="{port}已被本机另一个进程占用；如果它是 rank 0 用来等待其他 rank 的端口，训练就无法启动。",
             ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else Text("A port", "某个端口")),
             cure=(
-                *((once,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
-                cure,
+                *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
+                _OTHER_PORT,
                 Text(
                     en="Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process",
                     zh="或结束占用端口的残留任务：lsof -i :端口（或 ss -ltnp）可查到进程",
@@ -177,8 +177,6 @@ def _port(text: str) -> str | None:
 def _port_field(launch: Launch) -> Field:
     if launch.launcher in (*TORCHRUN, "deepspeed"):
         return launch.launcher_options.get("master_port")
-    if launch.launcher == "accelerate":
-        return launch.launcher_options.get("main_process_port")
     return launch.variable("MASTER_PORT")
 
 
