@@ -1,12 +1,6 @@
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
-from gonogo.hazards.facts.drawn_weights import (
-    lists_of_drawn,
-    longer_name_clause,
-    lost_in_conversion,
-    named_instead,
-    some_of,
-)
+from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, some_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
 _MOST = 0.5
@@ -107,7 +101,7 @@ class WeightsNotLoaded(Hazard):
                     "drew them at random: what is trained is not the model that was meant.",
                     zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模"
                     "型。",
-                ).format(names=some_of(body), instead=longer_name_clause(named_instead(log, names))),
+                ).format(names=some_of(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
@@ -139,5 +133,12 @@ def _cause(drawn: LoadedWeights) -> Text:
         model=drawn.model,
         source=drawn.source,
         names=some_of(drawn.missing),
-        instead=longer_name_clause(drawn.named_instead),
+        instead=_longer_name_clause(drawn.named_instead),
     )
+
+
+def _longer_name_clause(name: str | None) -> Text:
+    """A clause that names the longer name, or nothing."""
+    if name is None:
+        return Text("", "")
+    return Text("; the checkpoint has {name}", "；checkpoint 中是 {name}").format(name=name)

@@ -18,7 +18,7 @@ _UNUSED = Pattern(r"were not used when initializing (\S+): \[(.*)|([\w.]+(?:\{[^
 _QUOTED = Pattern(r"'([\w.]+)'")
 _REPORT = Pattern(r"(\w+) LOAD REPORT from: (\S+)")
 _MISSING = Pattern(r"([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*MISSING\b")
-_SHOWN = 4
+_NAMED = 4
 
 
 def lost_in_conversion(drawn: LoadedWeights, rank: RankRecord) -> bool:
@@ -46,7 +46,7 @@ def report_of_drawn(log: FailureLog) -> tuple[Found, list[str]] | None:
 
 
 def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
-    """A name in the checkpoint, told as unused, that ends in one of those: a wrapper's prefix was left on."""
+    """A name in the checkpoint, listed as unused, that ends in one of those: a wrapper's prefix was left on."""
     endings = tuple(f".{name}" for name in names)
     for found in log.find_all(_UNUSED):
         row = found.match.group(3)
@@ -56,15 +56,8 @@ def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
     return None
 
 
-def longer_name_clause(name: str | None) -> Text:
-    """A clause that names the longer name, or nothing."""
-    if name is None:
-        return Text("", "")
-    return Text("; the checkpoint has {name}", "；checkpoint 中是 {name}").format(name=name)
-
-
 def some_of(names: Sequence[str]) -> Text:
     """Some of the names, those of many layers as one."""
     patterns = group_by_module(names)
-    first, more = ", ".join(patterns[:_SHOWN]), len(patterns) - _SHOWN
+    first, more = ", ".join(patterns[:_NAMED]), len(patterns) - _NAMED
     return Text(f"{first}, {more} more", f"{first} 等 {len(patterns)} 类") if more > 0 else Text(first, first)
