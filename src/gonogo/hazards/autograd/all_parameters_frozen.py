@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, trained
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
@@ -89,8 +90,18 @@ def _freezing(script: Script, name: str) -> ast.stmt | None:
         if func.attr == "requires_grad_" and alone and call.args and script.field(call.args[0]).value is False:
             return statement
         if func.attr == "parameters" and isinstance(statement, ast.For) and statement.iter is call:
-            texts = [ast.unparse(one) for one in statement.body]
-            target = ast.unparse(statement.target)
-            if texts in ([f"{target}.requires_grad = False"], [f"{target}.requires_grad_(False)"]):
-                return statement
+            target = statement.target
+            if isinstance(target, ast.Name) and len(statement.body) == 1:
+                return statement if _freezes(script, statement.body[0], target.id) else None
     return None
+
+
+def _freezes(script: Script, statement: ast.stmt, name: str) -> bool:
+    """``p.requires_grad = False`` or ``p.requires_grad_(False)`` of the parameter of that name."""
+    if isinstance(statement, ast.Assign):
+        target, value = dotted(statement.targets[0]), statement.value
+        return target == f"{name}.requires_grad" and script.field(value).value is False
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != f"{name}.requires_grad_" or not call.args:
+        return False
+    return script.field(call.args[0]).value is False

@@ -154,6 +154,11 @@ def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def names_self(node: ast.AST) -> bool:
+    """Whether an expression has to do with the object itself: ``self.layers``."""
+    return any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(node))
+
+
 def name_of(node: ast.AST | None) -> str:
     """``a.b.c`` of a name or attribute, else empty."""
     return dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""

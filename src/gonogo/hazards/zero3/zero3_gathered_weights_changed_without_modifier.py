@@ -95,12 +95,10 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
             names |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
     for statement in block.body:
         for node in ast.walk(statement):
-            target = _written(script, node)
-            if target is None:
-                continue
-            path = ast.unparse(target)
-            root = path.partition(".")[0].partition("[")[0]
-            if root in names or any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in paths):
+            each = _written(script, node)
+            while isinstance(each, (ast.Attribute, ast.Subscript)) and ast.unparse(each) not in paths:
+                each = each.value
+            if isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in names):
                 yield node
 
 

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import in_module, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_files import in_module, names_self, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
@@ -153,7 +153,7 @@ def _runs_a_module(script: Script, node: ast.Call) -> bool:
         loop = script.enclosing_loop(node)
         while isinstance(loop, ast.For):
             names = [each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)]
-            if func.id in names and "self." in ast.unparse(loop.iter):
+            if func.id in names and names_self(loop.iter):
                 return True
             loop = script.enclosing_loop(loop)
     return False

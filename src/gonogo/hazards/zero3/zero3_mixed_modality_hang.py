@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.named_model import named_multimodal
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
-from gonogo.hazards.facts.zero_files import in_module, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import (
     Certainty,
     FailureLog,
@@ -111,7 +111,7 @@ class Zero3MixedModalityHang(Hazard):
                 continue
             if not any(word in tower.attr.lower() for word in _TOWERS) or tests_the_stage(script, node):
                 continue
-            test = next((one for one in script.guarded_by(node) if _asks_the_batch(one)), None)
+            test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
             if test is None or _called_otherwise(script, node, function):
                 continue
             yield self.finding(
@@ -170,19 +170,18 @@ class Zero3MixedModalityHang(Hazard):
         )
 
 
-def _asks_the_batch(test: ast.expr) -> bool:
+def _depends_on_batch(test: ast.expr) -> bool:
     """``images is not None``, ``len(images) > 0``, ``mask.any()``, ``"pixel_values" in batch``."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
-        return not (isinstance(test.left, ast.Attribute) and ast.unparse(test.left).startswith("self."))
-    return any(
-        isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _SIZES for each in ast.walk(test)
-    ) and "self." not in ast.unparse(test)
+        return not names_self(test.left)
+    called = (name_of(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
+    return any(name.rpartition(".")[2] in _SIZES for name in called) and not names_self(test)
 
 
 def _called_otherwise(script: Script, node: ast.Call, function: ast.AST) -> bool:
     """Whether the same function calls the tower also at another place."""
-    name = ast.unparse(node.func)
+    name = name_of(node.func)
     return any(
-        other is not node and ast.unparse(other.func) == name and script.enclosing_function(other) is function
+        other is not node and name_of(other.func) == name and script.enclosing_function(other) is function
         for other in script.nodes(ast.Call)
     )

@@ -12,7 +12,7 @@ from gonogo.hazards.rule import (
     Text,
 )
 
-_SAID = Pattern(r"[Tt]ensors must be CUDA and dense")
+_NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
 _OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
 _CURE = (
@@ -92,7 +92,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         """NCCL's refusal of a CPU tensor, by version, frames and setup."""
         if outside_training(log):
             return
-        evidence: LoggedError | Found | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        evidence: LoggedError | Found | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
         certainty = _certainty(evidence, log) if evidence is not None else None
         if evidence is None or certainty is None:
             return

@@ -6,7 +6,7 @@ from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, 
 _EMPTY = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
 _RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_module_fetched_for", "reset_step")
-_RECORDING_SAID = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
+_RECORDING_NAMED = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
 _CURE = (
     Text('pip install "trl>=0.29", or "deepspeed>=0.19"', '执行 pip install "trl>=0.29"，或 "deepspeed>=0.19"'),
@@ -90,7 +90,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
         if evidence is None:
             return
         framed = isinstance(evidence, LoggedError) and evidence.passes(*_RECORDING)
-        if framed or log.find(_RECORDING_SAID):
+        if framed or log.find(_RECORDING_NAMED):
             certainty = Certainty.CERTAIN
         elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("deepspeed/"):
             return

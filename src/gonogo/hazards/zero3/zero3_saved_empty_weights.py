@@ -20,12 +20,6 @@ _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
 _OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b")
 _UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
-_CONFIG_LINE = Text(
-    '"stage3_gather_16bit_weights_on_model_save": true in the DeepSpeed JSON (accelerate: zero3_save_16bit_model: '
-    "true)",
-    'DeepSpeed JSON 中设 "stage3_gather_16bit_weights_on_model_save": true（accelerate：zero3_save_16bit_model: true）',
-)
-
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 _FILE_CURE = (
     Text(
@@ -135,7 +129,11 @@ class Zero3SavedEmptyWeights(Hazard):
                     "OUTPUT_DIR",
                     "从 DeepSpeed checkpoint 重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
                 ),
-                _CONFIG_LINE,
+                Text(
+                    f'Before the next run set "{_GATHER}": true in the DeepSpeed JSON (accelerate: '
+                    "zero3_save_16bit_model: true)",
+                    f'下次训练前在 DeepSpeed JSON 中设 "{_GATHER}": true（accelerate：zero3_save_16bit_model: true）',
+                ),
             ),
             certainty=certainty,
             confirm=(
@@ -185,16 +183,9 @@ def _is_partitioned(script: Script, node: ast.expr) -> bool:
 
 def _is_saved(script: Script, node: ast.Call) -> bool:
     """Whether a state dict goes to ``torch.save`` or ``save_file``, by itself or through a variable."""
-    holder = script.parent(node)
-    while isinstance(holder, (ast.Dict, ast.keyword)):
-        holder = script.parent(holder)
-    if isinstance(holder, ast.Call):
-        return script.call_at(holder).method in ("save", "save_file")
-    if isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Name):
-        name = holder.targets[0].id
-        return any(
-            any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(call.node))
-            for call in script.calls("torch.save", "safetensors.torch.save_file")
-            if call.line > node.lineno
-        )
-    return False
+    return any(
+        script.bound_to(each) is node
+        for call in script.calls("torch.save", "*.save_file")
+        for each in ast.walk(call.node)
+        if isinstance(each, (ast.Name, ast.Call))
+    )

@@ -72,19 +72,7 @@ class ZeroClipGradNormOfTorch(Hazard):
                 Text(
                     en="`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
                     zh="`{code}` 不会裁剪任何梯度：此时 ZeRO-{stage} 已把梯度移出 p.grad。{instead}",
-                ).format(
-                    code=text_of(script, call.node),
-                    stage=stage,
-                    instead=Text(
-                        f"The config's gradient_clipping ({clipping.value}) does.",
-                        f"起作用的是配置中的 gradient_clipping（{clipping.value}）。",
-                    )
-                    if clipping.number
-                    else Text(
-                        "The config sets no gradient_clipping, so nothing does.",
-                        "配置中没有 gradient_clipping，因此没有任何裁剪。",
-                    ),
-                ),
+                ).format(code=text_of(script, call.node), stage=stage, instead=_instead(clipping)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=(_cure(clipping, limit),),
@@ -118,6 +106,20 @@ def _limit(call: Call) -> float | None:
     if call.method != "clip_grad_norm_":
         return None
     return (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
+
+
+def _instead(clipping: Field) -> Text:
+    """What clips in the call's stead."""
+    if clipping.number:
+        return Text(
+            f"The config's gradient_clipping ({clipping.value}) does.",
+            f"起作用的是配置中的 gradient_clipping（{clipping.value}）。",
+        )
+    if clipping.unknown:
+        return Text("Only the config's gradient_clipping does.", "只有配置中的 gradient_clipping 起作用。")
+    return Text(
+        "The config sets no gradient_clipping, so nothing does.", "配置中没有 gradient_clipping，因此没有任何裁剪。"
+    )
 
 
 def _cure(clipping: Field, limit: float | None) -> Text:
