@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from typing import Any
 
 import torch
 
@@ -69,3 +71,18 @@ def multi_tensor(lists: Sequence[Sequence[torch.Tensor]], depth: int, kernel: st
 
 def _channels_last(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def with_signature(words: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, called with the arguments by name, as pybind's function of that signature would take them.
+
+    ``words`` are the parameters in order, ``step lr weight_decay=0``. Raises TypeError where arguments don't fit.
+    """
+    parameters = []
+    for word in words.split():
+        name, given, default = word.partition("=")
+        parameters.append(
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default if given else Parameter.empty)
+        )
+    signature = Signature(parameters)
+    return lambda *args, **kwargs: run(**signature.bind(*args, **kwargs).arguments)

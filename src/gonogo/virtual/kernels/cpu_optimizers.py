@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from gonogo.virtual.kernels.checks import check, in_device_memory, in_host_memory, scalar_type
+from gonogo.virtual.kernels.checks import check, in_device_memory, in_host_memory, scalar_type, with_signature
 
 Written = Callable[[torch.Tensor], object]
 
@@ -19,13 +20,30 @@ _SUPPORTED = {
 
 
 class _CpuOptimizer:
+    """A module of kernels; what it is called with stands in ``csrc/*/cpu_*.cpp``, in this order."""
+
     kernel = ""
+    options = ""
+    """What a new optimizer is given after its number."""
+    numbers = ""
+    """What a step is given between the optimizer's number and the tensors."""
+    states: tuple[str, ...] = ()
 
     def __init__(self, written: Written) -> None:
         self._written = written
         self._created: set[int] = set()
+        name, step = self.kernel.lower(), f"optimizer_id {self.numbers} params grads {' '.join(self.states)}"
+        functions: list[tuple[str, str, Callable[..., Any]]] = [
+            (f"create_{name}", f"optimizer_id {self.options} should_log=False", self._create),
+            (f"destroy_{name}", "optimizer_id", self._destroy),
+            (f"{name}_update", step, self._step),
+            (f"{name}_update_copy", f"{step} device_params", self._step_and_copy),
+            *([("adam_rollback", step, self._rollback)] if name == "adam" else []),
+        ]
+        for function, words, run in functions:
+            setattr(self, function, with_signature(words, run))
 
-    def _create(self, optimizer_id: int) -> int:
+    def _create(self, optimizer_id: int, **options: object) -> int:
         self._created.add(optimizer_id)
         return 0
 
@@ -33,10 +51,11 @@ class _CpuOptimizer:
         self._created.discard(optimizer_id)
         return 0
 
-    def _step(self, optimizer_id: int, params: torch.Tensor, grads: torch.Tensor, **states: torch.Tensor) -> int:
+    def _step(self, optimizer_id: int, params: torch.Tensor, grads: torch.Tensor, **others: Any) -> int:
+        states = {name: others[name] for name in self.states}
         check(optimizer_id in self._created, f"{self.kernel} optimizer #{optimizer_id} was not created")
         in_host_memory(f"DeepSpeedCPU{self.kernel}", params=params, grads=grads, **states)
-        first = next(iter(states.values()))
+        first = states[self.states[0]]
         check(
             (params.dtype, first.dtype) in _SUPPORTED,
             f"{self.kernel} optimizer with param type {scalar_type(params)} and state type {scalar_type(first)} "
@@ -49,195 +68,42 @@ class _CpuOptimizer:
                 self._written(tensor)
         return 0
 
-    def _step_and_copy(self, optimizer_id: int, *tensors: torch.Tensor, **states: torch.Tensor) -> int:
+    def _step_and_copy(self, optimizer_id: int, device_params: torch.Tensor, **others: Any) -> int:
         """Up to DeepSpeed 0.14.2 a step could also copy the parameters to the device."""
-        params, grads, device_params = tensors
         in_device_memory(f"DeepSpeedCPU{self.kernel}", device_params=device_params)
-        result = self._step(optimizer_id, params, grads, **states)
+        result = self._step(optimizer_id, **others)
         self._written(device_params)
         return result
+
+    def _rollback(self, optimizer_id: int, **others: Any) -> int:
+        """``ds_adam_rollback``, which Adam alone has: float32 only, else -1."""
+        if any(others[name].dtype != torch.float32 for name in ("params", "grads", *self.states)):
+            return -1
+        return self._step(optimizer_id, **others)
 
 
 class CpuAdam(_CpuOptimizer):
     """The module ``cpu_adam``."""
 
     kernel = "Adam"
-
-    def create_adam(
-        self,
-        optimizer_id: int,
-        alpha: float = 1e-3,
-        betta1: float = 0.9,
-        betta2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        adamw_mode: bool = True,
-        should_log: bool = False,
-    ) -> int:
-        """Keep the optimizer's number."""
-        return self._create(optimizer_id)
-
-    def destroy_adam(self, optimizer_id: int) -> int:
-        """Forget it."""
-        return self._destroy(optimizer_id)
-
-    def adam_update(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        weight_decay: float,
-        bias_correction: bool,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg: torch.Tensor,
-        exp_avg_sq: torch.Tensor,
-    ) -> int:
-        """``ds_adam_step``."""
-        return self._step(optimizer_id, params, grads, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq)
-
-    def adam_update_copy(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        weight_decay: float,
-        bias_correction: bool,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg: torch.Tensor,
-        exp_avg_sq: torch.Tensor,
-        device_params: torch.Tensor,
-    ) -> int:
-        """``ds_adam_step_plus_copy``."""
-        states = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-        return self._step_and_copy(optimizer_id, params, grads, device_params, **states)
-
-    def adam_rollback(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        weight_decay: float,
-        bias_correction: bool,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg: torch.Tensor,
-        exp_avg_sq: torch.Tensor,
-    ) -> int:
-        """``ds_adam_rollback``: float32 only, else -1."""
-        if any(t.dtype != torch.float32 for t in (params, grads, exp_avg, exp_avg_sq)):
-            return -1
-        return self._step(optimizer_id, params, grads, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq)
+    options = "alpha=0.001 betta1=0.9 betta2=0.999 eps=1e-8 weight_decay=0 adamw_mode=True"
+    numbers = "step lr beta1 beta2 epsilon weight_decay bias_correction"
+    states = ("exp_avg", "exp_avg_sq")
 
 
 class CpuAdagrad(_CpuOptimizer):
     """The module ``cpu_adagrad``."""
 
     kernel = "Adagrad"
-
-    def create_adagrad(
-        self,
-        optimizer_id: int,
-        alpha: float = 1e-2,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        should_log: bool = False,
-    ) -> int:
-        """Keep the optimizer's number."""
-        return self._create(optimizer_id)
-
-    def destroy_adagrad(self, optimizer_id: int) -> int:
-        """Forget it."""
-        return self._destroy(optimizer_id)
-
-    def adagrad_update(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        epsilon: float,
-        weight_decay: float,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg_sq: torch.Tensor,
-    ) -> int:
-        """``ds_adagrad_step``."""
-        return self._step(optimizer_id, params, grads, exp_avg_sq=exp_avg_sq)
-
-    def adagrad_update_copy(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        epsilon: float,
-        weight_decay: float,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg_sq: torch.Tensor,
-        device_params: torch.Tensor,
-    ) -> int:
-        """``ds_adagrad_step_plus_copy``."""
-        return self._step_and_copy(optimizer_id, params, grads, device_params, exp_avg_sq=exp_avg_sq)
+    options = "alpha=0.01 eps=1e-8 weight_decay=0"
+    numbers = "step lr epsilon weight_decay"
+    states = ("exp_avg_sq",)
 
 
 class CpuLion(_CpuOptimizer):
     """The module ``cpu_lion``."""
 
     kernel = "Lion"
-
-    def create_lion(
-        self,
-        optimizer_id: int,
-        alpha: float = 1e-3,
-        betta1: float = 0.9,
-        betta2: float = 0.999,
-        weight_decay: float = 0,
-        should_log: bool = False,
-    ) -> int:
-        """Keep the optimizer's number."""
-        return self._create(optimizer_id)
-
-    def destroy_lion(self, optimizer_id: int) -> int:
-        """Forget it."""
-        return self._destroy(optimizer_id)
-
-    def lion_update(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        weight_decay: float,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg: torch.Tensor,
-    ) -> int:
-        """``ds_lion_step``."""
-        return self._step(optimizer_id, params, grads, exp_avg=exp_avg)
-
-    def lion_update_copy(
-        self,
-        optimizer_id: int,
-        step: int,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        weight_decay: float,
-        params: torch.Tensor,
-        grads: torch.Tensor,
-        exp_avg: torch.Tensor,
-        device_params: torch.Tensor,
-    ) -> int:
-        """``ds_lion_step_plus_copy``."""
-        return self._step_and_copy(optimizer_id, params, grads, device_params, exp_avg=exp_avg)
+    options = "alpha=0.001 betta1=0.9 betta2=0.999 weight_decay=0"
+    numbers = "step lr beta1 beta2 weight_decay"
+    states = ("exp_avg",)

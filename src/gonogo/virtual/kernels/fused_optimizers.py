@@ -6,63 +6,45 @@ from collections.abc import Callable
 
 import torch
 
-from gonogo.virtual.kernels.checks import check, multi_tensor, on_accelerator, scalar_type
+from gonogo.virtual.kernels.checks import check, multi_tensor, on_accelerator, scalar_type, with_signature
 
 Written = Callable[[torch.Tensor], object]
 Lists = list[list[torch.Tensor]]
 
 
-class FusedAdam:
+class _MultiTensor:
+    """A module with one kernel over lists of tensors: gradients, parameters, and the states."""
+
+    kernel = ""
+    lists = 0
+    numbers = ""
+    """What it is given after the lists; see ``csrc/*/multi_tensor_*.cu``."""
+
+    def __init__(self, written: Written) -> None:
+        self._written = written
+        words = f"chunk_size noop_flag tensor_lists {self.numbers}"
+        setattr(self, f"multi_tensor_{self.kernel}", with_signature(words, self._run))
+
+    def _run(self, noop_flag: torch.Tensor, tensor_lists: Lists, **numbers: object) -> None:
+        multi_tensor(tensor_lists, self.lists, self.kernel)
+        check(noop_flag.dtype == torch.int32, f"expected scalar type Int but found {scalar_type(noop_flag)}")
+        for tensors in tensor_lists[1:]:
+            for tensor in tensors:
+                self._written(tensor)
+
+
+class FusedAdam(_MultiTensor):
     """The module ``fused_adam``."""
 
-    def __init__(self, written: Written) -> None:
-        self._written = written
-
-    def multi_tensor_adam(
-        self,
-        chunk_size: int,
-        noop_flag: torch.Tensor,
-        tensor_lists: Lists,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        step: int,
-        mode: int,
-        bias_correction: int,
-        weight_decay: float,
-    ) -> None:
-        """``tensor_lists`` are gradients, parameters, and the two states."""
-        multi_tensor(tensor_lists, 4, "adam")
-        _expect_int(noop_flag)
-        for tensors in tensor_lists[1:]:
-            for tensor in tensors:
-                self._written(tensor)
+    kernel, lists = "adam", 4
+    numbers = "lr beta1 beta2 epsilon step mode bias_correction weight_decay"
 
 
-class FusedLion:
+class FusedLion(_MultiTensor):
     """The module ``fused_lion``."""
 
-    def __init__(self, written: Written) -> None:
-        self._written = written
-
-    def multi_tensor_lion(
-        self,
-        chunk_size: int,
-        noop_flag: torch.Tensor,
-        tensor_lists: Lists,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        step: int,
-        weight_decay: float,
-    ) -> None:
-        """``tensor_lists`` are gradients, parameters, and the state."""
-        multi_tensor(tensor_lists, 3, "lion")
-        _expect_int(noop_flag)
-        for tensors in tensor_lists[1:]:
-            for tensor in tensors:
-                self._written(tensor)
+    kernel, lists = "lion", 3
+    numbers = "lr beta1 beta2 step weight_decay"
 
 
 class FusedLamb:
@@ -70,25 +52,13 @@ class FusedLamb:
 
     def __init__(self, written: Written) -> None:
         self._written = written
+        self.lamb = with_signature(
+            "p p_copy m v g lr beta1 beta2 max_coeff min_coeff eps grad_scale step mode bias_correction decay",
+            self._run,
+        )
 
-    def lamb(
-        self,
-        p: torch.Tensor,
-        p_copy: torch.Tensor,
-        m: torch.Tensor,
-        v: torch.Tensor,
-        g: torch.Tensor,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        max_coeff: float,
-        min_coeff: float,
-        eps: float,
-        grad_scale: float,
-        step: int,
-        mode: int,
-        bias_correction: int,
-        decay: float,
+    def _run(
+        self, p: torch.Tensor, p_copy: torch.Tensor, m: torch.Tensor, v: torch.Tensor, g: torch.Tensor, **numbers: float
     ) -> torch.Tensor:
         """Returns the coefficient of the layer, one element on the device."""
         inputs = {"p": p, "m": m, "v": v, "g": g, **({"p_copy": p_copy} if p_copy.numel() else {})}
@@ -109,7 +79,3 @@ class FusedLamb:
         for tensor in (p, m, v, *([p_copy] if p_copy.numel() else [])):
             self._written(tensor)
         return torch.empty(1, dtype=dtype, device=p.device)
-
-
-def _expect_int(noop_flag: torch.Tensor) -> None:
-    check(noop_flag.dtype == torch.int32, f"expected scalar type Int but found {scalar_type(noop_flag)}")
