@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.saved import environment_facts
+from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
-
-if TYPE_CHECKING:
-    from gonogo.evidence.field import Field
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = Text(

@@ -6,22 +6,25 @@ import ast
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gonogo.evidence.config.accelerate import AccelerateConfig, is_accelerate_config, read_accelerate_config
+from gonogo.evidence.config.deepspeed import (
+    DeepSpeedConfig,
+    deepspeed_config_of,
+    is_deepspeed_config,
+    read_deepspeed_config,
+)
+from gonogo.evidence.config.deepspeed_auto import AutoValues
 from gonogo.evidence.config.model import Model, read_model
 from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
 from gonogo.finding import Skipped, Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.config.accelerate import AccelerateConfig
-    from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.script.script import Script
 
 # A file of a project is worth reading as a training script where it names one of these.
 _WORDS = (
@@ -58,12 +61,10 @@ class RunMaker:
 
     def run_of_config(self, source: SourceFile, environment: Environment) -> Run | None:
         """A DeepSpeed or accelerate config by itself; None for a file that is neither."""
-        from gonogo.evidence.config.deepspeed import is_deepspeed_config, read_deepspeed_config
 
         if source.path.lower().endswith((".yaml", ".yml")):
             if b"distributed_type" not in source.data:
                 return None
-            from gonogo.evidence.config.accelerate import is_accelerate_config, read_accelerate_config
 
             accelerate = read_accelerate_config(source)
             return Run(environment, accelerate=accelerate) if is_accelerate_config(accelerate) else None
@@ -131,7 +132,6 @@ class RunMaker:
         path = launch.path_of(launch.accelerate_config)
         if path is None:
             return None
-        from gonogo.evidence.config.accelerate import read_accelerate_config
 
         whole = os.path.normpath(path)
         written = launch.written_files.get(whole)
@@ -165,7 +165,6 @@ class RunMaker:
         return (Field.missing() if surely_none else Field.not_known()), None
 
     def _named_config(self, field: Field, launch: Launch, run: Run) -> DeepSpeedConfig | None:
-        from gonogo.evidence.config.deepspeed import read_deepspeed_config
 
         path = launch.path_of(field)
         framework = launch.framework
@@ -195,8 +194,6 @@ class RunMaker:
 
     def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
         """The config that a script hands over: a dict of its own, or a path that it holds."""
-        from gonogo.evidence.config.deepspeed import deepspeed_config_of, read_deepspeed_config
-        from gonogo.evidence.config.deepspeed_auto import AutoValues
         from gonogo.evidence.script.deepspeed_dicts import dict_behind, tree_of_dict
 
         world = run.launch.world_size if run.launch is not None else Field.not_known()

@@ -6,22 +6,20 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
+from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.files import FileKind, Files, kind_of, nearest_environment_file, walk
+from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
-
-if TYPE_CHECKING:
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.launch.launch import Launch
 
 _PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程序来自标准输入")
 _PROGRAM_NOT_HERE = Text(
@@ -135,8 +133,6 @@ class _Gatherer:
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
         if source is not None and source in self.found[FileKind.JSON]:
-            from gonogo.evidence.document.json_file import read_json
-
             for problem in read_json(source).problems[:1]:
                 why = Text(
                     "{why}, and no valid JSON: line {line}: {problem}",
@@ -195,7 +191,6 @@ class _Gatherer:
         return self._environments[key]
 
     def _read_environment(self, path: Path | None) -> Environment:
-        from gonogo.evidence.environment.environment import Environment
         from gonogo.evidence.environment.reading import read_environment
 
         told = Environment.unknown()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gonogo.evidence.config.accelerate import AccelerateConfig
-    from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-    from gonogo.evidence.config.model import Model
-    from gonogo.evidence.config.training_arguments import Arguments
-    from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.field import Field
-    from gonogo.evidence.launch.launch import Launch
-    from gonogo.evidence.script.script import Script
+from gonogo.evidence.config.accelerate import AccelerateConfig
+from gonogo.evidence.config.deepspeed import DeepSpeedConfig
+from gonogo.evidence.config.model import Model
+from gonogo.evidence.config.training_arguments import Arguments
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.field import Field
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.script.script import Script
 
 
 class Run:
@@ -30,8 +27,6 @@ class Run:
         scripts: tuple[Script, ...] = (),
         model: Model | None = None,
     ) -> None:
-        from gonogo.evidence.config.training_arguments import Arguments
-        from gonogo.evidence.field import Field
 
         self.environment = environment
         self.launch = launch

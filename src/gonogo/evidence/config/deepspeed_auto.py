@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gonogo.evidence.config.deepspeed_keys import known
 from gonogo.evidence.config.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
@@ -232,7 +233,6 @@ class AutoValues:
 
 def _left_to_deepspeed(keys: Keys) -> Field:
     """``"auto"`` that nobody fills in: DeepSpeed's models drop it, elsewhere it is taken for the value."""
-    from gonogo.evidence.config.deepspeed_keys import known
 
     parent, info = known(keys[:-1]), known(keys)
     if parent is None or not parent.closed or info is None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import Field
+from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.launch import Launch
 from gonogo.finding import Text
-
-if TYPE_CHECKING:
-    from gonogo.evidence.launch.command_line import Options
-    from gonogo.evidence.launch.launch import Launch
 
 _NO_LAUNCH = Text("the files do not show how the run is launched", "文件中看不出如何启动这次运行")
 _HIDDEN = Text("a part of the options can't be told", "有一部分选项无法确定")

@@ -15,11 +15,11 @@ from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
 from gonogo.evidence.patterns import Match, Pattern, compiled_when_used
+from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
 if TYPE_CHECKING:  # what opens and sieves logs is loaded where there is one
     from gonogo.evidence.log.source import Source
-    from gonogo.evidence.setup import Setup
 
 ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, Unread
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
@@ -113,8 +114,6 @@ class Listing:
                 self.fact("cuda", f"{release[0]}.{release[1] if len(release) > 1 else 0}", package.place)
                 return
         if self.pypi:
-            from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
-
             cuda = cuda_of_torch_on_pypi(public)
             if cuda is not None:
                 self.fact("cuda", cuda, place, _PYPI_CUDA.format(version=public, cuda=cuda))
