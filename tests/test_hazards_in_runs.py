@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from test_hazards import assert_readable
 
-from gonogo.evidence.guarded.records import Census, Fault, TensorPlace, ZeroState
+from gonogo.evidence.guarded.records import Census, Fault, PlacedTensors, ZeroState
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
@@ -87,7 +87,7 @@ def test_what_a_program_says_cannot_steer_the_terminal() -> None:
     run.ranks[1].exceptions[:] = [changed]
     assert run.ranks[1].start is not None
     run.ranks[1].start = replace(run.ranks[1].start, host=evil)
-    run.ranks[1].censuses[:] = [Census(1.0, places=(TensorPlace("buffer", evil, evil, 1, 1, (evil,), evil),))]
+    run.ranks[1].censuses[:] = [Census(1.0, places=(PlacedTensors("buffer", evil, evil, 1, 1, (evil,), evil),))]
     run.ranks[0].faults[:] = [Fault(1.0, part=evil, type=evil, message=evil)]
     for format_name in ("text", "markdown", "github"):
         for language in ("en", "zh"):

@@ -113,9 +113,11 @@ class Environment(msgspec.Struct, frozen=True):
     host_memory: Field = _UNKNOWN
     """Bytes, of the machine or as far as its control group lets it."""
     host_memory_available: Field = _UNKNOWN
+    """Bytes that are not in use."""
     dev_shm: Field = _UNKNOWN
     """Bytes of /dev/shm in all."""
     dev_shm_free: Field = _UNKNOWN
+    """Bytes of it that are not in use."""
     disk_free: Field = _UNKNOWN
     """Bytes, on the disk of the folder that gonogo was started in."""
     cache_disk_free: Field = _UNKNOWN

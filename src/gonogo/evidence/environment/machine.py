@@ -204,6 +204,7 @@ def _platform() -> str:
 
 
 def _memory() -> dict[str, Field]:
+    """The machine's memory, as far as its control group lets it, in bytes."""
     found: dict[str, int] = {}
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, once_a_run
 from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, unnamed
-from gonogo.evidence.guarded.records import CollectiveRecord
+from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.conditions import guards_of
@@ -48,7 +48,7 @@ def _left_alone(failed: list[GuardedRank], seen: dict[int, Seen]) -> Divergence 
     lost = [rank.rank for rank in failed if (raised := exception_of(rank)) is not None and is_consequence(raised)]
     if not ended or not lost or len(lost) < len(failed):
         return None
-    heads: dict[int, CollectiveRecord | None] = {rank: seen[rank].pending or unnamed(seen[rank], seen) for rank in lost}
+    heads: dict[int, CalledCollective | None] = {rank: seen[rank].pending or unnamed(seen[rank], seen) for rank in lost}
     return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(ended)}))
 
 
@@ -66,7 +66,7 @@ def _aborted_inside(run: GuardedRun, seen: dict[int, Seen]) -> Divergence | None
 
 def _first_unlike(seen: dict[int, Seen]) -> Divergence | None:
     """The first calls of one group and number that are not alike."""
-    calls: dict[tuple[str, int], dict[int, CollectiveRecord]] = defaultdict(dict)
+    calls: dict[tuple[str, int], dict[int, CalledCollective]] = defaultdict(dict)
     between = {
         call.group for one in seen.values() for call in one.collectives if call.operator in BETWEEN_TWO
     }  # their numbers need not agree
@@ -90,17 +90,17 @@ def _first_unlike(seen: dict[int, Seen]) -> Divergence | None:
     return None
 
 
-def _signature(call: CollectiveRecord) -> tuple[object, ...]:
+def _signature(call: CalledCollective) -> tuple[object, ...]:
     sizes = () if call.operator in _UNEVEN or "object" in call.operator else _elements(call)
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
 
-def _place(call: CollectiveRecord) -> tuple[str, int] | None:
+def _place(call: CalledCollective) -> tuple[str, int] | None:
     """Where it was called, which tells apart what has no number."""
     return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
 
 
-def _elements(call: CollectiveRecord) -> tuple[int, ...]:
+def _elements(call: CalledCollective) -> tuple[int, ...]:
     found = []
     for shape in call.shapes:
         count = 1
@@ -110,7 +110,7 @@ def _elements(call: CollectiveRecord) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sides(seen: dict[int, Seen], heads: dict[int, CollectiveRecord | None]) -> tuple[Side, ...]:
+def _sides(seen: dict[int, Seen], heads: dict[int, CalledCollective | None]) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in heads.items():
         alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
@@ -118,7 +118,7 @@ def _sides(seen: dict[int, Seen], heads: dict[int, CollectiveRecord | None]) -> 
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
 
-def _side(seen: dict[int, Seen], ranks: list[int], head: CollectiveRecord | None) -> Side:
+def _side(seen: dict[int, Seen], ranks: list[int], head: CalledCollective | None) -> Side:
     first = seen[min(ranks)]
     call = _call(head, first.module if head is not None and not head.returned else None) if head is not None else None
     frames = call.frames if call is not None else ()
@@ -131,7 +131,7 @@ def _side(seen: dict[int, Seen], ranks: list[int], head: CollectiveRecord | None
     )
 
 
-def _call(call: CollectiveRecord, module: str | None) -> CollectiveCall:
+def _call(call: CalledCollective, module: str | None) -> CollectiveCall:
     return CollectiveCall(
         operator=call.operator,
         group=call.ranks,

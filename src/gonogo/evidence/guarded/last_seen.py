@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.guarded.ends import exception_of, stands
-from gonogo.evidence.guarded.records import CollectiveRecord, Phase
+from gonogo.evidence.guarded.records import CalledCollective, Phase
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.rehearsal.frame import Frame
 
@@ -18,7 +18,7 @@ class Seen(msgspec.Struct, frozen=True):
     """What a rank's last record tells of its collectives."""
 
     rank: int
-    collectives: tuple[CollectiveRecord, ...]
+    collectives: tuple[CalledCollective, ...]
     counts: dict[str, int]
     frames: tuple[Frame, ...]
     """Where its main thread was."""
@@ -31,7 +31,7 @@ class Seen(msgspec.Struct, frozen=True):
     """How many collectives each process group has counted, those among them that C++ makes: DDP's of gradients."""
 
     @property
-    def pending(self) -> CollectiveRecord | None:
+    def pending(self) -> CalledCollective | None:
         """The collective in which it waits, or None."""
         last = self.collectives[-1] if self.collectives else None
         return last if last is not None and not last.returned else None
@@ -41,7 +41,7 @@ class Seen(msgspec.Struct, frozen=True):
         called = [one.index + 1 for one in self.collectives if one.group == group]
         return max([self.counts.get(group, 0), *called])
 
-    def call(self, group: str, index: int) -> CollectiveRecord | None:
+    def call(self, group: str, index: int) -> CalledCollective | None:
         """Its n-th collective in a group, where that is among the last."""
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
@@ -87,7 +87,7 @@ def members_of(seen: dict[int, Seen], group: str) -> tuple[int, ...]:
     return tuple(seen)
 
 
-def called_by(one: Seen, seen: dict[int, Seen]) -> CollectiveRecord | None:
+def called_by(one: Seen, seen: dict[int, Seen]) -> CalledCollective | None:
     """The collective in which a stack stands, or None."""
     if one.pending is not None:
         return one.pending
@@ -99,10 +99,10 @@ def called_by(one: Seen, seen: dict[int, Seen]) -> CollectiveRecord | None:
     return replace(found, frames=outside) if found.operator == "all_reduce" else None
 
 
-def unnamed(one: Seen, seen: dict[int, Seen], group: str = "", index: int = 0) -> CollectiveRecord:
+def unnamed(one: Seen, seen: dict[int, Seen], group: str = "", index: int = 0) -> CalledCollective:
     """A collective that C++ makes, such as DDP's of gradients: known by where the rank stands alone."""
     in_backward = any(frame.function == "_engine_run_backward" for frame in one.frames)
-    return CollectiveRecord(
+    return CalledCollective(
         "all_reduce" if in_backward else "a collective of torch's own",
         group,
         members_of(seen, group) if group else tuple(sorted(seen)),

@@ -67,7 +67,7 @@ class Joined(_Record, frozen=True, tag="joined", omit_defaults=True):
     backend: str = ""
 
 
-class TensorPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tensors of one sort that stand at one place."""
 
     what: Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
@@ -82,9 +82,9 @@ class TensorPlace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Census(_Record, frozen=True, tag="census", omit_defaults=True):
-    """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``)."""
+    """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``); bytes."""
 
-    places: tuple[TensorPlace, ...] = ()
+    places: tuple[PlacedTensors, ...] = ()
     moment: Literal["start", "first-step"] = "start"
     zero_stage: int = 0
     offload_parameters: str = "none"
@@ -97,7 +97,7 @@ class Census(_Record, frozen=True, tag="census", omit_defaults=True):
     gpu_reserved: int = 0
 
     @property
-    def misplaced(self) -> tuple[TensorPlace, ...]:
+    def misplaced(self) -> tuple[PlacedTensors, ...]:
         """The places where something is that the config says should be elsewhere."""
         return tuple(
             place
@@ -129,7 +129,7 @@ class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
 
 
 class Memory(_Record, frozen=True, omit_defaults=True):
-    """What a rank holds, and what is left, at one moment; zeros where it was not looked at."""
+    """What a rank holds, and what is left, at one moment, in bytes; zeros where it was not looked at."""
 
     host_bytes: int = 0
     """Resident memory of this process."""
@@ -151,6 +151,7 @@ class Step(Memory, frozen=True, tag="step", omit_defaults=True):
     seconds: float = 0.0
     """Their mean length."""
     slowest: float = 0.0
+    """The longest of them, in seconds."""
 
 
 class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
@@ -167,7 +168,7 @@ class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
     """The loss, where it is not finite."""
 
 
-class CollectiveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class CalledCollective(msgspec.Struct, frozen=True, omit_defaults=True):
     """One collective as a rank called it."""
 
     operator: str
@@ -179,6 +180,7 @@ class CollectiveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many collectives this rank had called in this group before. Calls between two ranks (``send`` …) and those
     that make groups (``init_process_group``, ``new_group``) are counted apart."""
     shapes: tuple[tuple[int, ...], ...] = ()
+    """Of each tensor that the rank put in."""
     dtype: str = ""
     peer: int | None = None
     """Global rank that sends to all, gets from all, or is sent to or received from alone."""
@@ -223,7 +225,7 @@ class Stalled(_Record, frozen=True, tag="stall", omit_defaults=True):
     """Of the last steps; 0 before there were any."""
     threads: tuple[Thread, ...] = ()
     """The main thread first."""
-    collectives: tuple[CollectiveRecord, ...] = ()
+    collectives: tuple[CalledCollective, ...] = ()
     """The last ones, the latest last."""
     counts: dict[str, int] = {}
     """How many collectives the rank had called in each group, by the group's name; calls between two ranks under
@@ -255,6 +257,7 @@ class NonFinite(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
     nan: int = 0
     infinite: int = 0
     elements: int = 0
+    """Of the tensor in all; ``nan`` and ``infinite`` of them are not finite."""
     dtype: str = ""
 
 
@@ -268,6 +271,7 @@ class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its whole shape."""
     partition_device: str = ""
     partition_elements: int = 0
+    """Of the flat partition that this rank holds."""
 
 
 class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True):
@@ -290,7 +294,7 @@ class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True)
     zero: tuple[ZeroState, ...] = ()
     step: int = 0
     phase: Phase = "load"
-    collectives: tuple[CollectiveRecord, ...] = ()
+    collectives: tuple[CalledCollective, ...] = ()
     counts: dict[str, int] = {}
 
 
@@ -311,7 +315,7 @@ class End(_Record, frozen=True, tag="end", omit_defaults=True):
     """The exit status, where it is known."""
     signal: int | None = None
     step: int = 0
-    collectives: tuple[CollectiveRecord, ...] = ()
+    collectives: tuple[CalledCollective, ...] = ()
     """The last ones, where a signal ended the rank."""
     frames: tuple[Frame, ...] = ()
     """Where the main thread was, where a signal ended the rank."""

@@ -12,7 +12,7 @@ import msgspec
 
 from gonogo.evidence.guarded.ends import all_joined, deaths, exception_of, once_a_run, stands
 from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, members_of, unnamed
-from gonogo.evidence.guarded.records import CollectiveRecord, Stalled
+from gonogo.evidence.guarded.records import CalledCollective, Stalled
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.patterns import Pattern
 
@@ -27,7 +27,7 @@ class Standstill(msgspec.Struct, frozen=True):
     stalls: dict[int, Stalled]
     """The last record of each rank that noticed."""
     seen: dict[int, Seen]
-    call: CollectiveRecord | None
+    call: CalledCollective | None
     """The collective that is waited in; None where no rank waits in one."""
     waiting: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ class Standstill(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long it had lasted when last seen."""
+        """How long it had lasted when last seen, in seconds."""
         waited = self.call.ago if self.call is not None else 0.0
         return max((stall.seconds for stall in self.stalls.values()), default=waited)
 
@@ -99,7 +99,7 @@ def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
 
 def _waited_for(
     seen: dict[int, Seen], silent: tuple[int, ...]
-) -> tuple[CollectiveRecord | None, tuple[int, ...], tuple[int, ...]]:
+) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
     waits = {rank: one.pending for rank, one in seen.items() if one.pending is not None}
     best = _behind_in_a_queue(seen, silent)
@@ -126,7 +126,7 @@ def _waited_for(
 
 def _behind_in_a_queue(
     seen: dict[int, Seen], silent: tuple[int, ...]
-) -> tuple[CollectiveRecord | None, tuple[int, ...], tuple[int, ...]]:
+) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """The same by what the process groups have counted, for collectives that no Python function was called for."""
     for group in sorted({group for one in seen.values() for group in one.queued}):
         between_two = any(f"{group} between two" in one.counts for one in seen.values())

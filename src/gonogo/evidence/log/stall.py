@@ -57,6 +57,7 @@ class TimedOut(msgspec.Struct, frozen=True):
     sequence: int | None
     operation: str | None
     numel: int | None
+    """Elements of the tensor that the rank put in."""
 
 
 class Stall(msgspec.Struct, frozen=True):

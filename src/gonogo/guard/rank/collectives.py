@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
-from gonogo.evidence.guarded.records import CollectiveRecord, Phase, Queue
+from gonogo.evidence.guarded.records import CalledCollective, Phase, Queue
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.guard.rank.faults import fault, off
 from gonogo.guard.rank.frames import GONOGO, frame_of
@@ -153,7 +153,7 @@ class Ring:
         watched.gonogo_watches = original  # type: ignore[attr-defined]
         return watched
 
-    def collectives(self) -> tuple[CollectiveRecord, ...]:
+    def collectives(self) -> tuple[CalledCollective, ...]:
         """The last calls as facts, the latest last."""
         now = time.monotonic()
         groups = _ranks_by_group()
@@ -224,8 +224,8 @@ def _ranks_by_group() -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(sorted(world.pg_group_ranks.get(group, ()))) for group, name in world.pg_names.items()}
 
 
-def _fact(entry: _Entry, now: float, groups: dict[str, tuple[int, ...]]) -> CollectiveRecord:
-    return CollectiveRecord(
+def _fact(entry: _Entry, now: float, groups: dict[str, tuple[int, ...]]) -> CalledCollective:
+    return CalledCollective(
         operator=entry.operator,
         group=entry.group,
         ranks=groups.get(entry.group, ()),

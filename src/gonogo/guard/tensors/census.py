@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from gonogo.evidence.guarded.records import Census, TensorPlace
+from gonogo.evidence.guarded.records import Census, PlacedTensors
 from gonogo.guard.rank import memory
 
 _NAMED = 5
@@ -105,9 +105,9 @@ class _Places:
         self._names.setdefault(key, []).append(name)
         self._bytes[key] = self._bytes.get(key, 0) + size
 
-    def told(self) -> Iterable[TensorPlace]:
+    def told(self) -> Iterable[PlacedTensors]:
         """As facts, the most bytes first."""
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key
             names = self._names[key]
-            yield TensorPlace(what, device, dtype, len(names), size, tuple(names[:_NAMED]), expected)
+            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_NAMED]), expected)

@@ -1,5 +1,5 @@
 from gonogo.evidence.guarded.ends import span_of_rank
-from gonogo.evidence.guarded.records import TensorPlace
+from gonogo.evidence.guarded.records import PlacedTensors
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
@@ -86,11 +86,11 @@ class OffloadWithoutEffect(Hazard):
                 return
 
 
-def _offended(places: tuple[TensorPlace, ...]) -> bool:
+def _offended(places: tuple[PlacedTensors, ...]) -> bool:
     return any((place.expected or "").startswith("cpu") for place in places)
 
 
-def _told(places: list[TensorPlace]) -> Text:
+def _told(places: list[PlacedTensors]) -> Text:
     each = [(_WHAT[place.what], place) for place in places]
     return Text(
         "; ".join(
