@@ -22,7 +22,7 @@ CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communicat
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """A tensor argument of an operator. ``name`` is the argument's in the operator's schema, ``shape`` that at the call."""
+    """A tensor argument of an operator, with its ``name`` in the operator's schema and its ``shape`` at the call."""
 
     name: str
     device: str
@@ -136,7 +136,7 @@ GUESSED_BATCH = "the batch is made from the signature of forward and the configu
 
 
 class TensorPlace(msgspec.Struct, frozen=True):
-    """Where a parameter or buffer was when training began; ``shape`` is that of then: (0,) where ZeRO-3 partitioned it."""
+    """Where a parameter or buffer was when training began; its ``shape`` is (0,) where ZeRO-3 had partitioned it."""
 
     name: str
     device: str
