@@ -9,7 +9,7 @@ A class with no line of logic, where nothing else decides::
         wrong = number(lambda size: 0 < size < 1_000_000)
         severity, certainty = Severity.WARNING, Certainty.LIKELY
         cause = Text("{key} is {number:,.0f}: …", "{key} 为 {number:,.0f}：…")
-        cure = (Text("Write 1e9", "写 1e9"),)
+        cure = Text("Write 1e9", "写 1e9")
         change = Change(Text("take the default", "使用默认值"), 1_000_000_000, safe=False)
 
 The texts may name ``{key}`` (its last part), ``{path}`` (all of it), ``{section}`` (the part before the last),
@@ -43,6 +43,11 @@ def false(field: Field) -> bool:
     return field.truth is False
 
 
+def given(field: Field) -> bool:
+    """Any value: what stands around it decides."""
+    return field.known
+
+
 def number(test: Callable[[float], bool]) -> Wrong:
     """A number of which something holds."""
     return lambda field: field.number is not None and test(field.number)
@@ -67,7 +72,7 @@ class Change(msgspec.Struct, frozen=True):
 
     title: Text
     to: Any = _REMOVED
-    """The value; ``"{word}"`` is what that word of the texts stands for, as it is."""
+    """The value; ``"{word}"`` is what that word of the texts stands for, as it is: None where nothing is changed."""
     key: str = ""
     safe: bool = True
 
@@ -85,8 +90,8 @@ class ConfigHazard(Hazard):
     severity: ClassVar[Severity] = Severity.ERROR
     certainty: ClassVar[Certainty] = Certainty.CERTAIN
     cause: ClassVar[Text]
-    cure: ClassVar[tuple[Text, ...]]
-    confirm: ClassVar[tuple[Text, ...]] = ()
+    cure: ClassVar[Text | tuple[Text, ...]]
+    confirm: ClassVar[Text | tuple[Text, ...]] = ()
     """What would make sure of it, where it is not certain."""
     beside: ClassVar[tuple[str, ...]] = ()
     """Further settings that the finding points at."""
@@ -123,13 +128,13 @@ class ConfigHazard(Hazard):
                 "stage": config.zero_stage,
                 **more,
             }
-            certainty = self.sureness(at)
+            certainty, cure = self.sureness(at), self.cure
             whole = isinstance(at.field.value, Mapping)  # an object of many lines is pointed at by its key
             yield self.finding(
                 self.cause.format(**words),
                 severity=self.severity,
                 certainty=certainty,
-                cure=tuple(step.format(**words) for step in self.cure),
+                cure=tuple(step.format(**words) for step in (cure if isinstance(cure, tuple) else (cure,))),
                 spans=((key_spot if whole else span_in)(config, *keys), *self.spans_beside(at)),
                 confirm=() if certainty is Certainty.CERTAIN else self.confirm,
                 fixes=self._fixes(at, words),
@@ -144,4 +149,6 @@ class ConfigHazard(Hazard):
             return fix_of(title, lambda: at.config.removing(*keys), safe=change.safe)
         by_word = isinstance(change.to, str) and change.to.startswith("{")
         value = words[change.to.strip("{}")] if by_word else change.to
+        if value is None:
+            return ()
         return fix_of(title, lambda: at.config.inserting(*keys, value=value), safe=change.safe)

@@ -1,9 +1,8 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.config._declared import Change, ConfigHazard, true
+from gonogo.hazards.rule import Text
 
 
-class DsLegacyStage1(Hazard):
+class DsLegacyStage1(ConfigHazard):
     """legacy_stage1 is true.
 
     ## What happens
@@ -11,6 +10,12 @@ class DsLegacyStage1(Hazard):
 
     ## Why
     The key is still read, only to say so.
+
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 1, "legacy_stage1": true}    // wrong
+    "zero_optimization": {"stage": 1}                           // right
+    ```
 
     ## Cure
     Remove it: today's stage 1 takes its place.
@@ -26,16 +31,11 @@ class DsLegacyStage1(Hazard):
     name = "ds-legacy-stage1"
     title = Text(en="The old ZeRO-1 is gone", zh="旧的 ZeRO-1 实现已被移除")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The switch on, with ZeRO on."""
-        if config.raw(ZERO, "legacy_stage1").truth is not True or config.zero_stage == 0:
-            return
-        yield self.finding(
-            Text(
-                en="legacy_stage1 is true: DeepSpeed from 0.5.9 on stops there.",
-                zh="legacy_stage1 为 true：DeepSpeed 自 0.5.9 起会因此停止。",
-            ),
-            cure=(Text("Remove the key", "去掉该键"),),
-            spans=(span_in(config, ZERO, "legacy_stage1"),),
-            fixes=fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(ZERO, "legacy_stage1")),
-        )
+    keys = ("zero_optimization.legacy_stage1",)
+    stages = (1, 2, 3, None)
+    wrong = true
+    cause = Text(
+        en="{key} is true: DeepSpeed from 0.5.9 on stops there.", zh="{key} 为 true：DeepSpeed 自 0.5.9 起会因此停止。"
+    )
+    cure = Text("Remove the key", "去掉该键")
+    change = Change(Text("remove the key", "去掉该键"))

@@ -1,8 +1,10 @@
-from gonogo.hazards.config._written import is_on, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, true
+from gonogo.hazards.rule import Text
 
 
-class DsMonitorPackageMissing(Hazard):
+class DsMonitorPackageMissing(ConfigHazard):
     """tensorboard, wandb or comet is enabled, and its package is not there.
 
     ## What happens
@@ -11,6 +13,13 @@ class DsMonitorPackageMissing(Hazard):
 
     ## Why
     DeepSpeed writes to the monitor itself, apart from what the Trainer reports to.
+
+    ## Example
+    ```sh
+    # "tensorboard": {"enabled": true} in ds_config.json
+    pip install deepspeed                # wrong: tensorboard is not there
+    pip install deepspeed tensorboard    # right
+    ```
 
     ## Cure
     Install the package, or switch the monitor off.
@@ -28,20 +37,19 @@ class DsMonitorPackageMissing(Hazard):
         en="The package of a monitor that the config switches on is not installed", zh="配置开启的监控缺少对应的包"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Each monitor that is on, where a complete listing has no such package."""
-        for section, package in (("tensorboard", "tensorboard"), ("wandb", "wandb"), ("comet", "comet-ml")):
-            if not is_on(config, section) or not run.environment.known_absent(package):
-                continue
-            yield self.finding(
-                Text(
-                    en="{section} is enabled, and the package {package} is not installed: DeepSpeed stops when it "
-                    "starts the monitor.",
-                    zh="开启了 {section}，但没有安装 {package}：DeepSpeed 启动该监控时会停止。",
-                ).format(section=section, package=package),
-                cure=(
-                    Text("pip install {package}", "执行 pip install {package}").format(package=package),
-                    Text('Or set "enabled": false', "或设置 “enabled”: false"),
-                ),
-                spans=(span_in(config, section, "enabled"),),
-            )
+    keys = ("tensorboard.enabled", "wandb.enabled", "comet.enabled")
+    wrong = true
+    cause = Text(
+        en="{section} is enabled, and the package {package} is not installed: DeepSpeed stops when it starts the "
+        "monitor.",
+        zh="开启了 {section}，但没有安装 {package}：DeepSpeed 启动该监控时会停止。",
+    )
+    cure = (
+        Text("pip install {package}", "执行 pip install {package}"),
+        Text('Or set "enabled": false', "或设置 “enabled”: false"),
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The package, where a complete listing has none of it."""
+        package = "comet-ml" if at.keys[0] == "comet" else at.keys[0]
+        return {"package": package} if at.run.environment.known_absent(package) else None

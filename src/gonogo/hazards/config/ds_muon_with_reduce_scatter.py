@@ -1,9 +1,11 @@
-from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, word
+from gonogo.hazards.config._written import ZERO, newer_than, span_in
+from gonogo.hazards.rule import Certainty, Span, Text
 
 
-class DsMuonWithReduceScatter(Hazard):
+class DsMuonWithReduceScatter(ConfigHazard):
     """The optimizer is Muon at stage 3, and reduce_scatter is not off.
 
     ## What happens
@@ -11,6 +13,13 @@ class DsMuonWithReduceScatter(Hazard):
 
     ## Why
     Muon orthogonalizes whole gradient matrices; reduce-scatter leaves each rank a slice.
+
+    ## Example
+    ```json
+    // "optimizer": {"type": "Muon"}
+    "zero_optimization": {"stage": 3}                             // wrong: reduce_scatter is on by default
+    "zero_optimization": {"stage": 3, "reduce_scatter": false}    // right
+    ```
 
     ## Cure
     Write `"reduce_scatter": false` in zero_optimization.
@@ -26,27 +35,31 @@ class DsMuonWithReduceScatter(Hazard):
     name = "ds-muon-with-reduce-scatter"
     title = Text(en="Muon is refused with ZeRO-3's reduce-scatter", zh="Muon 不能与 ZeRO-3 的 reduce-scatter 搭配")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Muon at stage 3 with reduce-scatter, which is the default."""
-        if (optimizer_type(config) or "").lower() != "muon" or config.zero_stage != 3:
-            return
-        if config.raw(ZERO, "reduce_scatter").truth is False or newer_than(run, "<0.18.5"):
-            return
-        yield self.finding(
-            Text(
-                en="The optimizer is Muon at ZeRO-3, and reduce_scatter is on (its default): DeepSpeed refuses the two "
-                "together.",
-                zh="ZeRO-3 使用 Muon 优化器，而 reduce_scatter 是开启的（默认值）：DeepSpeed 会拒绝。",
-            ),
-            certainty=Certainty.CERTAIN if newer_than(run, ">=0.18.9") else Certainty.LIKELY,
-            cure=(Text('Write "reduce_scatter": false', "写 “reduce_scatter”: false"),),
-            spans=(
-                span_in(config, "optimizer", "type"),
-                span_in(config, ZERO, "reduce_scatter") or span_in(config, ZERO, "stage"),
-            ),
-            fixes=fix_of(
-                Text("switch reduce_scatter off", "关闭 reduce_scatter"),
-                lambda: config.inserting(ZERO, "reduce_scatter", value=False),
-                safe=False,
-            ),
-        )
+    keys = ("optimizer.type",)
+    stages = (3,)
+    wrong = word("muon")
+    cause = Text(
+        en="The optimizer is Muon at ZeRO-3, and reduce_scatter is on (its default): DeepSpeed refuses the two "
+        "together.",
+        zh="ZeRO-3 使用 Muon 优化器，而 reduce_scatter 是开启的（默认值）：DeepSpeed 会拒绝。",
+    )
+    cure = Text('Write "reduce_scatter": false', "写 “reduce_scatter”: false")
+    change = Change(
+        Text("switch reduce_scatter off", "关闭 reduce_scatter"),
+        to=False,
+        key="zero_optimization.reduce_scatter",
+        safe=False,
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """Reduce-scatter is not off, in a release that has Muon at stage 3."""
+        off = at.config.raw(ZERO, "reduce_scatter").truth is False
+        return None if off or newer_than(at.run, "<0.18.5") else {}
+
+    def sureness(self, at: Setting) -> Certainty:
+        """Certain for the releases that were looked at."""
+        return Certainty.CERTAIN if newer_than(at.run, ">=0.18.9") else Certainty.LIKELY
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """The setting of reduce-scatter, or the stage whose default it is."""
+        return (span_in(at.config, ZERO, "reduce_scatter") or span_in(at.config, ZERO, "stage"),)

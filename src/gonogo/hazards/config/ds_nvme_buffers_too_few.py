@@ -1,11 +1,11 @@
-from gonogo.hazards.config._written import ZERO, optimizer_type, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
 
-_STATES = 4
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._written import ZERO, optimizer_type
+from gonogo.hazards.rule import Certainty, Text
 
 
-class DsNvmeBuffersTooFew(Hazard):
+class DsNvmeBuffersTooFew(ConfigHazard):
     """buffer_count of offload_optimizer is below four with Adam on NVMe.
 
     ## What happens
@@ -13,6 +13,13 @@ class DsNvmeBuffersTooFew(Hazard):
 
     ## Why
     A parameter of Adam is read into four buffers at once: parameter, gradient, momentum, variance.
+
+    ## Example
+    ```json
+    // "offload_optimizer": {"device": "nvme", ...}
+    "buffer_count": 2    // wrong: Adam needs 4
+    "buffer_count": 4    // right
+    ```
 
     ## Cure
     Write `"buffer_count": 4`, the default, or more with pipeline_read.
@@ -31,27 +38,22 @@ class DsNvmeBuffersTooFew(Hazard):
         en="NVMe offload has fewer buffers than the optimizer has states", zh="NVMe 卸载的缓冲区少于优化器的状态数"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Fewer than four buffers at stage 3 with the device nvme."""
-        section = (ZERO, "offload_optimizer")
-        count = config.raw(*section, "buffer_count").number
-        if config.zero_stage != 3 or count is None or count >= _STATES:
-            return
-        name = (optimizer_type(config) or "").lower()
-        if config.get(*section, "device").value != "nvme" or name not in ("", "adam", "adamw"):
-            return
-        yield self.finding(
-            Text(
-                en="buffer_count is {count}, and Adam reads {states} tensors of a parameter at once from the NVMe: "
-                "parameter, gradient, momentum, variance.",
-                zh="buffer_count 为 {count}，而 Adam 需要从 NVMe 同时读入每个参数的 {states} 个张量：参数、梯度、动量、"
-                "方差。",
-            ).format(count=int(count), states=_STATES),
-            certainty=Certainty.CERTAIN if name else Certainty.LIKELY,
-            cure=(Text("Write {states} or more", "写 {states} 或更大").format(states=_STATES),),
-            spans=(span_in(config, *section, "buffer_count"),),
-            fixes=fix_of(
-                Text("write {states}", "改为 {states}").format(states=_STATES),
-                lambda: config.replacing(*section, "buffer_count", value=_STATES),
-            ),
-        )
+    keys = ("zero_optimization.offload_optimizer.buffer_count",)
+    stages = (3,)
+    wrong = number(lambda count: count < 4)
+    cause = Text(
+        en="{key} is {number:.0f}, and Adam reads 4 tensors of a parameter at once from the NVMe: parameter, gradient, "
+        "momentum, variance.",
+        zh="{key} 为 {number:.0f}，而 Adam 需要从 NVMe 同时读入每个参数的 4 个张量：参数、梯度、动量、方差。",
+    )
+    cure = Text("Write 4 or more", "写 4 或更大")
+    change = Change(Text("write 4", "改为 4"), to=4)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """Adam on NVMe."""
+        nvme = at.config.get(ZERO, "offload_optimizer", "device").value == "nvme"
+        return {} if nvme and (optimizer_type(at.config) or "adam").lower() in ("adam", "adamw") else None
+
+    def sureness(self, at: Setting) -> Certainty:
+        """Certain where the config names the optimizer."""
+        return Certainty.CERTAIN if optimizer_type(at.config) else Certainty.LIKELY

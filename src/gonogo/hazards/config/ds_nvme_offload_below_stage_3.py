@@ -1,9 +1,8 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.config._declared import Change, ConfigHazard, word
+from gonogo.hazards.rule import Severity, Text
 
 
-class DsNvmeOffloadBelowStage3(Hazard):
+class DsNvmeOffloadBelowStage3(ConfigHazard):
     """offload_optimizer names NVMe at stage 1 or 2.
 
     ## What happens
@@ -11,6 +10,13 @@ class DsNvmeOffloadBelowStage3(Hazard):
 
     ## Why
     ZeRO-1 and 2 know one way to offload: to host memory. Any device but "none" means that.
+
+    ## Example
+    ```json
+    // "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}
+    "stage": 2    // wrong: the states go to host memory
+    "stage": 3    // right
+    ```
 
     ## Cure
     Take stage 3, or write `"device": "cpu"` to say what happens.
@@ -27,24 +33,18 @@ class DsNvmeOffloadBelowStage3(Hazard):
     name = "ds-nvme-offload-below-stage-3"
     title = Text(en="NVMe offload below ZeRO-3 goes to the CPU", zh="ZeRO-3 以下的 NVMe 卸载实际去了 CPU")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The device nvme for the optimizer at stage 1 or 2."""
-        device = config.get(ZERO, "offload_optimizer", "device")
-        if device.value != "nvme" or config.zero_stage not in (1, 2):
-            return
-        keys = (ZERO, "offload_optimizer", "device")
-        yield self.finding(
-            Text(
-                en='offload_optimizer says "nvme" at stage {stage}, which offloads to host memory only: nothing goes '
-                "to "
-                "the NVMe.",
-                zh="offload_optimizer 在 stage {stage} 写了 “nvme”，而此时只会卸载到主机内存：不会使用 NVMe。",
-            ).format(stage=config.zero_stage),
-            severity=Severity.WARNING,
-            cure=(
-                Text('Set "stage": 3 to use the NVMe', "若要使用 NVMe，设置 “stage”: 3"),
-                Text('Or write "device": "cpu", which is what happens', "或写 “device”: “cpu”，与实际行为一致"),
-            ),
-            spans=(span_in(config, *keys), span_in(config, ZERO, "stage")),
-            fixes=fix_of(Text('say "cpu"', "改为 “cpu”"), lambda: config.replacing(*keys, value="cpu")),
-        )
+    keys = ("zero_optimization.offload_optimizer.device",)
+    stages = (1, 2)
+    wrong = word("nvme")
+    fills_in_auto = True
+    severity = Severity.WARNING
+    cause = Text(
+        en='{section} says "nvme" at stage {stage}, which offloads to host memory only: nothing goes to the NVMe.',
+        zh="{section} 在 stage {stage} 写了 “nvme”，而此时只会卸载到主机内存：不会使用 NVMe。",
+    )
+    cure = (
+        Text('Set "stage": 3 to use the NVMe', "若要使用 NVMe，设置 “stage”: 3"),
+        Text('Or write "device": "cpu", which is what happens', "或写 “device”: “cpu”，与实际行为一致"),
+    )
+    beside = ("zero_optimization.stage",)
+    change = Change(Text('say "cpu"', "改为 “cpu”"), to="cpu")

@@ -1,8 +1,10 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, word
+from gonogo.hazards.rule import Certainty, Text
 
 
-class DsNvmeOffloadWithoutPath(Hazard):
+class DsNvmeOffloadWithoutPath(ConfigHazard):
     """A section offloads to NVMe and names no folder for it.
 
     ## What happens
@@ -11,6 +13,12 @@ class DsNvmeOffloadWithoutPath(Hazard):
 
     ## Why
     The folder has no default. accelerate fills in "auto" from its own settings; nothing fills in a missing key.
+
+    ## Example
+    ```json
+    "offload_param": {"device": "nvme"}                                // wrong
+    "offload_param": {"device": "nvme", "nvme_path": "/local_nvme"}    // right
+    ```
 
     ## Cure
     Write `"nvme_path": "/local_nvme"`, a folder on a fast local disk, in that section.
@@ -26,27 +34,27 @@ class DsNvmeOffloadWithoutPath(Hazard):
     name = "ds-nvme-offload-without-path"
     title = Text(en="NVMe offload has no nvme_path", zh="NVMe 卸载没有 nvme_path")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A section with the device nvme and no path, at stage 3: below it nothing goes to NVMe."""
-        if config.zero_stage not in (3, None):
-            return
-        for section in ("offload_optimizer", "offload_param"):
-            device = config.get(ZERO, section, "device")
-            path = config.raw(ZERO, section, "nvme_path")
-            if device.value != "nvme" or not (path.absent or (path.known and path.value is None)):
-                continue
-            yield self.finding(
-                Text(
-                    en='{section} offloads to "nvme" and has no "nvme_path": DeepSpeed has no default folder.',
-                    zh="{section} 要卸载到 “nvme”，却没有 “nvme_path”：DeepSpeed 没有默认目录。",
-                ).format(section=section),
-                certainty=Certainty.CERTAIN if config.zero_stage == 3 else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        'Write "nvme_path" in {section}: a folder on a fast disk of each node',
-                        "在 {section} 中写 “nvme_path”：各节点快速本地磁盘上的目录",
-                    ).format(section=section),
-                    Text('Or offload to "cpu"', "或卸载到 “cpu”"),
-                ),
-                spans=(span_in(config, ZERO, section, "device"),),
-            )
+    keys = ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device")
+    stages = (3, None)
+    wrong = word("nvme")
+    fills_in_auto = True
+    cause = Text(
+        en='{section} offloads to "nvme" and has no "nvme_path": DeepSpeed has no default folder.',
+        zh="{section} 要卸载到 “nvme”，却没有 “nvme_path”：DeepSpeed 没有默认目录。",
+    )
+    cure = (
+        Text(
+            'Write "nvme_path" in {section}: a folder on a fast disk of each node',
+            "在 {section} 中写 “nvme_path”：各节点快速本地磁盘上的目录",
+        ),
+        Text('Or offload to "cpu"', "或卸载到 “cpu”"),
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """No path stands beside the device."""
+        path = at.config.raw(*at.keys[:-1], "nvme_path")
+        return {} if path.absent or (path.known and path.value is None) else None
+
+    def sureness(self, at: Setting) -> Certainty:
+        """Certain at stage 3: below it nothing goes to NVMe."""
+        return Certainty.CERTAIN if at.config.zero_stage == 3 else Certainty.LIKELY

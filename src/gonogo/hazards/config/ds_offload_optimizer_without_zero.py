@@ -14,6 +14,13 @@ class DsOffloadOptimizerWithoutZero(Hazard):
     DeepSpeed builds DeepSpeedCPUAdam wherever `offload_optimizer` says so, but only ZeRO (stage 1, 2, 3) moves the
     states to the CPU for it. At stage 0 the parameters stay on the GPU.
 
+    ## Example
+    ```json
+    // "offload_optimizer": {"device": "cpu"}
+    "stage": 0    // wrong
+    "stage": 2    // right
+    ```
+
     ## Cure
     Take stage 1, 2 or 3, or remove `offload_optimizer`.
 

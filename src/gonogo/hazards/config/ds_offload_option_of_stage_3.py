@@ -13,6 +13,13 @@ class DsOffloadOptionOfStage3(Hazard):
     ## Why
     Partial offload (Twin-Flow) and SuperOffload work on ZeRO-3's sub-groups.
 
+    ## Example
+    ```json
+    // "offload_optimizer": {"device": "cpu", "ratio": 0.3}
+    "stage": 2    // wrong
+    "stage": 3    // right
+    ```
+
     ## Cure
     Take stage 3, or remove the option.
 

@@ -12,6 +12,13 @@ class DsOnebitOptimizerWithZero(Hazard):
     ## Why
     They compress the very communication that ZeRO replaces by its own.
 
+    ## Example
+    ```json
+    // "zero_optimization": {"stage": 2}
+    "optimizer": {"type": "OneBitAdam"}    // wrong
+    "optimizer": {"type": "AdamW"}         // right
+    ```
+
     ## Cure
     Take AdamW with ZeRO, or stage 0 with DeepSpeed before 0.19.7.
 
@@ -48,11 +55,9 @@ class DsOnebitOptimizerWithZero(Hazard):
         )
         yield self.finding(
             cause,
-            cure=(
-                Text(
-                    'Take "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
-                    "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
-                ).format(name=name),
-            ),
+            cure=Text(
+                'Take "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
+                "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
+            ).format(name=name),
             spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
         )

@@ -17,6 +17,13 @@ class DsOptimizerOverridesOptim(Hazard):
     `offload_optimizer`, accelerate replaces whatever the Trainer built by DeepSpeedCPUAdam (Adagrad and Lion by their
     own CPU versions since accelerate 1.2).
 
+    ## Example
+    ```sh
+    # ds_config.json has "optimizer": {"type": "AdamW"}
+    deepspeed train.py --deepspeed ds_config.json --optim paged_adamw_8bit     # wrong: AdamW is used
+    deepspeed train.py --deepspeed no_optimizer.json --optim paged_adamw_8bit  # right
+    ```
+
     ## Cure
     Remove the "optimizer" block, and `offload_optimizer` where the optimizer is none of DeepSpeed's; or drop
     `--optim` and count on AdamW's memory. GaLore needs whole gradients and does not work under ZeRO-2 and ZeRO-3.
@@ -42,8 +49,8 @@ class DsOptimizerOverridesOptim(Hazard):
             return
         block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")
         flag, asked = run.arguments.get("adafactor"), run.arguments.get("optim")
-        if block is not None and flag.truth is True and run.environment.within("transformers", "<4.57"):
-            yield self._refused(config, flag)
+        if block and flag.truth is True and run.environment.within("transformers", "<4.57"):
+            yield self._refused(config, flag, "--adafactor")
             return
         wanted = str(asked.value).rpartition(".")[2].lower() if asked.known else "adamw_torch"
         if wanted in _DEFAULTS:
@@ -53,7 +60,7 @@ class DsOptimizerOverridesOptim(Hazard):
             if name and wanted.startswith(name):
                 return
             if wanted == "adafactor" and run.environment.within("transformers", ">=4.57,<5"):
-                yield self._refused(config, asked)
+                yield self._refused(config, asked, "--optim")
                 return
             yield self.finding(
                 Text(
@@ -63,7 +70,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 ).format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=(_CURE,),
+                cure=_CURE.format(option="--optim"),
                 spans=(block.span(), asked.span(_ASKED)),
                 fixes=self._removal(config),
             )
@@ -75,23 +82,20 @@ class DsOptimizerOverridesOptim(Hazard):
         yield self.finding(
             Text(
                 en='optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
-                "optimizer "
-                "by DeepSpeedCPUAdam.",
+                "optimizer by DeepSpeedCPUAdam.",
                 zh='optim 为 "{wanted}"，而 offload_optimizer 为 {device}：accelerate 会把 Trainer 的优化器换成 '
                 "DeepSpeedCPUAdam。",
             ).format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Drop --optim and count on AdamW in host memory, or remove offload_optimizer",
-                    "去掉 --optim 并按内存中的 AdamW 估算，或去掉 offload_optimizer",
-                ),
+            cure=Text(
+                "Drop --optim and count on AdamW in host memory, or remove offload_optimizer",
+                "去掉 --optim 并按内存中的 AdamW 估算，或去掉 offload_optimizer",
             ),
             spans=(offload.span(), asked.span(_ASKED)),
         )
 
-    def _refused(self, config: DeepSpeedConfig, asked: Field) -> Finding:
+    def _refused(self, config: DeepSpeedConfig, asked: Field, option: str) -> Finding:
         block = config.key_place("optimizer")
         return self.finding(
             Text(
@@ -100,7 +104,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 zh="要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
             ),
             certainty=Certainty.LIKELY,
-            cure=(_CURE,),
+            cure=_CURE.format(option=option),
             spans=(block.span() if block else None, asked.span(_ASKED)),
             fixes=self._removal(config),
         )
@@ -112,6 +116,6 @@ class DsOptimizerOverridesOptim(Hazard):
 
 _ASKED = Text("asked for here", "此处要求")
 _CURE = Text(
-    'Remove the "optimizer" block from the DeepSpeed config, or drop --optim',
-    '从 DeepSpeed 配置中删除 "optimizer" 段，或去掉 --optim',
+    'Remove the "optimizer" block from the DeepSpeed config, or drop {option}',
+    '从 DeepSpeed 配置中删除 "optimizer" 段，或去掉 {option}',
 )

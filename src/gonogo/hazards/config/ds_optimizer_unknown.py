@@ -1,18 +1,30 @@
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import optimizer_type, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.facts.how_it_trains import mentions
+from gonogo.hazards.rule import Certainty, Field, Text
 
 _SPELLED = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are
-_DEEPSPEEDS = frozenset({*(name.lower() for name in _SPELLED), *_ONEBIT})
+_DEEPSPEEDS = frozenset({"auto", *(name.lower() for name in _SPELLED), *_ONEBIT})
 _TORCHS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD", "Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
     "Muon",
 )
 
 
-class DsOptimizerUnknown(Hazard):
+def _unknown(field: Field) -> bool:
+    return field.string is not None and field.string.lower() not in _DEEPSPEEDS and field.string not in _TORCHS
+
+
+def _meant(name: str) -> str | None:
+    """The nearest that there is, or the one within a name of --optim: ``paged_lion_8bit``."""
+    within = name.lower().split("_")
+    return nearest(name, (*_SPELLED, *_TORCHS)) or next((one for one in _SPELLED if one.lower() in within), None)
+
+
+class DsOptimizerUnknown(ConfigHazard):
     """The optimizer's type is neither DeepSpeed's nor torch's.
 
     ## What happens
@@ -21,6 +33,12 @@ class DsOptimizerUnknown(Hazard):
     ## Why
     `type` is a name of DeepSpeed's (any case) or a class of `torch.optim` (exact case). Names of transformers'
     `--optim` (`adamw_torch`, `paged_adamw_8bit`) are neither.
+
+    ## Example
+    ```json
+    "optimizer": {"type": "adamw_torch"}    // wrong: a name for --optim
+    "optimizer": {"type": "AdamW"}          // right
+    ```
 
     ## Cure
     Write AdamW; for an optimizer of another library, remove the `optimizer` section and build it in the code or
@@ -37,32 +55,26 @@ class DsOptimizerUnknown(Hazard):
     name = "ds-optimizer-unknown"
     title = Text(en="DeepSpeed does not know the optimizer", zh="DeepSpeed 不认识该优化器")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A type that no release of DeepSpeed or torch has, with the nearest that there is."""
-        name = optimizer_type(config)
-        if name is None or name == "auto" or name.lower() in _DEEPSPEEDS or name in _TORCHS:
-            return
-        near = nearest(name, (*_SPELLED, *_TORCHS))
-        kind = Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN
-        yield self.finding(
-            Text(
-                en='"{name}" is no optimizer of DeepSpeed\'s ({known}) and no class of torch.optim.',
-                zh="“{name}” 既不是 DeepSpeed 的优化器（{known}），也不是 torch.optim 的类。",
-            ).format(name=name, known=", ".join(_SPELLED)),
-            certainty=kind,
-            cure=(
-                Text('Write "{near}"', "写 “{near}”").format(near=near or "AdamW"),
-                Text(
-                    'Or remove "optimizer" here, and choose it in the code or by --optim',
-                    "或去掉此处的 “optimizer”，在代码中或用 --optim 选择",
-                ),
-            ),
-            spans=(span_in(config, "optimizer", "type"),),
-            fixes=fix_of(
-                Text("write {near}", "写成 {near}").format(near=near),
-                lambda: config.replacing("optimizer", "type", value=near),
-                safe=False,
-            )
-            if near
-            else (),
-        )
+    keys = ("optimizer.type",)
+    wrong = _unknown
+    cause = Text(
+        en=f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_SPELLED)}) and no class of torch.optim.",
+        zh=f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",
+    )
+    cure = (
+        Text('Write "{instead}"', "写 “{instead}”"),
+        Text(
+            'Or remove "optimizer" here, and choose it in the code or by --optim',
+            "或去掉此处的 “optimizer”，在代码中或用 --optim 选择",
+        ),
+    )
+    change = Change(Text("write {near}", "写成 {near}"), to="{near}", safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """What was meant."""
+        near = _meant(at.field.string or "")
+        return {"near": near, "instead": near or "AdamW"}
+
+    def sureness(self, at: Setting) -> Certainty:
+        """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+        return Certainty.LIKELY if mentions(at.run, "deepspeed.initialize") else Certainty.CERTAIN

@@ -23,6 +23,18 @@ _TAKEN = {
 # TrainingArguments' names and other ways to say it.
 _MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
 
+_CLIP = Text('Write "gradient_clipping": {value} at the top level instead', "改为在顶层写 “gradient_clipping”: {value}")
+_CLIPPED = Text(
+    'Remove it: "gradient_clipping": {value} limits the norm already',
+    "去掉它：“gradient_clipping”: {value} 已经限制了梯度范数",
+)
+
+_CLIP = Text('Write "gradient_clipping": {value} at the top level instead', "改为在顶层写 “gradient_clipping”: {value}")
+_CLIPPED = Text(
+    'Remove it: "gradient_clipping": {value} limits the norm already',
+    "去掉它：“gradient_clipping”: {value} 已经限制了梯度范数",
+)
+
 
 def _sureness(run: Run) -> Certainty:
     """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
@@ -39,6 +51,12 @@ class DsOptimizerUnknownParameter(Hazard):
     ## Why
     `params` goes to the constructor as it is. torch's names are `lr`, `betas`, `eps`, `weight_decay`; those of
     TrainingArguments are others.
+
+    ## Example
+    ```json
+    "optimizer": {"type": "AdamW", "params": {"learning_rate": 2e-5}}    // wrong
+    "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}               // right
+    ```
 
     ## Cure
     Rename the key; the gradient's norm is limited by the top-level `gradient_clipping`.
@@ -84,10 +102,10 @@ class DsOptimizerUnknownParameter(Hazard):
                     Text('Write "{meant}"', "写 “{meant}”").format(meant=meant)
                     if meant
                     else Text("Remove it; there are: {taken}", "去掉它；可用的有：{taken}").format(
-                        taken=", ".join(sorted(taken))
-                    ),
+                        taken=Text(", ".join(sorted(taken)), "、".join(sorted(taken)))
+                    )
                 ),
-                spans=(span_in(config, *keys),),
+                spans=span_in(config, *keys),
                 fixes=self._renaming(config, keys, meant) if fits and meant else (),
             )
 
@@ -101,10 +119,12 @@ class DsOptimizerUnknownParameter(Hazard):
 
     def _max_grad_norm(self, config: DeepSpeedConfig, run: Run, value: object) -> Finding:
         keys = ("optimizer", "params", "max_grad_norm")
-        set_already = not config.raw("gradient_clipping").absent
+        clipping = config.raw("gradient_clipping")
         makers = [lambda: config.removing(*keys)]
-        if not set_already:
+        title, cure = Text("remove it", "去掉它"), _CLIPPED
+        if clipping.absent or clipping.number == 0:
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
+            title, cure = Text("use gradient_clipping", "使用 gradient_clipping"), _CLIP
         return self.finding(
             Text(
                 en='DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is '
@@ -112,12 +132,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 zh="DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
             ),
             certainty=_sureness(run),
-            cure=(
-                Text(
-                    'Write "gradient_clipping": {value} at the top level instead',
-                    "改为在顶层写 “gradient_clipping”: {value}",
-                ).format(value=as_json(value)),
-            ),
-            spans=(span_in(config, *keys),),
-            fixes=fix_of(Text("use gradient_clipping", "使用 gradient_clipping"), *makers, safe=False),
+            cure=cure.format(value=as_json(clipping.get(value))),
+            spans=(span_in(config, *keys), span_in(config, "gradient_clipping")),
+            fixes=fix_of(title, *makers, safe=False),
         )

@@ -1,17 +1,25 @@
-from gonogo.hazards.config._written import ZERO, optimizer_type, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
 
-_DEEPSPEEDS = frozenset({"lamb", "muadam", "muadamw", "musgd", "adam", "adamw", "adagrad", "lion", "muon"})
-_UNTESTED = frozenset(
-    {
-        *("lamb", "muadam", "muadamw", "musgd", "SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
-        *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
-    }
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting
+from gonogo.hazards.facts.how_it_trains import mentions
+from gonogo.hazards.rule import Certainty, Field, Text
+
+_DEEPSPEEDS = ("lamb", "muadam", "muadamw", "musgd")
+_TORCHS = (
+    *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
+    *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
+)
+_LAMB = Text(
+    "; Lamb's norms are then those of flattened slices, not of layers",
+    "；此时 Lamb 的范数是展平切片的范数，而不是各层的",
 )
 
 
-class DsOptimizerUntestedWithZero(Hazard):
+def _untested(field: Field) -> bool:
+    return field.string in _TORCHS or (field.string or "").lower() in _DEEPSPEEDS
+
+
+class DsOptimizerUntestedWithZero(ConfigHazard):
     """The config's optimizer is none of those that ZeRO was tested with.
 
     ## What happens
@@ -19,8 +27,15 @@ class DsOptimizerUntestedWithZero(Hazard):
     the configuration file to use it."
 
     ## Why
-    ZeRO flattens and divides the parameters. It allows Adam, AdamW, Adagrad and Lion; an optimizer that looks at
+    ZeRO flattens and partitions the parameters. It allows Adam, AdamW, Adagrad and Lion; an optimizer that looks at
     whole matrices (Lamb) or keeps other states goes wrong unnoticed.
+
+    ## Example
+    ```json
+    // "zero_optimization": {"stage": 2}
+    "optimizer": {"type": "SGD"}                                           // wrong
+    "optimizer": {"type": "SGD"}, "zero_allow_untested_optimizer": true    // right
+    ```
 
     ## Cure
     Take AdamW, or set `"zero_allow_untested_optimizer": true` for an optimizer that works element by element, such
@@ -39,47 +54,35 @@ class DsOptimizerUntestedWithZero(Hazard):
         en="ZeRO refuses the optimizer, which it does not list as tested", zh="ZeRO 拒绝未列入已测试名单的优化器"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An optimizer of torch's or DeepSpeed's own outside ZeRO's list."""
-        stage = config.zero_stage
-        name = optimizer_type(config)
-        if not stage or name is None:
-            return
-        allowed = config.raw("zero_allow_untested_optimizer")
+    keys = ("optimizer.type",)
+    stages = (1, 2, 3)
+    wrong = _untested
+    cause = Text(
+        en="ZeRO-{stage} is on and the optimizer is {name}, which is none of those that DeepSpeed takes with ZeRO: "
+        "Adam, AdamW, Adagrad, Lion.",
+        zh="开启了 ZeRO-{stage}，优化器是 {name}，不在 DeepSpeed 允许与 ZeRO 搭配的优化器之列：Adam、AdamW、Adagrad、"
+        "Lion。",
+    )
+    cure = (
+        Text("Take AdamW", "改用 AdamW"),
+        Text(
+            'Or set "zero_allow_untested_optimizer": true{warning}',
+            "或设置 “zero_allow_untested_optimizer”: true{warning}",
+        ),
+    )
+    beside = ("zero_optimization.stage",)
+    change = Change(
+        Text("allow the optimizer", "允许该优化器"), to="{allow}", key="zero_allow_untested_optimizer", safe=False
+    )
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """What to think of before it is allowed; None where it is."""
+        allowed = at.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:
-            return
-        known = name.lower() if name.lower() in _DEEPSPEEDS else name
-        if known not in _UNTESTED:
-            return
-        whole = known == "lamb"
-        yield self.finding(
-            Text(
-                en="ZeRO-{stage} is on and the optimizer is {name}, which is none of those that DeepSpeed takes with "
-                "ZeRO: Adam, AdamW, Adagrad, Lion.",
-                zh="开启了 ZeRO-{stage}，优化器是 {name}，不在 DeepSpeed 允许与 ZeRO 搭配的优化器之列：Adam、AdamW、"
-                "Adagrad、Lion。",
-            ).format(stage=stage, name=name),
-            certainty=Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN,
-            cure=(
-                Text("Take AdamW", "改用 AdamW"),
-                Text(
-                    'Or set "zero_allow_untested_optimizer": true{warning}',
-                    "或设置 “zero_allow_untested_optimizer”: true{warning}",
-                ).format(
-                    warning=Text(
-                        "; Lamb's norms are then those of flattened slices, not of layers",
-                        "；此时 Lamb 的范数是展平切片的范数，而不是各层的",
-                    )
-                    if whole
-                    else Text("", "")
-                ),
-            ),
-            spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
-            fixes=()
-            if whole
-            else fix_of(
-                Text("allow the optimizer", "允许该优化器"),
-                lambda: config.inserting("zero_allow_untested_optimizer", value=True),
-                safe=False,
-            ),
-        )
+            return None
+        whole = str(at.field.value).lower() == "lamb"
+        return {"name": at.field.value, "warning": _LAMB if whole else "", "allow": None if whole else True}
+
+    def sureness(self, at: Setting) -> Certainty:
+        """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+        return Certainty.LIKELY if mentions(at.run, "deepspeed.initialize") else Certainty.CERTAIN

@@ -2,6 +2,10 @@ from gonogo.hazards.config._written import optimizer_type, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
+_WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
+
+_WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
+
 
 class DsOptimizerWithoutLearningRate(Hazard):
     """The config has DeepSpeed build the optimizer and gives it no lr.
@@ -13,6 +17,12 @@ class DsOptimizerWithoutLearningRate(Hazard):
     ## Why
     transformers writes the learning rate only where the config says "auto"; for a missing key Adam's own default
     holds.
+
+    ## Example
+    ```json
+    "optimizer": {"type": "AdamW"}                              // wrong: 0.001
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}    // right
+    ```
 
     ## Cure
     Write `"lr": "auto"` (with transformers) or the number.
@@ -34,14 +44,11 @@ class DsOptimizerWithoutLearningRate(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer by name without lr, and no scheduler that gives one."""
         name = optimizer_type(config)
-        if (
-            name is None
-            or name.lower() not in ("adam", "adamw", "lion")
-            or not config.raw("optimizer", "params", "lr").absent
-        ):
+        if name is None or name.lower() not in ("adam", "adamw", "lion"):
             return
-        if not config.raw("scheduler", "params", "warmup_max_lr").absent:
-            return
+        rates = (("optimizer", "params", "lr"), ("optimizer", "params", "learning_rate"), _WARMED_UP_TO)
+        if not all(config.raw(*keys).absent for keys in rates):
+            return  # DeepSpeed refuses "learning_rate": nothing trains with the default
         trainer = with_accelerate(run) or read_by_json(run)
         wanted = run.arguments.get("learning_rate").number
         if wanted == 0.001:
@@ -63,7 +70,7 @@ class DsOptimizerWithoutLearningRate(Hazard):
             cure=(
                 Text('Write "lr": "auto", which transformers fills in', "写 “lr”: “auto”，由 transformers 填充")
                 if trainer is not False
-                else Text('Write "lr" with the number', "写出 “lr” 的数值"),
+                else Text('Write "lr": {rate}', "写 “lr”: {rate}").format(rate=2e-5 if wanted is None else wanted)
             ),
             spans=(span_in(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
             fixes=fix_of(

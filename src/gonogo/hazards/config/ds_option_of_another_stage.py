@@ -1,17 +1,16 @@
-from functools import partial
+from collections.abc import Mapping
 
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
+from gonogo.hazards.rule import Severity, Text
 
-_BELONGS = (("round_robin_gradients", False, (1, 2)), ("ignore_unused_parameters", True, (2,)))
+_BELONGS = {
+    "round_robin_gradients": (False, (1, 2), Text("stages 1 and 2", "stage 1 和 2")),
+    "ignore_unused_parameters": (True, (2,), Text("stage 2", "stage 2")),
+}
+"""The default, and where another value has an effect."""
 
 
-def _said(stages: tuple[int, ...]) -> str:
-    return ", ".join(map(str, stages))
-
-
-class DsOptionOfAnotherStage(Hazard):
+class DsOptionOfAnotherStage(ConfigHazard):
     """round_robin_gradients or ignore_unused_parameters is set at a stage that does not look at it.
 
     ## What happens
@@ -19,6 +18,12 @@ class DsOptionOfAnotherStage(Hazard):
 
     ## Why
     round_robin_gradients belongs to stage 1 and 2, ignore_unused_parameters to stage 2.
+
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 3, "round_robin_gradients": true}    // wrong: no effect
+    "zero_optimization": {"stage": 2, "round_robin_gradients": true}    // right
+    ```
 
     ## Cure
     Remove the option, or take the stage that it belongs to.
@@ -35,22 +40,20 @@ class DsOptionOfAnotherStage(Hazard):
     name = "ds-option-of-another-stage"
     title = Text(en="An option of ZeRO has no effect at this stage", zh="ZeRO 的某个选项在当前 stage 不起作用")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Options with another value than the default, at a stage that is known."""
-        stage = config.zero_stage
-        if not stage:
-            return
-        for key, default, stages in _BELONGS:
-            value = config.raw(ZERO, key).truth
-            if value is None or value is default or stage in stages:
-                continue
-            yield self.finding(
-                Text(
-                    en="{key} is {value} at stage {stage}, where it has no effect: it belongs to stage {stages}.",
-                    zh="{key} 为 {value}，而 stage 为 {stage}；它只属于 stage {stages}，此处不起作用。",
-                ).format(key=key, value=as_json(value), stage=stage, stages=_said(stages)),
-                severity=Severity.NOTE,
-                cure=(Text("Remove {key}", "去掉 {key}").format(key=key),),
-                spans=(span_in(config, ZERO, key), span_in(config, ZERO, "stage")),
-                fixes=fix_of(Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, ZERO, key)),
-            )
+    keys = tuple(f"zero_optimization.{key}" for key in _BELONGS)
+    stages = (1, 2, 3)
+    wrong = given
+    severity = Severity.NOTE
+    cause = Text(
+        en="{key} is {value} at stage {stage}, where it has no effect: it belongs to {belongs}.",
+        zh="{key} 为 {value}，而 stage 为 {stage}；它只属于 {belongs}，此处不起作用。",
+    )
+    cure = Text("Remove {key}", "去掉 {key}")
+    beside = ("zero_optimization.stage",)
+    change = Change(Text("remove {key}", "去掉 {key}"))
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The stages that it belongs to, where it is not the default and this is none of them."""
+        default, stages, belongs = _BELONGS[at.keys[-1]]
+        without_effect = at.field.truth is (not default) and at.config.zero_stage not in stages
+        return {"belongs": belongs} if without_effect else None

@@ -10,8 +10,15 @@ class DsPipelineWithZero2(Hazard):
     "AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism", in deepspeed.initialize.
 
     ## Why
-    A pipeline accumulates gradients over many micro-batches before it reduces them; ZeRO-2 divides each
+    A pipeline accumulates gradients over many micro-batches before it reduces them; ZeRO-2 partitions each
     micro-batch's at once.
+
+    ## Example
+    ```json
+    // train.py: PipelineModule(layers=layers, num_stages=2)
+    "stage": 2    // wrong
+    "stage": 1    // right
+    ```
 
     ## Cure
     Take stage 1 with the pipeline, or ZeRO-3 without it.
@@ -41,7 +48,7 @@ class DsPipelineWithZero2(Hazard):
                 zh="ZeRO 的 stage 为 {stage}，而脚本构建了流水线：DeepSpeed 在此只接受 stage 0 或 1。",
             ).format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
-            cure=(Text('Set "stage" to 1', "把 “stage” 设为 1"),),
+            cure=Text('Set "stage" to 1', "把 “stage” 设为 1"),
             spans=(span_in(config, ZERO, "stage"), call.place.span()),
             fixes=fix_of(
                 Text("take ZeRO-1", "使用 ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False

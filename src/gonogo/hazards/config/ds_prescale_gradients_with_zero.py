@@ -1,11 +1,11 @@
-from functools import partial
+from collections.abc import Mapping
 
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
 from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Span, Text
 
 
-class DsPrescaleGradientsWithZero(Hazard):
+class DsPrescaleGradientsWithZero(ConfigHazard):
     """prescale_gradients or gradient_predivide_factor stands beside ZeRO-2 or ZeRO-3.
 
     ## What happens
@@ -14,6 +14,13 @@ class DsPrescaleGradientsWithZero(Hazard):
 
     ## Why
     Reduce-scatter, ZeRO's default, divides gradients itself. Before 0.13 ZeRO-1 was refused as well.
+
+    ## Example
+    ```json
+    // "prescale_gradients": true
+    "zero_optimization": {"stage": 2}                             // wrong: reduce_scatter is on by default
+    "zero_optimization": {"stage": 2, "reduce_scatter": false}    // right; or drop prescale_gradients
+    ```
 
     ## Cure
     Remove the key; or set `"reduce_scatter": false` (slower).
@@ -32,30 +39,28 @@ class DsPrescaleGradientsWithZero(Hazard):
         en="Gradients can't be pre-scaled with ZeRO's reduce-scatter", zh="使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Either key at stage 2 or 3, unless reduce-scatter is off."""
-        if config.zero_stage not in (2, 3) or config.raw(ZERO, "reduce_scatter").truth is False:
-            return
-        if config.raw(ZERO, "reduce_scatter").unknown:
-            return
-        factor = config.raw("gradient_predivide_factor").number
-        wrong = ["prescale_gradients"] if config.raw("prescale_gradients").truth else []
-        wrong += ["gradient_predivide_factor"] if factor is not None and factor != 1 else []
-        for key in wrong:
-            yield self.finding(
-                Text(
-                    en='"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
-                    zh="“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
-                ).format(key=key, value=as_json(config.raw(key).value), stage=config.zero_stage),
-                cure=(
-                    Text("Remove {key}", "去掉 {key}").format(key=key),
-                    Text(
-                        'Or set "reduce_scatter": false in zero_optimization',
-                        "或在 zero_optimization 中设置 “reduce_scatter”: false",
-                    ),
-                ),
-                spans=(span_in(config, key), span_in(config, ZERO, "reduce_scatter") or span_in(config, ZERO, "stage")),
-                fixes=fix_of(
-                    Text("remove {key}", "去掉 {key}").format(key=key), partial(config.removing, key), safe=False
-                ),
-            )
+    keys = ("prescale_gradients", "gradient_predivide_factor")
+    stages = (2, 3)
+    wrong = given
+    cause = Text(
+        en='"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
+        zh="“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
+    )
+    cure = (
+        Text("Remove {key}", "去掉 {key}"),
+        Text(
+            'Or set "reduce_scatter": false in zero_optimization',
+            "或在 zero_optimization 中设置 “reduce_scatter”: false",
+        ),
+    )
+    change = Change(Text("remove {key}", "去掉 {key}"), safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """Either has another value than the default, and reduce-scatter is not off."""
+        scatter = at.config.raw(ZERO, "reduce_scatter")
+        scaled = at.field.truth if at.keys[0] == "prescale_gradients" else at.field.number not in (None, 1)
+        return {} if scaled and not scatter.unknown and scatter.truth is not False else None
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """The setting of reduce-scatter, or the stage whose default it is."""
+        return (span_in(at.config, ZERO, "reduce_scatter") or span_in(at.config, ZERO, "stage"),)

@@ -15,6 +15,12 @@ class DsProfilingLeftOn(Hazard):
     wall_clock_breakdown waits for the GPU several times a step; flops_profiler switches it on as well, also after
     the step that it profiles; comms_logger records every collective; memory_breakdown and dump_state print.
 
+    ## Example
+    ```json
+    "wall_clock_breakdown": true     // wrong for the real run
+    "wall_clock_breakdown": false    // right
+    ```
+
     ## Cure
     Switch it off for the real run.
 
@@ -37,11 +43,11 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            Text(en="{on} measure at every step, and cost time.", zh="{on} 在每一步都做测量，会拖慢训练。").format(
-                on=", ".join(one[0] for one in keys)
+            Text(en="Measured at every step, which costs time: {en}.", zh="每一步都做测量，会拖慢训练：{zh}。").format(
+                en=", ".join(one[0] for one in keys), zh="、".join(one[0] for one in keys)
             ),
             severity=Severity.NOTE,
-            cure=(Text("Switch it off for the real run", "正式运行时关闭"),),
+            cure=Text("Switch it off for the real run", "正式运行时关闭"),
             spans=tuple(span_in(config, *one) for one in keys),
             fixes=fix_of(
                 Text("switch it off", "关闭"),

@@ -1,11 +1,13 @@
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
 from gonogo.hazards.config._written import ZERO, gib, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Severity, Span, Text
 
-_ALLOWED = 4 * 1024**3
+_TWO = Text(" in each of two buffers (overlap_comm)", "，共两个缓冲区（overlap_comm）")
 
 
-class DsReduceBucketHuge(Hazard):
+class DsReduceBucketHuge(ConfigHazard):
     """reduce_bucket_size makes buffers of more than 4 GiB on each GPU.
 
     ## What happens
@@ -14,6 +16,12 @@ class DsReduceBucketHuge(Hazard):
     ## Why
     ZeRO collects gradients in a buffer of that many elements, 2 bytes each in 16-bit training, and in two of them
     with overlap_comm at stage 1 and 2.
+
+    ## Example
+    ```json
+    "reduce_bucket_size": 5e9    // wrong: 9.3 GiB
+    "reduce_bucket_size": 5e8    // right: 0.9 GiB
+    ```
 
     ## Cure
     5e8 (DeepSpeed's default) or less; "auto" under transformers takes hidden_size².
@@ -30,33 +38,30 @@ class DsReduceBucketHuge(Hazard):
     name = "ds-reduce-bucket-huge"
     title = Text(en="The reduce bucket takes gigabytes of each GPU", zh="reduce bucket 占用每块 GPU 数 GiB 显存")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The buffers' bytes at a stage that is known."""
-        stage = config.zero_stage
-        size = config.raw(ZERO, "reduce_bucket_size").number
-        if not stage or size is None or config.raw(ZERO, "contiguous_gradients").truth is False:
-            return
-        overlap = config.raw(ZERO, "overlap_comm").truth is True
-        buffers = 2 if overlap and stage < 3 else 1
-        taken = size * 2 * buffers
-        if taken <= _ALLOWED:
-            return
-        yield self.finding(
-            Text(
-                en="reduce_bucket_size is {size:,.0f} elements: {buffers} buffer(s) of 2 bytes each take {taken} of "
-                "every GPU.",
-                zh="reduce_bucket_size 为 {size:,.0f} 个元素：{buffers} 个缓冲区、每元素 2 字节，占用每块 GPU {taken}"
-                "。",
-            ).format(size=size, buffers=buffers, taken=gib(taken)),
-            severity=Severity.WARNING,
-            cure=(Text("Write 5e8 or less: {small}", "写 5e8 或更小：{small}").format(small=gib(5e8 * 2 * buffers)),),
-            spans=(
-                span_in(config, ZERO, "reduce_bucket_size"),
-                span_in(config, ZERO, "overlap_comm") if buffers == 2 else None,
-            ),
-            fixes=fix_of(
-                Text("take 5e8", "改为 5e8"),
-                lambda: config.replacing(ZERO, "reduce_bucket_size", value=500000000),
-                safe=False,
-            ),
-        )
+    keys = ("zero_optimization.reduce_bucket_size",)
+    stages = (1, 2, 3)
+    wrong = number(lambda size: size > 0)
+    severity = Severity.WARNING
+    cause = Text(
+        en="{key} is {number:,.0f} elements of 2 bytes{two}: that takes {taken} of every GPU.",
+        zh="{key} 为 {number:,.0f} 个元素，每个 2 字节{two}：占用每块 GPU {taken}。",
+    )
+    cure = Text("Write 5e8 or less: {small}", "写 5e8 或更小：{small}")
+    change = Change(Text("take 5e8", "改为 5e8"), to=500_000_000, safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The buffers' bytes, where they are more than 4 GiB."""
+        twice = _twice(at.config)
+        each = 4 if twice else 2
+        taken = (at.field.number or 0) * each
+        if taken <= 4 * 1024**3 or at.config.raw(ZERO, "contiguous_gradients").truth is False:
+            return None
+        return {"two": _TWO if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
+
+    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+        """What makes it two buffers."""
+        return (span_in(at.config, ZERO, "overlap_comm") if _twice(at.config) else None,)
+
+
+def _twice(config: DeepSpeedConfig) -> bool:
+    return config.raw(ZERO, "overlap_comm").truth is True and config.zero_stage != 3

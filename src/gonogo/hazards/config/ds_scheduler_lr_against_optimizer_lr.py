@@ -1,8 +1,10 @@
-from gonogo.hazards.config._written import span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, given
+from gonogo.hazards.rule import Severity, Text
 
 
-class DsSchedulerLrAgainstOptimizerLr(Hazard):
+class DsSchedulerLrAgainstOptimizerLr(ConfigHazard):
     """warmup_max_lr of the scheduler differs from lr of the optimizer.
 
     ## What happens
@@ -10,6 +12,13 @@ class DsSchedulerLrAgainstOptimizerLr(Hazard):
 
     ## Why
     WarmupLR and WarmupDecayLR set the learning rate of every step themselves, from warmup_min_lr to warmup_max_lr.
+
+    ## Example
+    ```json
+    // "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 3e-4}}    // wrong: trains with 3e-4
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 2e-5}}    // right
+    ```
 
     ## Cure
     Write the same number in both, or "auto" in both under transformers.
@@ -25,24 +34,23 @@ class DsSchedulerLrAgainstOptimizerLr(Hazard):
     name = "ds-scheduler-lr-against-optimizer-lr"
     title = Text(en="The scheduler's learning rate replaces the optimizer's", zh="调度器的学习率会取代优化器的学习率")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Both numbers as written, and not the same."""
-        if config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
-            return
-        highest = config.raw("scheduler", "params", "warmup_max_lr").number
-        rate = config.raw("optimizer", "params", "lr").number
-        if highest is None or rate is None or highest == rate:
-            return
-        yield self.finding(
-            Text(
-                en="The scheduler's warmup_max_lr is {highest:g} and the optimizer's lr {rate:g}: the run trains with "
-                "{highest:g}.",
-                zh="调度器的 warmup_max_lr 为 {highest:g}，优化器的 lr 为 {rate:g}：运行将以 {highest:g} 训练。",
-            ).format(highest=highest, rate=rate),
-            severity=Severity.WARNING,
-            cure=(Text("Write the learning rate that is meant in both", "两处都写成想要的学习率"),),
-            spans=(
-                span_in(config, "optimizer", "params", "lr"),
-                span_in(config, "scheduler", "params", "warmup_max_lr"),
-            ),
-        )
+    keys = ("optimizer.params.lr",)
+    wrong = given
+    severity = Severity.WARNING
+    cause = Text(
+        en="The scheduler's warmup_max_lr is {highest:g} and the optimizer's lr {number:g}: the run trains with "
+        "{highest:g}.",
+        zh="调度器的 warmup_max_lr 为 {highest:g}，优化器的 lr 为 {number:g}：运行将以 {highest:g} 训练。",
+    )
+    cure = Text(
+        "Write the rate that is meant in both: {number:g} or {highest:g}",
+        "两处都写成想要的学习率：{number:g} 或 {highest:g}",
+    )
+    beside = ("scheduler.params.warmup_max_lr",)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The rate that the scheduler rises to, where it is another."""
+        if at.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
+            return None
+        highest = at.config.raw("scheduler", "params", "warmup_max_lr").number
+        return {"highest": highest} if None not in (highest, at.field.number) and highest != at.field.number else None

@@ -20,6 +20,13 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
     Where the DeepSpeed config has a "scheduler" block, the Trainer leaves the schedule to DeepSpeed. `WarmupLR`,
     which many copied configs have, warms up and then keeps the rate; `WarmupDecayLR` falls linearly.
 
+    ## Example
+    ```sh
+    # ds_config.json has "scheduler": {"type": "WarmupLR"}
+    deepspeed train.py --deepspeed ds_config.json --lr_scheduler_type cosine       # wrong: the rate stays constant
+    deepspeed train.py --deepspeed no_scheduler.json --lr_scheduler_type cosine    # right
+    ```
+
     ## Cure
     Remove the "scheduler" block from the config (transformers 4.33 and later need none beside an optimizer block); or
     name the schedule that is meant there.
@@ -48,21 +55,25 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         wanted = str(asked.value).rpartition(".")[2].lower()
         if same is None or wanted in same:
             return
+        meant = next((name for name, names in _SAME.items() if wanted in names), None)
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
             Text(
-                en='lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one '
-                "is used "
+                en='lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one is used '
                 "(as {same}), and {wanted} has no effect.",
-                zh='lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：'
-                "实际使用后者（相当于 {same}），"
-                "{wanted} 不起作用。",
+                zh='lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：实际使用后者（相当于 '
+                "{same}），{wanted} 不起作用。",
             ).format(wanted=wanted, kind=kind.value, same=same[0]),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(
                 Text(
                     'Remove the "scheduler" block from the DeepSpeed config', '从 DeepSpeed 配置中删除 "scheduler" 段'
+                ),
+                *(
+                    [Text('Or name the schedule there: "{meant}"', "或在其中写明：“{meant}”").format(meant=meant)]
+                    if meant
+                    else []
                 ),
             ),
             spans=(kind.span(), asked.span(Text("asked for here", "此处要求"))),

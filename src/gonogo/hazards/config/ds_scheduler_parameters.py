@@ -20,12 +20,12 @@ _TAKEN = {
         }
     ),
 }
-_NEEDED = {"WarmupDecayLR": ("total_num_steps",), "WarmupCosineLR": ("total_num_steps",)}
+_TOTAL = ("scheduler", "params", "total_num_steps")
 
 
 def _which(key: str) -> Text:
-    having = ", ".join(name for name, taken in _TAKEN.items() if key in taken)
-    return Text(f": {having}", f"：{having}") if having else Text("", "")
+    having = [name for name, taken in _TAKEN.items() if key in taken]
+    return Text(f": {', '.join(having)}", f"：{'、'.join(having)}") if having else Text("", "")
 
 
 class DsSchedulerParameters(Hazard):
@@ -38,6 +38,12 @@ class DsSchedulerParameters(Hazard):
 
     ## Why
     `params` goes to the constructor as it is; the schedulers share few names.
+
+    ## Example
+    ```json
+    "scheduler": {"type": "WarmupDecayLR", "params": {}}                             // wrong
+    "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}    // right
+    ```
 
     ## Cure
     Give the parameters that belong to the type; `"total_num_steps": "auto"` is filled in by transformers.
@@ -63,28 +69,23 @@ class DsSchedulerParameters(Hazard):
         if taken is None or params.unknown:
             return
         given = params.value if isinstance(params.value, Mapping) else {}
-        for key in _NEEDED.get(name, ()):
-            if key not in given:
-                fixes = fix_of(
-                    Text("let transformers fill it in", "由 transformers 填充"),
-                    partial(config.inserting, "scheduler", "params", key, value="auto"),
-                    safe=False,
-                )
-                yield self.finding(
-                    Text(en="{name} needs {key}, and has none.", zh="{name} 需要 {key}，但没有给出。").format(
-                        name=name, key=key
-                    ),
-                    cure=(
-                        Text(
-                            'Write "{key}" with the number of steps, or "auto" under transformers',
-                            "写出 “{key}” 的步数；使用 transformers 时可写 “auto”",
-                        ).format(key=key)
-                        if key == "total_num_steps"
-                        else Text('Write "{key}"', "写出 “{key}”").format(key=key),
-                    ),
-                    spans=(key_spot(config, "scheduler", "params") or span_in(config, "scheduler", "type"),),
-                    fixes=fixes if key == "total_num_steps" and with_accelerate(run) else (),
-                )
+        if "total_num_steps" in taken and "total_num_steps" not in given:
+            filled_in = fix_of(
+                Text("let transformers fill it in", "由 transformers 填充"),
+                partial(config.inserting, *_TOTAL, value="auto"),
+                safe=False,
+            )
+            yield self.finding(
+                Text("{name} needs total_num_steps, and has none.", "{name} 需要 total_num_steps，但没有给出。").format(
+                    name=name
+                ),
+                cure=Text(
+                    'Write "total_num_steps" with the number of steps, or "auto" under transformers',
+                    "写出 “total_num_steps” 的步数；使用 transformers 时可写 “auto”",
+                ),
+                spans=key_spot(config, "scheduler", "params") or span_in(config, "scheduler", "type"),
+                fixes=filled_in if with_accelerate(run) else (),
+            )
         for key in given:
             if key not in taken:
                 yield self.finding(
@@ -92,12 +93,10 @@ class DsSchedulerParameters(Hazard):
                         en="{name} takes no parameter {key}: TypeError when it is built.",
                         zh="{name} 没有参数 {key}：构建时会抛出 TypeError。",
                     ).format(name=name, key=key),
-                    cure=(
-                        Text(
-                            "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
-                        ).format(which=_which(key)),
-                    ),
-                    spans=(span_in(config, "scheduler", "params", key),),
+                    cure=Text(
+                        "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
+                    ).format(which=_which(key)),
+                    spans=span_in(config, "scheduler", "params", key),
                     fixes=fix_of(
                         Text("remove it", "去掉它"), partial(config.removing, "scheduler", "params", key), safe=False
                     ),
@@ -111,6 +110,8 @@ class DsSchedulerParameters(Hazard):
                     en="warmup_num_steps is {value}; {version} takes whole numbers above 0 only.",
                     zh="warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
                 ).format(value=steps, version=version_words(run)),
-                cure=(Text("Write 1 for next to no warm-up", "几乎不预热时写 1"),),
-                spans=(span_in(config, "scheduler", "params", "warmup_num_steps"),),
+                cure=Text("Write 1 for next to no warm-up", "几乎不预热时写 1")
+                if steps < 1
+                else Text("Write {steps}", "写 {steps}").format(steps=int(steps)),
+                spans=span_in(config, "scheduler", "params", "warmup_num_steps"),
             )

@@ -30,6 +30,12 @@ class DsSchedulerUnknown(Hazard):
     `type` names a class, with its exact case; transformers' `--lr_scheduler_type` names (`cosine`, `linear`) are
     others. WarmupCosineLR came with 0.12.4.
 
+    ## Example
+    ```json
+    "scheduler": {"type": "cosine"}            // wrong: a name for --lr_scheduler_type
+    "scheduler": {"type": "WarmupCosineLR"}    // right
+    ```
+
     ## Cure
     Write WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest; or remove the section, and transformers
     builds its own scheduler.
@@ -74,5 +80,5 @@ class DsSchedulerUnknown(Hazard):
                     "或去掉 “scheduler”，用 --lr_scheduler_type 选择",
                 ),
             ),
-            spans=(span_in(config, "scheduler", "type"),),
+            spans=span_in(config, "scheduler", "type"),
         )

@@ -1,8 +1,10 @@
-from gonogo.hazards.config._written import span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.rule import Severity, Text
 
 
-class DsSchedulerWarmupBeyondTotal(Hazard):
+class DsSchedulerWarmupBeyondTotal(ConfigHazard):
     """warmup_num_steps is larger than total_num_steps.
 
     ## What happens
@@ -11,6 +13,13 @@ class DsSchedulerWarmupBeyondTotal(Hazard):
 
     ## Why
     The decay is to begin after the warm-up, and the run is over before.
+
+    ## Example
+    ```json
+    // "total_num_steps": 500
+    "warmup_num_steps": 1000    // wrong
+    "warmup_num_steps": 15      // right
+    ```
 
     ## Cure
     Write a warm-up of a few percent of the steps, or "auto" for both.
@@ -26,25 +35,20 @@ class DsSchedulerWarmupBeyondTotal(Hazard):
     name = "ds-scheduler-warmup-beyond-total"
     title = Text(en="The warm-up is longer than the whole schedule", zh="预热步数超过了总步数")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Both numbers as they will be, the first larger."""
-        warmup = config.get("scheduler", "params", "warmup_num_steps")
-        total = config.get("scheduler", "params", "total_num_steps")
-        if warmup.number is None or total.number is None or warmup.number <= total.number:
-            return
-        yield self.finding(
-            Text(
-                en="The warm-up takes {warmup:,} of {total:,} steps: the learning rate never reaches its maximum.",
-                zh="预热需要 {warmup:,} 步，而总共只有 {total:,} 步：学习率永远达不到最大值。",
-            ).format(warmup=int(warmup.number), total=int(total.number)),
-            severity=Severity.WARNING,
-            cure=(
-                Text("Write a warm-up of some {few} steps", "预热取 {few} 步左右").format(
-                    few=max(1, int(total.number * 0.03))
-                ),
-            ),
-            spans=(
-                span_in(config, "scheduler", "params", "warmup_num_steps"),
-                span_in(config, "scheduler", "params", "total_num_steps"),
-            ),
-        )
+    keys = ("scheduler.params.warmup_num_steps",)
+    wrong = number(lambda steps: steps > 0)
+    fills_in_auto = True
+    severity = Severity.WARNING
+    cause = Text(
+        en="The warm-up takes {number:,.0f} of {total:,.0f} steps: the learning rate never reaches its maximum.",
+        zh="预热需要 {number:,.0f} 步，而总共只有 {total:,.0f} 步：学习率永远达不到最大值。",
+    )
+    cure = Text("Write a warm-up of some {few:.0f} steps", "预热取 {few:.0f} 步左右")
+    beside = ("scheduler.params.total_num_steps",)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """All the steps, where they are fewer."""
+        total = at.config.get("scheduler", "params", "total_num_steps").number
+        if total is None or (at.field.number or 0) <= total:
+            return None
+        return {"total": total, "few": max(1, total * 0.03)}

@@ -1,8 +1,8 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.config._declared import ConfigHazard, number
+from gonogo.hazards.rule import Severity, Text
 
 
-class DsStage3ParametersNeverKept(Hazard):
+class DsStage3ParametersNeverKept(ConfigHazard):
     """stage3_max_live_parameters or stage3_max_reuse_distance is 0.
 
     ## What happens
@@ -12,6 +12,12 @@ class DsStage3ParametersNeverKept(Hazard):
     ## Why
     The two limits let ZeRO-3 keep a parameter that is soon used again; 0 releases it at once, and turns prefetching
     off.
+
+    ## Example
+    ```json
+    "stage3_max_reuse_distance": 0      // wrong
+    "stage3_max_reuse_distance": 1e9    // right
+    ```
 
     ## Cure
     Leave both at 1e9; lower them to 1e8 where memory is short.
@@ -28,19 +34,12 @@ class DsStage3ParametersNeverKept(Hazard):
     name = "ds-stage3-parameters-never-kept"
     title = Text(en="ZeRO-3 fetches every parameter anew at each use", zh="ZeRO-3 每次使用参数都要重新获取")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Either limit at 0, at stage 3."""
-        if config.zero_stage != 3:
-            return
-        for key in ("stage3_max_live_parameters", "stage3_max_reuse_distance"):
-            if config.raw(ZERO, key).number != 0:
-                continue
-            yield self.finding(
-                Text(
-                    en="{key} is 0: parameters are released right after each use and gathered again for the next.",
-                    zh="{key} 为 0：参数每次用完立即释放，下次使用时重新获取。",
-                ).format(key=key),
-                severity=Severity.NOTE,
-                cure=(Text("Write 1e9, or 1e8 where memory is short", "写 1e9；显存紧张时写 1e8"),),
-                spans=(span_in(config, ZERO, key),),
-            )
+    keys = ("zero_optimization.stage3_max_live_parameters", "zero_optimization.stage3_max_reuse_distance")
+    stages = (3,)
+    wrong = number(lambda limit: limit == 0)
+    severity = Severity.NOTE
+    cause = Text(
+        en="{key} is 0: parameters are released right after each use and gathered again for the next.",
+        zh="{key} 为 0：参数每次用完立即释放，下次使用时重新获取。",
+    )
+    cure = Text("Write 1e9, or 1e8 where memory is short", "写 1e9；显存紧张时写 1e8")

@@ -1,18 +1,24 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from collections.abc import Mapping
 
-_MATRIX = 4096 * 4096
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._written import ZERO
+from gonogo.hazards.rule import Certainty, Severity, Text
 
 
-class DsStage3PersistenceThresholdHuge(Hazard):
+class DsStage3PersistenceThresholdHuge(ConfigHazard):
     """The threshold is larger than the model's weight matrices.
 
     ## What happens
     ZeRO-3 saves hardly any memory: the weights lie whole on every GPU.
 
     ## Why
-    Parameters of fewer elements than the threshold are never divided. A 4096 x 4096 matrix has 16.8 million.
+    Parameters of fewer elements than the threshold are never partitioned. A 4096 x 4096 matrix has 16.8 million.
+
+    ## Example
+    ```json
+    "stage3_param_persistence_threshold": 1e9    // wrong: nothing is partitioned
+    "stage3_param_persistence_threshold": 1e5    // right
+    ```
 
     ## Cure
     1e5 (the default) to 1e6; "auto" under transformers takes 10 x hidden_size.
@@ -33,27 +39,18 @@ class DsStage3PersistenceThresholdHuge(Hazard):
         zh="stage3_param_persistence_threshold 使每块 GPU 都保留完整权重",
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A threshold above the size of a common weight matrix."""
-        size = config.raw(ZERO, "stage3_param_persistence_threshold").number
-        if config.zero_stage != 3 or size is None or size < _MATRIX:
-            return
-        if not config.raw(ZERO, "stage3_model_persistence_threshold").absent:
-            return
-        yield self.finding(
-            Text(
-                en="stage3_param_persistence_threshold is {size:,.0f}: every parameter below that stays whole on each "
-                "GPU, as a 4096 x 4096 matrix (16,777,216) would.",
-                zh="stage3_param_persistence_threshold 为 {size:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x 4096 "
-                "的矩阵（16,777,216）也不例外。",
-            ).format(size=size),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
-            cure=(Text("Write 1e5, the default, or 1e6", "写默认值 1e5，或 1e6"),),
-            spans=(span_in(config, ZERO, "stage3_param_persistence_threshold"),),
-            fixes=fix_of(
-                Text("take the default", "使用默认值"),
-                lambda: config.replacing(ZERO, "stage3_param_persistence_threshold", value=100000),
-                safe=False,
-            ),
-        )
+    keys = ("zero_optimization.stage3_param_persistence_threshold",)
+    stages = (3,)
+    wrong = number(lambda size: size >= 4096 * 4096)
+    severity, certainty = Severity.WARNING, Certainty.LIKELY
+    cause = Text(
+        en="{key} is {number:,.0f}: every parameter below that stays whole on each GPU, as a 4096 x 4096 matrix "
+        "(16,777,216) would.",
+        zh="{key} 为 {number:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x 4096 的矩阵（16,777,216）也不例外。",
+    )
+    cure = Text("Write 1e5, the default, or 1e6", "写默认值 1e5，或 1e6")
+    change = Change(Text("take the default", "使用默认值"), to=100_000, safe=False)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """No limit for the whole model."""
+        return {} if at.config.raw(ZERO, "stage3_model_persistence_threshold").absent else None

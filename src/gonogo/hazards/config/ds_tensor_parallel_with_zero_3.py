@@ -1,15 +1,25 @@
-from gonogo.hazards.config._written import ZERO, newer_than, span_in
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from collections.abc import Mapping
+
+from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.config._written import newer_than
+from gonogo.hazards.rule import Certainty, Text
 
 
-class DsTensorParallelWithZero3(Hazard):
+class DsTensorParallelWithZero3(ConfigHazard):
     """autotp_size above 1 stands beside stage 3.
 
     ## What happens
     "AssertionError: Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated".
 
     ## Why
-    Until 0.19.3 AutoTP divides whole weights, and ZeRO-3 has left none whole.
+    Until 0.19.3 AutoTP slices whole weights, and ZeRO-3 has left none whole.
+
+    ## Example
+    ```json
+    // "tensor_parallel": {"autotp_size": 4}, DeepSpeed 0.18
+    "stage": 3    // wrong
+    "stage": 2    // right
+    ```
 
     ## Cure
     Take stage 1 or 2, or remove tensor_parallel; from 0.19.4 on both work together.
@@ -28,22 +38,24 @@ class DsTensorParallelWithZero3(Hazard):
         en="DeepSpeed's tensor parallelism is refused with ZeRO-3", zh="DeepSpeed 的张量并行不能与 ZeRO-3 搭配"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The size at stage 3, unless the release is one that can do it."""
-        size = config.raw("tensor_parallel", "autotp_size").number
-        if config.zero_stage != 3 or size is None or size <= 1 or newer_than(run, ">=0.19.4"):
-            return
-        refused = newer_than(run, "<=0.19.3")
-        yield self.finding(
-            Text(
-                en="tensor_parallel.autotp_size is {size} at ZeRO-3: DeepSpeed before 0.19.4 refuses the two together.",
-                zh="tensor_parallel.autotp_size 为 {size}，同时使用 ZeRO-3：0.19.4 之前的 DeepSpeed 会拒绝。",
-            ).format(size=size),
-            certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
-            cure=(
-                Text('Set "stage" to 1 or 2', "把 “stage” 设为 1 或 2"),
-                Text('Or install "deepspeed>=0.19.4"', "或安装 “deepspeed>=0.19.4”"),
-            ),
-            spans=(span_in(config, "tensor_parallel", "autotp_size"), span_in(config, ZERO, "stage")),
-            confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
-        )
+    keys = ("tensor_parallel.autotp_size",)
+    stages = (3,)
+    wrong = number(lambda size: size > 1)
+    cause = Text(
+        en="{path} is {number} at ZeRO-3: DeepSpeed before 0.19.4 refuses the two together.",
+        zh="{path} 为 {number}，同时使用 ZeRO-3：0.19.4 之前的 DeepSpeed 会拒绝。",
+    )
+    cure = (
+        Text('Set "stage" to 1 or 2', "把 “stage” 设为 1 或 2"),
+        Text('Or install "deepspeed>=0.19.4"', "或安装 “deepspeed>=0.19.4”"),
+    )
+    confirm = Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本")
+    beside = ("zero_optimization.stage",)
+
+    def around(self, at: Setting) -> Mapping[str, object] | None:
+        """The release is none of those that can do it."""
+        return None if newer_than(at.run, ">=0.19.4") else {}
+
+    def sureness(self, at: Setting) -> Certainty:
+        """Certain where the release is known."""
+        return Certainty.CERTAIN if newer_than(at.run, "<=0.19.3") else Certainty.POSSIBLE

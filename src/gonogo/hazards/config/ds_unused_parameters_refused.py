@@ -1,9 +1,8 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.config._declared import Change, ConfigHazard, false
+from gonogo.hazards.rule import Certainty, Severity, Text
 
 
-class DsUnusedParametersRefused(Hazard):
+class DsUnusedParametersRefused(ConfigHazard):
     """ignore_unused_parameters is false at stage 2.
 
     ## What happens
@@ -12,6 +11,12 @@ class DsUnusedParametersRefused(Hazard):
 
     ## Why
     The default, true, skips such parameters.
+
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 2, "ignore_unused_parameters": false}    // wrong
+    "zero_optimization": {"stage": 2}                                       // right
+    ```
 
     ## Cure
     Remove the key, unless every parameter is used at every step.
@@ -30,23 +35,14 @@ class DsUnusedParametersRefused(Hazard):
         en="ZeRO-2 is told to stop at parameters without a gradient", zh="ZeRO-2 被设为遇到没有梯度的参数就停止"
     )
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The switch off at stage 2; likelier to hurt in a model of several modalities."""
-        if config.raw(ZERO, "ignore_unused_parameters").truth is not False or config.zero_stage != 2:
-            return
-        yield self.finding(
-            Text(
-                en="ignore_unused_parameters is false: a step in which any parameter gets no gradient stops the run.",
-                zh="ignore_unused_parameters 为 false：只要有一步中某个参数没有梯度，运行就会停止。",
-            ),
-            severity=Severity.WARNING,
-            certainty=Certainty.POSSIBLE,
-            cure=(Text("Remove the key: true is the default", "去掉该键：默认值为 true"),),
-            spans=(span_in(config, ZERO, "ignore_unused_parameters"),),
-            confirm=(Text("Whether every parameter is used at every step", "确认每一步是否都用到所有参数"),),
-            fixes=fix_of(
-                Text("take the default", "使用默认值"),
-                lambda: config.removing(ZERO, "ignore_unused_parameters"),
-                safe=False,
-            ),
-        )
+    keys = ("zero_optimization.ignore_unused_parameters",)
+    stages = (2,)
+    wrong = false
+    severity, certainty = Severity.WARNING, Certainty.POSSIBLE
+    cause = Text(
+        en="{key} is false: a step in which any parameter gets no gradient stops the run.",
+        zh="{key} 为 false：只要有一步中某个参数没有梯度，运行就会停止。",
+    )
+    cure = Text("Remove the key: true is the default", "去掉该键：默认值为 true")
+    confirm = Text("Whether every parameter is used at every step", "确认每一步是否都用到所有参数")
+    change = Change(Text("take the default", "使用默认值"), safe=False)

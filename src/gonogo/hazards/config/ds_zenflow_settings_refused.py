@@ -14,6 +14,12 @@ class DsZenflowSettingsRefused(Hazard):
     ## Why
     ZenFlow updates the gradients that matter least on the CPU; without offload there is nothing to do there.
 
+    ## Example
+    ```json
+    "zenflow": {"select_strategy": "step", "select_interval": 2, "update_interval": 4}    // wrong
+    "zenflow": {"select_strategy": "step", "select_interval": 4, "update_interval": 4}    // right
+    ```
+
     ## Cure
     Write `"offload_optimizer": {"device": "cpu"}`; give select_interval a number with "step" or "epoch", at least
     update_interval.
@@ -78,4 +84,4 @@ class DsZenflowSettingsRefused(Hazard):
             )
 
     def _found(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:
-        return self.finding(cause, cure=(cure,), spans=spans)
+        return self.finding(cause, cure=cure, spans=spans)

@@ -13,6 +13,12 @@ class DsZeroOptimizationBoolean(Hazard):
     ## Why
     They look for keys below zero_optimization.
 
+    ## Example
+    ```json
+    "zero_optimization": true            // wrong
+    "zero_optimization": {"stage": 1}    // right
+    ```
+
     ## Cure
     Write `{"stage": 1}`, or the stage that is meant.
 
@@ -53,7 +59,7 @@ class DsZeroOptimizationBoolean(Hazard):
                 else Text("", ""),
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
-            cure=(Text('Write {{"stage": {stage}}}', "写 {{“stage”: {stage}}}").format(stage=stage),),
-            spans=(span_in(config, ZERO),),
+            cure=Text('Write {{"stage": {stage}}}', "写 {{“stage”: {stage}}}").format(stage=stage),
+            spans=span_in(config, ZERO),
             fixes=fix_of(Text("write the object", "写成对象"), lambda: config.replacing(ZERO, value={"stage": stage})),
         )

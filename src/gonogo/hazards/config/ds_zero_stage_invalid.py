@@ -1,9 +1,14 @@
-from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import as_json
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.config._declared import ConfigHazard
+from gonogo.hazards.rule import Field, Text
 
 
-class DsZeroStageInvalid(Hazard):
+def _no_stage(field: Field) -> bool:
+    """Another value than the four, in quotes (which are told of elsewhere) or without."""
+    stage = field.value in (0, 1, 2, 3) or str(field.value).strip() in ("0", "1", "2", "3", "auto")
+    return field.known and not stage
+
+
+class DsZeroStageInvalid(ConfigHazard):
     """zero_optimization.stage is none of 0, 1, 2, 3.
 
     ## What happens
@@ -12,6 +17,12 @@ class DsZeroStageInvalid(Hazard):
 
     ## Why
     DeepSpeed has four stages.
+
+    ## Example
+    ```json
+    "stage": 4    // wrong
+    "stage": 3    // right
+    ```
 
     ## Cure
     Write 0, 1, 2 or 3 without quotes.
@@ -27,25 +38,13 @@ class DsZeroStageInvalid(Hazard):
     name = "ds-zero-stage-invalid"
     title = Text(en="There is no such ZeRO stage", zh="没有这个 ZeRO stage")
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A stage that DeepSpeed refuses."""
-        field = config.raw(ZERO, "stage")
-        valid = field.value in (0, 1, 2, 3) and not isinstance(field.value, str)
-        if not field.known or field.value == "auto" or valid:
-            return
-        written = str(field.value).strip()
-        if isinstance(field.value, str) and written in ("0", "1", "2", "3"):
-            return  # the quotes are told elsewhere
-        yield self.finding(
-            Text(
-                en="ZeRO has the stages 0, 1, 2 and 3, and the config asks for {value}: DeepSpeed refuses it.",
-                zh="ZeRO 只有 stage 0、1、2、3，而配置写的是 {value}：DeepSpeed 会拒绝。",
-            ).format(value=as_json(field.value)),
-            cure=(
-                Text(
-                    "Write 1 (optimizer states divided), 2 (gradients as well) or 3 (parameters as well)",
-                    "写 1（切分优化器状态）、2（再切分梯度）或 3（再切分参数）",
-                ),
-            ),
-            spans=(span_in(config, ZERO, "stage"),),
-        )
+    keys = ("zero_optimization.stage",)
+    wrong = _no_stage
+    cause = Text(
+        en="ZeRO has the stages 0, 1, 2 and 3, and the config asks for {value}: DeepSpeed refuses it.",
+        zh="ZeRO 只有 stage 0、1、2、3，而配置写的是 {value}：DeepSpeed 会拒绝。",
+    )
+    cure = Text(
+        "Write 1 (optimizer states partitioned), 2 (gradients as well) or 3 (parameters as well)",
+        "写 1（切分优化器状态）、2（再切分梯度）或 3（再切分参数）",
+    )

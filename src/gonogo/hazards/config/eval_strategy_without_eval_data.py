@@ -15,6 +15,13 @@ class EvalStrategyWithoutEvalData(Hazard):
     ## Why
     The command line asks for evaluations by steps or epochs, and the script's Trainer has nothing to evaluate on.
 
+    ## Example
+    ```python
+    # --eval_strategy steps
+    Trainer(model=model, args=args, train_dataset=train)                     # wrong
+    Trainer(model=model, args=args, train_dataset=train, eval_dataset=dev)   # right
+    ```
+
     ## Cure
     Pass `eval_dataset=`, or set `--eval_strategy no`.
 

@@ -13,6 +13,13 @@ class MaxGradNormWithoutGradientClipping(Hazard):
     Under DeepSpeed only its engine clips, by `gradient_clipping` of its config, whose default is 0 (off). The
     Trainer's own clipping does nothing there; it only fills in `"gradient_clipping": "auto"`.
 
+    ## Example
+    ```json
+    // --max_grad_norm 0.3
+    {"zero_optimization": {"stage": 2}}                                   // wrong: nothing is clipped
+    {"zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}      // right
+    ```
+
     ## Cure
     Add `"gradient_clipping": "auto"` to the DeepSpeed config.
 
@@ -44,13 +51,11 @@ class MaxGradNormWithoutGradientClipping(Hazard):
             ).format(norm=norm.number),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    'Add "gradient_clipping": "auto" to the DeepSpeed config',
-                    '在 DeepSpeed 配置中加入 "gradient_clipping": "auto"',
-                ),
+            cure=Text(
+                'Add "gradient_clipping": "auto" to the DeepSpeed config',
+                '在 DeepSpeed 配置中加入 "gradient_clipping": "auto"',
             ),
-            spans=(norm.span(),),
+            spans=norm.span(),
             fixes=fix_of(
                 Text('Add "gradient_clipping": "auto"', '加入 "gradient_clipping": "auto"'),
                 lambda: config.inserting("gradient_clipping", value="auto"),

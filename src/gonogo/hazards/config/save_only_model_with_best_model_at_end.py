@@ -14,6 +14,13 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     Under DeepSpeed a checkpoint is loaded through the engine, from its own files (`global_step...`). With
     `save_only_model` only the weights are saved, in transformers' format, and the engine finds nothing to load.
 
+    ## Example
+    ```sh
+    # with --deepspeed ds_config.json
+    --load_best_model_at_end --save_only_model        # wrong
+    --load_best_model_at_end --save_total_limit 2     # right
+    ```
+
     ## Cure
     Drop one of the two. To keep disk use small, set `save_total_limit` instead of `save_only_model`.
 
@@ -47,11 +54,9 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                     zh="在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint 无法加载"
                     "回来。",
                 ),
-                cure=(
-                    Text(
-                        "Drop save_only_model (save_total_limit keeps the disk free), or load_best_model_at_end",
-                        "去掉 save_only_model（可用 save_total_limit 控制磁盘占用），或去掉 load_best_model_at_end",
-                    ),
+                cure=Text(
+                    "Drop save_only_model (save_total_limit keeps the disk free), or load_best_model_at_end",
+                    "去掉 save_only_model（可用 save_total_limit 控制磁盘占用），或去掉 load_best_model_at_end",
                 ),
                 spans=(only.span(), best.span(), deepspeed),
             )
@@ -67,17 +72,13 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                 ).format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
-                cure=(
-                    Text(
-                        "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes "
-                        "are meant",
-                        "从含有 global_step 目录的 checkpoint 续训；若之后还要续训，请去掉 save_only_model",
-                    ),
+                cure=Text(
+                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes "
+                    "are meant",
+                    "从含有 global_step 目录的 checkpoint 续训；若之后还要续训，请去掉 save_only_model",
                 ),
                 spans=(resume.span(), only.span(), deepspeed),
-                confirm=(
-                    Text("ls {resume} shows no global_step folder", "ls {resume} 中没有 global_step 目录").format(
-                        resume=resume.string
-                    ),
+                confirm=Text("ls {resume} shows no global_step folder", "ls {resume} 中没有 global_step 目录").format(
+                    resume=resume.string
                 ),
             )

@@ -33,6 +33,12 @@ class StaleAccelerateDefaultConfig(Hazard):
     `accelerate config` once wrote, for another model. It turns FSDP on by environment variables, and the training
     script follows them, whatever its own configuration says.
 
+    ## Example
+    ```sh
+    accelerate launch train.py --deepspeed ds.json                             # wrong: some old default_config.yaml
+    accelerate launch --config_file my.yaml train.py --deepspeed ds.json       # right
+    ```
+
     ## Cure
     Delete that file, or always give `--config_file`.
 
@@ -69,7 +75,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
-                confirm=(Text("That file is meant for another run", "该文件是为别的训练写的"),),
+                confirm=Text("That file is meant for another run", "该文件是为别的训练写的"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
@@ -82,7 +88,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,
-                cure=_CURE[::-1],
+                cure=_CURE[1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
             )
 
@@ -107,11 +113,9 @@ class StaleAccelerateDefaultConfig(Hazard):
             cure=_CURE,
             certainty=_certainty(asked, named is not None),
             also=(named,) if named else (),
-            confirm=(
-                Text(
-                    "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP",
-                    "~/.cache/huggingface/accelerate/default_config.yaml 存在，且含 distributed_type: FSDP",
-                ),
+            confirm=Text(
+                "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP",
+                "~/.cache/huggingface/accelerate/default_config.yaml 存在，且含 distributed_type: FSDP",
             ),
         )
 

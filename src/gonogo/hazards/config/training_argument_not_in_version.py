@@ -37,6 +37,13 @@ class TrainingArgumentNotInVersion(Hazard):
     gone in 4.51), Trainer's tokenizer became processing_class (4.46, gone in 5.0), and 5.0 removed no_cuda, the
     per_gpu sizes, save_safetensors, overwrite_output_dir and a score of others.
 
+    ## Example
+    ```python
+    # transformers 4.51
+    TrainingArguments("out", evaluation_strategy="epoch")    # wrong
+    TrainingArguments("out", eval_strategy="epoch")          # right
+    ```
+
     ## Cure
     Use the name that the installed release knows, or install a release that knows the name.
 

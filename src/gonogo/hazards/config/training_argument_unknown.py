@@ -15,6 +15,12 @@ class TrainingArgumentUnknown(Hazard):
     ## Why
     The option is misspelt, belongs to another script, or to a field that the program's own dataclasses do not have.
 
+    ## Example
+    ```sh
+    deepspeed train.py --learing_rate 2e-5     # wrong
+    deepspeed train.py --learning_rate 2e-5    # right
+    ```
+
     ## Cure
     Write the name that is meant, or remove the option.
 
@@ -43,12 +49,12 @@ class TrainingArgumentUnknown(Hazard):
                 near = _nearest(name, known)
                 yield self.finding(
                     Text(
-                        en="TrainingArguments has no argument {name}: a TypeError.{near}",
+                        en="TrainingArguments has no argument {name} and raises TypeError.{near}",
                         zh="TrainingArguments 没有参数 {name}：会抛出 TypeError。{near}",
-                    ).format(name=name, near=_said(near, "")),
+                    ).format(name=name, near=_nearest_named(near, "")),
                     certainty=_certainty(run, near),
-                    cure=(_write(near, ""),),
-                    spans=(place.span(),),
+                    cure=_write(near, ""),
+                    spans=place.span(),
                     fixes=_renaming_keyword(place, name, near) if near not in call.keywords and script.editable else (),
                     parameter=name,
                     confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
@@ -74,9 +80,9 @@ class TrainingArgumentUnknown(Hazard):
                 Text(
                     en="--{name} is an option of none of the classes that the program parses.{near}",
                     zh="程序所解析的类中都没有选项 --{name}。{near}",
-                ).format(name=name, near=_said(near, "--")),
+                ).format(name=name, near=_nearest_named(near, "--")),
                 certainty=_certainty(run, near),
-                cure=(_write(near, "--"),),
+                cure=_write(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
                 fixes=_renaming(launch, name, near) if near else (),
                 parameter=name,
@@ -88,7 +94,7 @@ _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArgumen
 _CONFIRM = Text("No release of transformers that may be installed has it", "可能安装的 transformers 版本中都没有它")
 
 
-def _said(near: str | None, dashes: str) -> Text:
+def _nearest_named(near: str | None, dashes: str) -> Text:
     if near is None:
         return Text("", "")
     return Text(" The nearest is {name}.", "最接近的是 {name}。").format(name=dashes + near)

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, Text
 
+_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
 
 
@@ -17,6 +18,12 @@ class WeightsInOther16BitType(Hazard):
     ## Why
     `from_pretrained` casts the checkpoint into the type that it is told, and DeepSpeed casts that once more into its
     own. What the first cast drops does not come back.
+
+    ## Example
+    ```sh
+    deepspeed train.py --bf16 --torch_dtype float16     # wrong
+    deepspeed train.py --bf16 --torch_dtype bfloat16    # right
+    ```
 
     ## Cure
     Load in the type that is trained, or with `torch_dtype="auto"` (the checkpoint's own).
@@ -42,7 +49,7 @@ class WeightsInOther16BitType(Hazard):
         if trained is None:
             return
         wanted, because = trained
-        for field in _loaded(run):
+        for name, field in _loaded(run):
             loaded = _TYPES.get(str(field.value).rpartition(".")[2].lower())
             if loaded is None or loaded == wanted:
                 continue
@@ -54,10 +61,8 @@ class WeightsInOther16BitType(Hazard):
                 ).format(loaded=loaded, wanted=wanted),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        'Load in {wanted}, or with torch_dtype="auto"', '以 {wanted} 加载，或用 torch_dtype="auto"'
-                    ).format(wanted=wanted),
+                cure=Text('Set {name} to {type} or "auto"', '把 {name} 设为 {type} 或 "auto"').format(
+                    name=name, type=_NAMES[wanted]
                 ),
                 spans=(field.span(), because.span(Text("trained in {w}", "用 {w} 训练").format(w=wanted))),
             )
@@ -66,28 +71,28 @@ class WeightsInOther16BitType(Hazard):
 
 def _trained(run: Run) -> tuple[str, Field] | None:
     """The one 16-bit type that the run surely trains in, and what says so."""
-    said: list[tuple[str, Field]] = []
+    switched_on: list[tuple[str, Field]] = []
     for name in ("fp16", "bf16"):
         argument = run.arguments.get(name) if with_trainer(run) else Field.missing()
         config = run.config.raw(name, "enabled") if run.config is not None else Field.missing()
         if argument.truth is True:
-            said.append((name, argument))
+            switched_on.append((name, argument))
         elif config.truth is True:
-            said.append((name, config))
-    return said[0] if len(said) == 1 else None
+            switched_on.append((name, config))
+    return switched_on[0] if len(switched_on) == 1 else None
 
 
-def _loaded(run: Run) -> Iterator[Field]:
+def _loaded(run: Run) -> Iterator[tuple[str, Field]]:
     """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
     if with_trainer(run):
         for name in ("torch_dtype", "model_dtype"):
             field = run.arguments.get(name)
             if field.string and run.arguments.source_of(name) != "script":
-                yield field
+                yield name, field
     calls = [call for script in run.scripts for call in script.calls("*.from_pretrained") if "Model" in call.name]
     if len(calls) != 1 or calls[0].has("quantization_config"):
         return  # of several models one may only be evaluated
     for name in ("torch_dtype", "dtype"):
         field = calls[0].keyword(name)
         if field.known and isinstance(field.value, str):
-            yield field
+            yield name, field

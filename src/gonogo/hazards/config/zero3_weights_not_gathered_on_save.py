@@ -16,6 +16,12 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
     Each rank has a shard of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
     they put together when the model is saved; it is false by default, since gathering takes time and memory.
 
+    ## Example
+    ```json
+    "zero_optimization": {"stage": 3}    // wrong
+    "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}    // right
+    ```
+
     ## Cure
     Set it to true; or run `zero_to_fp32.py` in the checkpoint afterwards.
 
@@ -46,8 +52,9 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         name = "zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY
         yield self.finding(
             Text(
-                en="ZeRO-3, and {key} is {value}: what the Trainer saves are ZeRO's shards, without model.safetensors.",
-                zh="ZeRO-3 而 {key} {value}：Trainer 保存的只是 ZeRO 的分片，没有 model.safetensors。",
+                en="Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
+                "model.safetensors.",
+                zh="使用 ZeRO-3，而 {key} {value}：Trainer 保存的只是各 rank 的权重分片，没有 model.safetensors。",
             ).format(key=name, value=Text("not set", "没有设置") if key.absent else Text("false", "为 false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

@@ -10,7 +10,7 @@ _WORDS = (
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = Pattern(r"<class '([\w.]{1,200})'")
-
+_OWN = Text("an optimizer of its own", "自己的优化器")
 
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 _OFFLOAD = Text("the optimizer is offloaded here", "此处把优化器卸载到 CPU")
@@ -28,6 +28,14 @@ class ZeroOffloadClientOptimizer(Hazard):
     ## Why
     With `offload_optimizer: cpu` the update runs on the CPU. DeepSpeed refuses an optimizer of the caller's there,
     unless it is its own `DeepSpeedCPUAdam`, since a plain one is slow.
+
+    ## Example
+    ```python
+    # "offload_optimizer": {"device": "cpu"}
+    optimizer = torch.optim.AdamW(model.parameters())                            # wrong
+    optimizer = deepspeed.ops.adam.DeepSpeedCPUAdam(model.parameters())          # right
+    deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")
+    ```
 
     ## Cure
     Put an `optimizer` block into the JSON ("AdamW", values "auto"), so that DeepSpeed builds DeepSpeedCPUAdam; or
@@ -81,7 +89,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                 lambda: config.inserting("optimizer", value=_ADAMW),
                 safe=False,
             ),
-            confirm=(Text("The Trainer is not given its own optimizers=", "没有给 Trainer 传入 optimizers="),),
+            confirm=Text("The Trainer is not given its own optimizers=", "没有给 Trainer 传入 optimizers="),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -101,8 +109,8 @@ class ZeroOffloadClientOptimizer(Hazard):
                 Text(
                     en="offload_optimizer is {device}, and the script hands DeepSpeed {kind}: it takes only its own "
                     "CPU optimizer there.",
-                    zh="offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化"
-                    "器。",
+                    zh="offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化器"
+                    "。",
                 ).format(device=offload.value, kind=kinds[0]),
                 cure=(
                     Text(
@@ -134,8 +142,8 @@ class ZeroOffloadClientOptimizer(Hazard):
                 Text(
                     en="The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
                     "only its own CPU optimizer there.",
-                    zh="配置把优化器卸载到 CPU，而代码传入 {optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
-                ).format(optimizer=named.group(1) if named else Text("an optimizer of its own", "自己的优化器")),
+                    zh="配置把优化器卸载到 CPU，而代码传入{optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
+                ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _OWN),
                 certainty=certainty,
                 cure=(
                     Text(
