@@ -56,7 +56,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
 
     name = "checkpoint-weights-only-unpickling"
     title = Text(
-        en="torch.load refuses a checkpoint that holds more than weights", zh="torch.load 拒绝读取不只含权重的检查点"
+        "torch.load refuses a checkpoint that holds more than weights", "torch.load 拒绝读取不只含权重的检查点"
     )
     log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 

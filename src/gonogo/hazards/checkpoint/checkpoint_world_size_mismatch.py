@@ -77,9 +77,7 @@ class CheckpointWorldSizeMismatch(Hazard):
     """
 
     name = "checkpoint-world-size-mismatch"
-    title = Text(
-        en="The ZeRO checkpoint was written by another number of ranks", zh="ZeRO 检查点由不同数目的 rank 保存"
-    )
+    title = Text("The ZeRO checkpoint was written by another number of ranks", "ZeRO 检查点由不同数目的 rank 保存")
     log_words = ("DP world size", "current world size is", "optimizer state partitioning", "_load_zero_checkpoint")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

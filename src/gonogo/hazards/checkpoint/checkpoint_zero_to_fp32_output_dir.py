@@ -39,8 +39,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
 
     name = "checkpoint-zero-to-fp32-output-dir"
     title = Text(
-        en="zero_to_fp32.py was given a file's name where it takes a folder",
-        zh="zero_to_fp32.py 需要目录，却给了文件名",
+        "zero_to_fp32.py was given a file's name where it takes a folder", "zero_to_fp32.py 需要目录，却给了文件名"
     )
     log_words = ("Parent directory", "File exists", "Is a directory", "zero_to_fp32")
 

@@ -36,7 +36,7 @@ class DataLoaderShuffleWithSampler(Hazard):
 
     name = "data-loader-shuffle-with-sampler"
     title = Text(
-        en="A DataLoader is given a sampler and told to shuffle as well", zh="DataLoader 同时给出了 sampler 和 shuffle"
+        "A DataLoader is given a sampler and told to shuffle as well", "DataLoader 同时给出了 sampler 和 shuffle"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

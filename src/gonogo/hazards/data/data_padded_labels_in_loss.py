@@ -34,9 +34,7 @@ class DataPaddedLabelsInLoss(Hazard):
     """
 
     name = "data-padded-labels-in-loss"
-    title = Text(
-        en="Labels are padded with the pad token, which the loss counts", zh="标签用 pad token 补齐，会计入损失"
-    )
+    title = Text("Labels are padded with the pad token, which the loss counts", "标签用 pad token 补齐，会计入损失")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """pad_sequence of labels with the pad token, in a script that nowhere says -100."""

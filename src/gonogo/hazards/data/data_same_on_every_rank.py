@@ -41,8 +41,7 @@ class DataSameOnEveryRank(Hazard):
 
     name = "data-same-on-every-rank"
     title = Text(
-        en="Every rank trains on all of the data: no sampler shards it",
-        zh="每个 rank 都用全部数据训练：没有 sampler 划分",
+        "Every rank trains on all of the data: no sampler shards it", "每个 rank 都用全部数据训练：没有 sampler 划分"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -50,9 +50,7 @@ class DataTokenizerWithoutPadToken(Hazard):
     """
 
     name = "data-tokenizer-without-pad-token"
-    title = Text(
-        en="Batches are padded by a tokenizer that has no pad token", zh="用没有 pad token 的 tokenizer 补齐 batch"
-    )
+    title = Text("Batches are padded by a tokenizer that has no pad token", "用没有 pad token 的 tokenizer 补齐 batch")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A known model's tokenizer that pads, and no word of a pad token in the run's scripts."""

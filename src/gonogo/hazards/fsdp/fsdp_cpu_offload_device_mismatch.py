@@ -176,9 +176,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=Text(
-                en="The run works with fsdp_offload_params: false", zh="设 fsdp_offload_params: false 后可以运行"
-            ),
+            confirm=Text("The run works with fsdp_offload_params: false", "设 fsdp_offload_params: false 后可以运行"),
         )
 
 

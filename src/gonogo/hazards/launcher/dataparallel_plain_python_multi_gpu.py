@@ -194,8 +194,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             ),
             certainty=certainty,
             confirm=Text(
-                en="With CUDA_VISIBLE_DEVICES=0 the same command works",
-                zh="加上 CUDA_VISIBLE_DEVICES=0 后同一命令可以运行",
+                "With CUDA_VISIBLE_DEVICES=0 the same command works", "加上 CUDA_VISIBLE_DEVICES=0 后同一命令可以运行"
             ),
         )
 

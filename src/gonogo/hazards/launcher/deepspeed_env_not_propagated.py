@@ -68,7 +68,7 @@ class DeepspeedEnvNotPropagated(Hazard):
 
     name = "deepspeed-env-not-propagated"
     title = Text(
-        en="The other nodes do not have the environment of the node that launches", zh="其他节点没有启动节点的环境变量"
+        "The other nodes do not have the environment of the node that launches", "其他节点没有启动节点的环境变量"
     )
     log_words = (
         "no GPUs found",

@@ -38,8 +38,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
     name = "deepspeed-single-process-dummyoptim"
     title = Text(
-        en="DeepSpeed is configured, but the run was started without a launcher",
-        zh="配置了 DeepSpeed，但没有用启动器启动",
+        "DeepSpeed is configured, but the run was started without a launcher", "配置了 DeepSpeed，但没有用启动器启动"
     )
     log_words = ("DummyOptim", "DummyScheduler")
 

@@ -75,7 +75,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     name = "deepspeed-without-launcher-mpi4py"
     title = Text(
-        en="DeepSpeed was started without a launcher, and looks for MPI", zh="DeepSpeed 没有经启动器启动，转而寻找 MPI"
+        "DeepSpeed was started without a launcher, and looks for MPI", "DeepSpeed 没有经启动器启动，转而寻找 MPI"
     )
     log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
 

@@ -56,9 +56,7 @@ class LauncherLocalRankArgument(Hazard):
     """
 
     name = "launcher-local-rank-argument"
-    title = Text(
-        en="The script refuses the --local-rank that the launcher passes", zh="脚本不接受启动器传入的 --local-rank"
-    )
+    title = Text("The script refuses the --local-rank that the launcher passes", "脚本不接受启动器传入的 --local-rank")
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
