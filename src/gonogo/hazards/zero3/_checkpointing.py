@@ -153,9 +153,9 @@ def recomputed_twice(
         certainty=Certainty.CERTAIN if how.reentrant else Certainty.POSSIBLE,
         cure=cure,
         spans=(
-            second.place.span(Text("the second forward", "第二次前向")),
-            first.place.span(Text("the first forward", "第一次前向")),
             how.on,
+            first.place.span(Text("the first forward", "第一次前向")),
+            second.place.span(Text("the second forward", "第二次前向")),
             how.set_at,
             stage_span(run),
         ),

@@ -90,8 +90,8 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 certainty=Certainty.CERTAIN if renamed else Certainty.LIKELY,
                 cure=_CURE,
                 spans=(
-                    call.script.headline(call.node).span(),
                     trl.span(),
+                    call.script.headline(call.node).span(),
                     deepspeed.span() if renamed else None,
                     stage_span(run),
                 ),

@@ -73,7 +73,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
-                spans=(call.script.headline(call.node).span(), trl.span(), stage_span(run)),
+                spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
                 confirm=(
                     Text(
                         "record_parameters in partitioned_param_coordinator.py fails",

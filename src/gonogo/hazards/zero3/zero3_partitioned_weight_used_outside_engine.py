@@ -104,8 +104,8 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(
-                    script.place(use).span(Text("called here", "此处调用")),
                     call.place.span(Text("loaded under zero.Init", "在 zero.Init 下加载")),
+                    script.place(use).span(Text("called here", "此处调用")),
                     stage_span(run),
                 ),
                 confirm=(Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),),

@@ -134,8 +134,8 @@ class Zero3ResizeEmbeddings(Hazard):
                     _GATHER_CURE,
                 ),
                 spans=(
-                    call.place.span(),
                     version.span(Text("a release with this fault", "有此缺陷的版本")),
+                    call.place.span(),
                     stage_span(run),
                 ),
                 fixes=(self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False),)
