@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -6,47 +6,16 @@ from gonogo.hazards.config._written import ZERO, dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
-_DEVICES = ("cpu", "nvme", "none")
-
-
-def _enabled(value: Any) -> dict[str, Any] | None:
-    return {"enabled": value} if isinstance(value, bool) else None
-
-
-def _device(value: Any) -> dict[str, Any] | None:
-    return {"device": value} if value in _DEVICES else {"device": "cpu"} if value is True else None
-
-
-def _stage(value: Any) -> dict[str, Any] | None:
-    return {"stage": value} if value in (1, 2, 3) else None
-
-
-def _nothing(value: Any) -> dict[str, Any] | None:
-    return None
-
-
-def _outline(value: Any) -> str:
-    """The object in outline: the name of an optimizer or a scheduler is its type."""
-    return f'{{"type": "{value}", "params": {{ … }}}}' if isinstance(value, str) else "{ … }"
-
-
-# What each section's value may have been short for.
-_SECTIONS: Mapping[tuple[str, ...], Callable[[Any], dict[str, Any] | None]] = {
-    ("zero_optimization",): _stage,
-    ("zero_optimization", "offload_optimizer"): _device,
-    ("zero_optimization", "offload_param"): _device,
-    ("bf16",): _enabled,
-    ("fp16",): _enabled,
-    ("optimizer",): _nothing,
-    ("scheduler",): _nothing,
-    ("tensorboard",): _enabled,
-    ("wandb",): _enabled,
-    ("csv_monitor",): _enabled,
-    ("comet",): _enabled,
-    ("hybrid_engine",): _enabled,
-    ("pipeline",): _nothing,
-    ("checkpoint",): _nothing,
+# The sections, each with the key of its that a value alone may be short for.
+_SECTIONS: dict[tuple[str, ...], str] = {
+    (ZERO,): "stage",
+    (ZERO, "offload_optimizer"): "device",
+    (ZERO, "offload_param"): "device",
+    **{(name,): "enabled" for name in ("bf16", "fp16", "tensorboard", "wandb", "csv_monitor", "comet")},
+    ("hybrid_engine",): "enabled",
+    **{(name,): "type" for name in ("optimizer", "scheduler", "pipeline", "checkpoint")},
 }
+_MEANT = {"stage": (1, 2, 3), "device": ("cpu", "nvme", "none"), "enabled": (True, False)}
 _MAY_BE_NULL = ("offload_optimizer", "offload_param")
 
 
@@ -93,12 +62,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             if field.value == "auto" and len(keys) > 1:
                 continue
-            whole = short(field.value)
-            fixes = (
-                fix_of(Text("write the object", "写成对象"), partial(config.replacing, *keys, value=whole))
-                if whole is not None
-                else ()
-            )
+            whole = _whole(short, field.value)
             yield self.finding(
                 Text(
                     en='"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
@@ -106,9 +70,24 @@ class DsConfigSectionNotAnObject(Hazard):
                 ).format(key=dotted(keys), value=as_json(field.value)),
                 cure=(
                     Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
-                        key=keys[-1], whole=as_json(whole) if whole is not None else _outline(field.value)
+                        key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)
                     ),
                 ),
                 spans=(span_in(config, *keys),),
-                fixes=fixes,
+                fixes=fix_of(Text("write the object", "写成对象"), partial(config.replacing, *keys, value=whole))
+                if whole
+                else (),
             )
+
+
+def _whole(short: str, value: Any) -> dict[str, Any] | None:
+    """The object that the value is short for; None where that can't be told."""
+    if short == "device" and value is True:  # as in the older cpu_offload
+        return {"device": "cpu"}
+    meant = any(value is one or (isinstance(value, str) and value == one) for one in _MEANT.get(short, ()))
+    return {short: value} if meant else None
+
+
+def _outline(value: Any) -> str:
+    """The object in outline: the name of an optimizer or a scheduler is its type."""
+    return f'{{"type": "{value}", "params": {{ … }}}}' if isinstance(value, str) else "{ … }"

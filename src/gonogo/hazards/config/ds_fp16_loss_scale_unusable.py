@@ -1,13 +1,55 @@
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from gonogo.hazards.config._written import span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
-_LARGEST_FP16 = 65504
-_POWER = 32  # DeepSpeed's own default for years
-_GOOD = {"loss_scale": 0, "loss_scale_window": 1000, "min_loss_scale": 1, "initial_scale_power": 16}
+
+class _Unusable(NamedTuple):
+    key: str
+    test: Callable[[float], bool]
+    good: int
+    severity: Severity
+    cause: Text
+
+
+_UNUSABLE = (
+    _Unusable(
+        *("loss_scale", lambda scale: scale < 0, 0, Severity.ERROR),
+        Text('"loss_scale" is {value}, below 0.', "“loss_scale” 为 {value}，小于 0。"),
+    ),
+    _Unusable(
+        *("loss_scale", lambda scale: scale > 65504, 0, Severity.ERROR),
+        Text(
+            en='The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
+            "skipped.",
+            zh="固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
+        ),
+    ),
+    _Unusable(
+        *("loss_scale_window", lambda window: window <= 0, 1000, Severity.ERROR),
+        Text(
+            '"loss_scale_window" is {value}, and DeepSpeed divides by it.',
+            "“loss_scale_window” 为 {value}，而 DeepSpeed 要用它作除数。",
+        ),
+    ),
+    _Unusable(
+        *("min_loss_scale", lambda lowest: lowest <= 0, 1, Severity.WARNING),
+        Text(
+            '"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.',
+            "“min_loss_scale” 为 {value}：loss scale 可能降到 0，梯度随之变成 0。",
+        ),
+    ),
+    _Unusable(
+        *("initial_scale_power", lambda power: power > 32, 16, Severity.WARNING),  # 32 was the default for years
+        Text(
+            en="The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits.",
+            zh="loss scale 从 2^{value} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
+        ),
+    ),
+)
 
 
 class DsFp16LossScaleUnusable(Hazard):
@@ -48,13 +90,14 @@ class DsFp16LossScaleUnusable(Hazard):
         enabled = config.get("fp16", "enabled").truth
         if enabled is False or config.raw("fp16").absent or config.raw("fp16", "enabled").absent:
             return
-        certainty = Certainty.CERTAIN if enabled else Certainty.LIKELY
-        scale = config.raw("fp16", "loss_scale").number or 0
-        for key, cause, severity in self._faults(config, scale):
-            good = _GOOD[key]
+        fixed = config.raw("fp16", "loss_scale").number
+        for key, test, good, severity, cause in _UNUSABLE:
+            value = config.raw("fp16", key).number
+            if value is None or not test(value) or (fixed and key != "loss_scale"):
+                continue
             yield self.finding(
-                cause,
-                certainty=certainty,
+                cause.format(value=value, skipped=int(value) - 16),
+                certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
                 cure=(Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),),
                 spans=(span_in(config, "fp16", key),),
@@ -63,54 +106,4 @@ class DsFp16LossScaleUnusable(Hazard):
                     partial(config.replacing, "fp16", key, value=good),
                     safe=False,
                 ),
-            )
-
-    def _faults(self, config: DeepSpeedConfig, scale: float) -> Iterator[tuple[str, Text, Severity]]:
-        if scale < 0:
-            yield (
-                "loss_scale",
-                Text('"loss_scale" is {value}, below 0.', "“loss_scale” 为 {value}，小于 0。").format(value=scale),
-                Severity.ERROR,
-            )
-        if scale > _LARGEST_FP16:
-            yield (
-                "loss_scale",
-                Text(
-                    en='The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step '
-                    "overflows and is skipped.",
-                    zh="固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
-                ).format(value=scale),
-                Severity.ERROR,
-            )
-        if scale:
-            return
-        window = config.raw("fp16", "loss_scale_window").number
-        if window is not None and window <= 0:
-            yield (
-                "loss_scale_window",
-                Text(
-                    '"loss_scale_window" is {value}, and DeepSpeed divides by it.',
-                    "“loss_scale_window” 为 {value}，而 DeepSpeed 要用它作除数。",
-                ).format(value=window),
-                Severity.ERROR,
-            )
-        lowest = config.raw("fp16", "min_loss_scale").number
-        if lowest is not None and lowest <= 0:
-            yield (
-                "min_loss_scale",
-                Text(
-                    '"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.',
-                    "“min_loss_scale” 为 {value}：loss scale 可能降到 0，梯度随之变成 0。",
-                ).format(value=lowest),
-                Severity.WARNING,
-            )
-        power = config.raw("fp16", "initial_scale_power").number
-        if power is not None and power > _POWER:
-            yield (
-                "initial_scale_power",
-                Text(
-                    en="The loss scale starts at 2^{power}: about {skipped} steps are skipped until it fits.",
-                    zh="loss scale 从 2^{power} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
-                ).format(power=power, skipped=int(power) - 16),
-                Severity.WARNING,
             )
