@@ -44,9 +44,11 @@ CATEGORIES = {
 
 
 def size(count: float) -> str:
-    """Bytes: GiB with one decimal, MiB below 0.1 GiB."""
-    if count >= 0.1 * _GIB:
+    """Bytes: GiB with one decimal; below one, MiB."""
+    if count >= _GIB:
         return f"{count / _GIB:,.1f} GiB"
+    if count >= 10 * _MIB:
+        return f"{count / _MIB:.0f} MiB"
     if count >= 0.1 * _MIB:
         return f"{count / _MIB:.1f} MiB"
     return "< 0.1 MiB" if count else "0"

@@ -136,9 +136,12 @@ def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Spa
 def _describe_side(side: Side) -> Text:
     call = side.call
     if call is None:
-        return Text(
-            en="{ranks} had ended after {steps} optimizer steps.", zh="{ranks} 在 {steps} 次参数更新后已经结束。"
-        ).format(ranks=capital(ranks_text(side.ranks)), steps=side.steps)
+        ended = (
+            Text("{ranks} had ended after {steps} optimizer steps.", "{ranks} 在 {steps} 次参数更新后已经结束。")
+            if side.steps
+            else Text("{ranks} had ended before the first optimizer step.", "{ranks} 在第一次参数更新之前已经结束。")
+        )
+        return ended.format(ranks=capital(ranks_text(side.ranks)), steps=side.steps)
     frame = call.innermost("user") or call.innermost("library")
     what = few(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
     if call.operator == "new_group":
@@ -156,10 +159,16 @@ def _describe_side(side: Side) -> Text:
         module=Text(f" in module {call.module}", f"，模块 {call.module}") if call.module else "",
         place=Text(f" at {_place(frame)}", f"，位于 {_place(frame)}") if frame else "",
         phase=PHASES.get(call.phase, Text(call.phase, call.phase)),
-        step=Text("step {n}", "第 {n} 步").format(n=call.step + 1)
-        if call.phase in ("forward", "backward", "step")
-        else Text("after {n} steps", "已完成 {n} 步").format(n=call.step),
+        step=_describe_step(call),
     )
+
+
+def _describe_step(call: CollectiveCall) -> Text:
+    if call.phase in ("forward", "backward", "step"):
+        return Text("step {n}", "第 {n} 步").format(n=call.step + 1)
+    if not call.step:
+        return Text("before the first step", "第一步之前")
+    return Text("after {n} steps", "已完成 {n} 步").format(n=call.step)
 
 
 def _operator(call: CollectiveCall) -> str:

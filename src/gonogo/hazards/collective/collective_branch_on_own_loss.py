@@ -90,7 +90,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def _finding(self, script: Script, call: Call, test: ast.expr, leaving: Leaving) -> Finding:
         return self.finding(
             Text(
-                en="{test} is asked of each rank's own loss: a rank for which it holds goes to {leaving}, and the "
+                en="{test} is asked of each rank's own loss: a rank for which it holds leaves by {leaving}, and the "
                 "others wait for it in the backward.",
                 zh="{test} 针对每个 rank 自己的 loss：满足条件的 rank 执行 {leaving}，其他 rank 在反向传播中等待它。",
             ).format(test=script.place(test).text, leaving=type(leaving).__name__.lower()),

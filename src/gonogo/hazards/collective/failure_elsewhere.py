@@ -118,8 +118,8 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
     if rank is not None:
         return Text(
             en="torchrun saw rank {rank}{host} fail first: its log has the cause.",
-            zh="torchrun 最先看到 rank {rank}{host} 失败：原因在它的日志里。",
-        ).format(rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", ""))
+            zh="torchrun 最先看到 rank {rank}{host}失败：原因在它的日志里。",
+        ).format(rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " "))
     if any(error.type == "KeyboardInterrupt" for error in log.errors):
         return Text(
             en="The run was interrupted (Ctrl-C, SIGINT); where it stood then tells at most what it was waiting for.",

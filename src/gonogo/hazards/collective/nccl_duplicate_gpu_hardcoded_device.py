@@ -1,10 +1,10 @@
 import ast
+from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.collective._pinned_gpu import bare, never_set, pinned_devices, replacing_pins, setting_device
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
-from gonogo.hazards.facts.training_script import mentions, several_a_node
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Run, Script, Text
+from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
+from gonogo.hazards.rule import Certainty, Edit, FailureLog, Findings, Fix, Hazard, Run, Script, Text
 
 _CURES = (
     Text(
@@ -15,6 +15,8 @@ _CURES = (
     ),
     Text(en="Do not set CUDA_VISIBLE_DEVICES inside the script", zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES"),
 )
+
+_LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
 
 
 class NcclDuplicateGpuHardcodedDevice(Hazard):
@@ -59,12 +61,12 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         backend = _backend(script)
         if backend == "gloo" or mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
             return
-        pinned = pinned_devices(script)
-        if not pinned and not never_set(script, run):
+        pinned = _pinned_devices(script)
+        if not pinned and not _never_set(script, run):
             return
         assert run.launch is not None
         size = run.launch.processes_per_node.number or run.world_size
-        spans = [script.place(node).span() for node, _ in pinned] or [script.place(one).span() for one in bare(script)]
+        spans = [script.place(node).span() for node, _ in pinned] or [script.place(one).span() for one in _bare(script)]
         if not spans:
             return
         yield self.finding(
@@ -80,7 +82,17 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 ),
             ),
             certainty=Certainty.CERTAIN if backend == "nccl" else Certainty.LIKELY,
-            cure=_CURES,
+            cure=(
+                Text(
+                    "Take the local rank's GPU instead: int(os.environ['LOCAL_RANK'])",
+                    "改用 local rank 对应的 GPU：int(os.environ['LOCAL_RANK'])",
+                )
+                if pinned
+                else Text(
+                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything goes to a GPU",
+                    "在任何内容移到 GPU 之前调用 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+                ),
+            ),
             spans=(
                 *spans,
                 run.launch.place.span(
@@ -131,7 +143,109 @@ def _backend(script: Script) -> str | None:
 
 
 def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Fix, ...]:
-    edits = replacing_pins(script, pinned) if pinned else setting_device(script)
+    edits = _replacing_pins(script, pinned) if pinned else _setting_device(script)
     if not edits:
         return ()
     return (hazard.fix(Text("Take the GPU of the local rank", "使用 local rank 对应的 GPU"), *edits),)
+
+
+def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:
+    """The expressions that name one GPU for the model or the process, with its number, in the order of the file."""
+    found: list[tuple[ast.AST, int]] = []
+    for call in script.calls("torch.cuda.set_device"):
+        node = first_argument(call, "device")
+        number = _gpu(script, node)
+        if node is not None and number is not None and not script.guarded_by(call.node):
+            found.append((node, number))
+    for call in script.calls(DDP):
+        ids, model = call.keyword_node("device_ids"), first_argument(call, "module")
+        if isinstance(ids, ast.List) and len(ids.elts) == 1 and (number := _gpu(script, ids.elts[0])) is not None:
+            found.append((ids.elts[0], number))
+        if isinstance(model, ast.Name):
+            found += _moved_to(script, model.id)
+    return sorted(set(found), key=lambda pin: (pin[0].lineno, pin[0].col_offset))  # type: ignore[attr-defined]
+
+
+def _moved_to(script: Script, name: str) -> Iterator[tuple[ast.AST, int]]:
+    for node in _moves(script, name):
+        if node.args and (number := _gpu(script, node.args[0])) is not None and not script.guarded_by(node):
+            yield node.args[0], number
+
+
+def _moves(script: Script, name: str | None = None) -> Iterator[ast.Call]:
+    """The calls of ``to`` and ``cuda`` on what goes by a name, or is made for it."""
+    for node in script.index.calls:
+        func = node.func
+        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+            continue
+        statement = script.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        own = isinstance(func.value, ast.Name) and func.value.id == name
+        if own or any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            yield node
+
+
+def _gpu(script: Script, node: ast.expr | None) -> int | None:
+    """The number of the GPU that a constant names."""
+    if isinstance(node, ast.Call) and script.qualified(node.func) == "torch.device" and len(node.args) == 1:
+        node = node.args[0]
+    if not isinstance(node, ast.Constant):
+        return None
+    value = node.value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = value.removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
+    return int(text) if text.isdigit() else None
+
+
+def _bare(script: Script) -> list[ast.Call]:
+    """The moves of DDP's models to the current GPU, whichever that is."""
+    found: list[ast.Call] = []
+    for call in script.calls(DDP):
+        model = first_argument(call, "module")
+        moves = (
+            [model] if isinstance(model, ast.Call) else _moves(script, model.id) if isinstance(model, ast.Name) else []
+        )
+        for node in moves:
+            func = node.func
+            if not isinstance(func, ast.Attribute):
+                continue
+            current = not node.args and not node.keywords if func.attr == "cuda" else func.attr == "to"
+            if current and (func.attr == "cuda" or (node.args and _is_cuda(node.args[0]))):
+                found.append(node)
+    return found
+
+
+def _is_cuda(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "cuda"
+
+
+def _never_set(script: Script, run: Run) -> bool:
+    """Whether no process of the run chooses a GPU in any way that is known."""
+    return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
+
+
+def _replacing_pins(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
+    """Edits that put the local rank in the place of each number; none where the script names the GPU elsewhere too."""
+    words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
+    own = sum(script.place(node).text.startswith(("'cuda:", '"cuda:', "torch.device(")) for node, _ in pinned)
+    cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
+    if words > own + cuda:
+        return ()
+    edits = [script.replacing(node, _LOCAL_RANK) for node, _ in pinned]
+    return _with_import(script, edits)
+
+
+def _setting_device(script: Script) -> tuple[Edit, ...]:
+    """Edits that choose the GPU of the local rank right after the process group is made."""
+    for call in script.calls("torch.distributed.init_process_group"):
+        statement = script.statement(call.node)
+        if statement is not None:
+            return _with_import(script, [script.inserting_after(statement, f"torch.cuda.set_device({_LOCAL_RANK})")])
+    return ()
+
+
+def _with_import(script: Script, edits: list[Edit | None]) -> tuple[Edit, ...]:
+    if not script.imports("os"):
+        edits.insert(0, script.inserting_import("import os"))
+    return tuple(edit for edit in edits if edit is not None) if all(edit is not None for edit in edits) else ()

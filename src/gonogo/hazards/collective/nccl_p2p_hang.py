@@ -101,6 +101,10 @@ class NcclP2pHang(Hazard):
                 "deliver: the first collective may hang.",
                 zh="{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
             ).format(count=whole_number(launch.processes_per_node), gpu=named or told),
+            title=Text(
+                en="NCCL's peer-to-peer copies between these GPUs may never arrive",
+                zh="这些 GPU 之间的 NCCL P2P 拷贝可能永远不会完成",
+            ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,

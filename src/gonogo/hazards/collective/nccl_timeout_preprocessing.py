@@ -25,6 +25,10 @@ _PREPARES_IN_CODE = (
     "main_process_first", "torch_distributed_zero_first", "rank_zero_first", "zero_first", "preprocess_dataset",
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
+_MAY_TIME_OUT = Text(
+    en="The time-out of collectives is short: one rank that prepares data or saves may outlast it",
+    zh="集合通信的超时时间过短：某个 rank 准备数据或保存时可能超过它",
+)
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
@@ -83,6 +87,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 zh="ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终止"
                 "训练。",
             ).format(seconds=seconds),
+            title=_MAY_TIME_OUT,
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
@@ -113,6 +118,7 @@ class NcclTimeoutPreprocessing(Hazard):
                     zh="进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
                     "barrier 中等待：若耗时更长，它们会终止训练。",
                 ).format(seconds=seconds, work=f"{alone.method}()"),
+                title=_MAY_TIME_OUT,
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(

@@ -7,6 +7,11 @@ from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
+_NONE_FOUND = Text(
+    en="NCCL found no network interface that it may use: NCCL_SOCKET_IFNAME names none that this machine or container "
+    "has, or there is none but loopback.",
+    zh="NCCL 没有找到可用的网络接口：NCCL_SOCKET_IFNAME 指定的接口在本机或容器中不存在，或只有回环接口。",
+)
 _VIRTUAL = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
     r"|cali\w*|tun\d*|vmnet\d*|podman\d*|lxdbr\d*|tailscale\d*|zt\w+):"
@@ -115,7 +120,9 @@ class NcclWrongNetworkInterface(Hazard):
         virtual = log.find(_VIRTUAL)
         yield self.log_finding(
             evidence,
-            Text(
+            _NONE_FOUND
+            if _NO_INTERFACE.search(evidence.text)
+            else Text(
                 en="NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
                 "who can reach it; a firewall or a peer that is dead already gives the same words.",
                 zh="NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报错相"

@@ -6,7 +6,7 @@ from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.frame import Frame
-from gonogo.finding.ranks import ranks_text
+from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Span, Text
 
 _LASTING = 600.0
@@ -83,7 +83,7 @@ class RankLateAtCollective(Hazard):
                 "{who} held up, and the others wait in {operator}", "{who} 被耽搁，其他 rank 在 {operator} 中等待"
             ).format(
                 who=Text(
-                    f"{_capital(ranks_text(still.late).en)} {'is' if len(still.late) == 1 else 'are'}",
+                    f"{capital(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
                     ranks_text(still.late).zh,
                 ),
                 operator=still.call.operator,
@@ -111,7 +111,7 @@ def _waits(still: Standstill) -> Text:
         en="{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
         zh="{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
     ).format(
-        waiting=Text(_capital(ranks_text(still.waiting).en), ranks_text(still.waiting).zh),
+        waiting=capital(ranks_text(still.waiting)),
         s="s" if len(still.waiting) == 1 else "",
         operator=still.call.operator,
         call=Text(f"call {still.call.index + 1} of this group, ", f"该组的第 {still.call.index + 1} 次调用，")
@@ -144,9 +144,9 @@ def _long(still: Standstill) -> Text:
     if not still.seconds:
         return Text("", "")
     if not still.median:
-        return Text(" So for {seconds:.0f} s.", "已持续 {seconds:.0f} 秒。").format(seconds=still.seconds)
+        return Text(" It has lasted {seconds:.0f} s.", "已持续 {seconds:.0f} 秒。").format(seconds=still.seconds)
     return Text(
-        " So for {seconds:.0f} s; a step took {median:.2f} s before.",
+        " It has lasted {seconds:.0f} s; a step took {median:.2f} s before.",
         "已持续 {seconds:.0f} 秒；此前每步 {median:.2f} 秒。",
     ).format(seconds=still.seconds, median=still.median)
 
@@ -159,7 +159,3 @@ def _spans(still: Standstill, at: Frame | None) -> tuple[Span, ...]:
         ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
     )
     return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

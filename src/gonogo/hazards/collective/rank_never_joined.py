@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.finding.ranks import ranks_text
+from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 
@@ -51,7 +51,7 @@ class RankNeverJoined(Hazard):
         at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
         yield self.finding(
             Text(en="{ranks} of {world}: {state}. {place}", zh="{world} 个 rank 中的 {ranks}：{state}。{place}").format(
-                ranks=Text(ranks_text(ranks).en.capitalize(), ranks_text(ranks).zh),
+                ranks=capital(ranks_text(ranks)),
                 world=run.world_size,
                 state=Text("no process of that rank has written anything", "没有任何属于该 rank 的进程写下记录")
                 if never

@@ -53,8 +53,8 @@ class RanksPartAtCollective(Hazard):
 
     name = "ranks-part-at-collective"
     title = Text(
-        en="The ranks part: they wait for each other in different collective calls",
-        zh="各 rank 分道扬镳：在不同的集合通信中互相等待",
+        en="The ranks diverge: they wait for each other in different collective calls",
+        zh="各 rank 出现分歧：在不同的集合通信中互相等待",
     )
 
     fallback = True
@@ -64,5 +64,8 @@ class RanksPartAtCollective(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        cure = (_ZERO_3, _SAME_WAY) if divergence.gathers and divergence.zero_stage == 3 else (_SAME_WAY, _ORDER)
-        yield self.divergence_finding(divergence, divergence.telling_side(), cure=cure)
+        telling = divergence.telling_side()
+        cure = (_ZERO_3, _SAME_WAY) if divergence.gathers and divergence.zero_stage == 3 else (_SAME_WAY,)
+        if not divergence.own_guards(telling):
+            cure = (*cure, _ORDER)
+        yield self.divergence_finding(divergence, telling, cure=cure)

@@ -5,7 +5,7 @@ from gonogo.evidence.guarded.ends import unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
-from gonogo.finding.ranks import ranks_text
+from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
 
 _TRANSPORT = (
@@ -76,11 +76,11 @@ class StepStandsStill(Hazard):
             ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
         else:
             cause = Text(
-                en="{ranks} stand{s} at {where} for {seconds:.0f} s{doing}, and none waits in a collective.",
-                zh="{ranks} 停在 {where} 已 {seconds:.0f} 秒{doing}，且都不在集合通信中等待。",
+                en="{ranks} {have} stood at {where} for {seconds:.0f} s, not in a collective{doing}.",
+                zh="{ranks} 停在 {where}，已 {seconds:.0f} 秒，不在集合通信中{doing}。",
             ).format(
-                ranks=Text(ranks_text(ranks).en.capitalize(), ranks_text(ranks).zh),
-                s="s" if len(ranks) == 1 else "",
+                ranks=capital(ranks_text(ranks)),
+                have="has" if len(ranks) == 1 else "have",
                 where=where,
                 seconds=still.seconds,
                 doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",

@@ -20,7 +20,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
     Training ends, and the run stands still in the evaluation until the collective's time-out.
 
     ## Why
-    Under a distributed launch the Trainer divides the evaluation set among the ranks and gathers their results: all
+    Under a distributed launch the Trainer splits the evaluation set among the ranks and gathers their results: all
     ranks must call it. Only printing and writing belong to one rank.
 
     ## Example

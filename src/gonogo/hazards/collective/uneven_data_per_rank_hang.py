@@ -46,6 +46,10 @@ _EVENED = (
 )
 
 
+_MAY_DIFFER = Text(
+    en="The ranks may have different numbers of batches, and wait for one that has run out",
+    zh="各 rank 的 batch 数可能不同，其余 rank 会等待已经用完数据的那个",
+)
 _REHEARSED = Text(
     en="They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
     zh="它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
@@ -126,6 +130,7 @@ class UnevenDataPerRankHang(Hazard):
                 zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停"
                 "止的机制。",
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
+            title=_MAY_DIFFER,
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,
@@ -139,7 +144,7 @@ class UnevenDataPerRankHang(Hazard):
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """An iterable dataset that divides its data by rank, in a DDP loop that nothing ends together."""
+        """An iterable dataset that splits its data by rank, in a DDP loop that nothing ends together."""
         if b"IterableDataset" not in script.source.data or mentions(run, script, *_EVENED):
             return
         scripts = {id(one): one for one in (*run.scripts, script)}.values()
@@ -159,6 +164,7 @@ class UnevenDataPerRankHang(Hazard):
                     zh="{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 rank "
                     "的数据用完：其他 rank 会一直等它的梯度。",
                 ).format(owner=owner.name),
+                title=_MAY_DIFFER,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE,
@@ -175,8 +181,7 @@ class UnevenDataPerRankHang(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Join's own words, or a stall at an epoch's end, of an iterable dataset, or with ranks in different
-        collectives."""
+        """Join's own words; a stall of an iterable dataset, near a bar's end, or in different collectives."""
         if exhausted := log.find(_EXHAUSTED):
             yield self.log_finding(
                 exhausted,
@@ -202,7 +207,7 @@ class UnevenDataPerRankHang(Hazard):
                 zh="各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 "
                 "rank 一直等它。",
             ).format(
-                where=Text("an epoch's end or an iterable dataset", "epoch 末尾或可迭代数据集")
+                where=Text("an iterable dataset, whose length nobody makes even", "可迭代数据集，长度没有对齐")
                 if iterable
                 else Text(
                     "near the end of the progress bar, or in different collectives",

@@ -43,7 +43,7 @@ _CURES = (
         zh="从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
     ),
     Text(
-        en="If the model does not fit one GPU, use ZeRO-3, which divides it over all ranks",
+        en="If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks",
         zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
     ),
     Text(
@@ -188,9 +188,13 @@ class DeviceMapAutoDistributed(Hazard):
             Text(
                 en='Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
                 "expect a process to keep to the GPU of its own local rank.",
-                zh='每个进程都把整个模型分散到 {devices}（device_map="auto"）；'
+                zh='每个进程都把整个模型分散到{devices}（device_map="auto"）；'
                 "DDP、DeepSpeed、FSDP 要求每个进程只使用其 local rank 对应的 GPU。",
-            ).format(devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU")),
+            ).format(
+                devices=Text("{devices}", " {devices}").format(devices=in_short(devices))
+                if devices
+                else Text("several GPUs", "多张 GPU")
+            ),
             cure=_CURES,
             certainty=certainty,
             confirm=(

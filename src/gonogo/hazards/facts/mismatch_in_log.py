@@ -284,10 +284,10 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         if caller is not None:
             where = f"{_path(caller).rpartition('/')[2]}:{caller.line}" if caller.line else _path(caller)
             place = Text(f"In {caller.function or '?'} ({where}), ", f"在 {caller.function or '?'}（{where}）中，")
-        operator = Text(self.operator or "an operator", self.operator or "某个算子")
+        operator = Text(self.operator or "an operator", f"{self.operator} " if self.operator else "某个算子")
         if not caller and not self.operator:
             operator = Text("An operator", "某个算子")
-        return Text("{place}{operator} got {operands}", "{place}{operator} 收到 {operands}").format(
+        return Text("{place}{operator} got {operands}", "{place}{operator}收到{operands}").format(
             place=place, operator=operator, operands=self._operands
         )
 

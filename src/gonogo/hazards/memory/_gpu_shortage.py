@@ -220,7 +220,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which divides over the {world} ranks what each of "
+                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which partitions over the {world} ranks what each of "
                     "them now keeps whole",
                     zh="使用 ZeRO-3（zero_optimization.stage: 3），"
                     f"把现在每个 rank 都完整保存的部分切分到 {world} 个 rank",
@@ -255,7 +255,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Use {gpus} GPUs instead of {world}: ZeRO-3 divides the model states over all of them",
+                    en=f"Use {gpus} GPUs instead of {world}: ZeRO-3 partitions the model states over all of them",
                     zh=f"用 {gpus} 张 GPU 代替 {world} 张：ZeRO-3 把模型状态切分到所有卡",
                 ),
                 (parameters + gradients + optimizer) * (gpus - world) // gpus,
@@ -280,13 +280,13 @@ def larger_device(short: GpuShortage) -> Remedy:
     return Remedy(Text(f"Take a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
-def _gpus_needed(short: GpuShortage, divided: int) -> int | None:
-    """How many ranks, in whole nodes, make the divided states fit beside the rest; None where none of up to 64 x do."""
-    room = short.shortage.capacity_bytes - (short.need - divided)
-    if room <= 0 or divided <= 0:
+def _gpus_needed(short: GpuShortage, partitioned: int) -> int | None:
+    """How many ranks, in whole nodes, make these states fit beside the rest; None where none of up to 64 x do."""
+    room = short.shortage.capacity_bytes - (short.need - partitioned)
+    if room <= 0 or partitioned <= 0:
         return None
     world, node = short.record.world_size, max(short.record.ranks_per_node, 1)
-    gpus = math.ceil(divided * world / room / node) * node
+    gpus = math.ceil(partitioned * world / room / node) * node
     return gpus if world < gpus <= 64 * world else None
 
 

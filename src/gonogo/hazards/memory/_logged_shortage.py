@@ -130,7 +130,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
             )
         asked = size(self.asked)
         if self.capacity is None or self.allocated is None:
-            return Text(f"{asked} more was asked for than the GPU had left", f"再申请 {asked} 时显存不足")
+            return Text(f"{asked} was asked for, more than the GPU had left", f"再申请 {asked} 时显存不足")
         capacity, allocated = size(self.capacity), size(self.allocated)
         return Text(
             f"Of the GPU's {capacity}, tensors took {allocated} when {asked} more was asked for",

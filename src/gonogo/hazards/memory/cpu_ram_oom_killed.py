@@ -64,7 +64,7 @@ class CpuRamOomKilled(Hazard):
     ## Cure
     Offload less (parameters back to the GPU, or the optimizer too where memory allows), offload to NVMe, spread the run
     over more nodes, train LoRA, or take a node with more memory. For a peak in loading: build `TrainingArguments`
-    before `from_pretrained`, so that ZeRO-3 divides the model while it is loaded. For a peak in saving:
+    before `from_pretrained`, so that ZeRO-3 partitions the model while it is loaded. For a peak in saving:
     `stage3_gather_16bit_weights_on_model_save: false`, and `zero_to_fp32.py` afterwards.
 
     ## When it is safe
@@ -310,8 +310,8 @@ def _cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple
     if host.peak_phase == "load":
         cures.append(
             Text(
-                en="Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 divides the "
-                "model while it is loaded; load in bf16 (dtype=torch.bfloat16)",
+                en="Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 partitions "
+                "the model while it is loaded; load in bf16 (dtype=torch.bfloat16)",
                 zh="先建立 TrainingArguments（或 HfDeepSpeedConfig）再调用 from_pretrained，使 ZeRO-3 边加载边切分；以 "
                 "bf16 加载（dtype=torch.bfloat16）",
             )

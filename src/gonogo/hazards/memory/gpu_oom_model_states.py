@@ -26,8 +26,8 @@ class GpuOomModelStates(Hazard):
 
     ## Why
     Adam in mixed precision keeps 16 bytes a trainable parameter: 2 for the bf16 weight, 2 for its gradient, 12 for the
-    fp32 weight and two moments. ZeRO-1 divides the 12 over the ranks, ZeRO-2 the gradient too, ZeRO-3 everything; with
-    few ranks that is not enough. Buckets for communication and gathered parameters come on top.
+    fp32 weight and two moments. ZeRO-1 partitions the 12 over the ranks, ZeRO-2 the gradient too, ZeRO-3 everything;
+    with few ranks that is not enough. Buckets for communication and gathered parameters come on top.
 
     ## Example
     ```json
@@ -43,7 +43,7 @@ class GpuOomModelStates(Hazard):
     When the peak stays below the GPU's memory less what the context and libraries take; the finding prints both.
 
     ## Sources
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html: what each stage divides, and offloading
+    - https://deepspeed.readthedocs.io/en/stable/zero3.html: what each stage partitions, and offloading
     - https://arxiv.org/abs/1910.02054: ZeRO, the 16 bytes a parameter (section 3.1)
     - https://github.com/deepspeedai/DeepSpeed/issues/2302: model states against activations, by a maintainer
     - https://github.com/deepspeedai/DeepSpeed/issues/3132: a 6B model on 8 x 24 GB, in the optimizer's set-up
@@ -75,14 +75,14 @@ class GpuOomModelStates(Hazard):
         yield self.finding(
             Text(
                 "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} GiB "
-                "on each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP divides "
-                "none.",
+                "on each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP "
+                "partitions none.",
                 "{name} 有 {billions:.1f}e9 个参数。权重、梯度与 Adam 的两个动量即使每个只占 2 字节，每张 GPU 也需 "
                 "{need:.0f} GiB（fp32 加倍）；GPU 只有 {have:.0f} GiB，而 DDP 不做切分。",
             ).format(name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30),
             cure=(
                 Text(
-                    "Divide the states over the GPUs: DeepSpeed ZeRO-3 (with offload where that is not enough), or "
+                    "Partition the states over the GPUs: DeepSpeed ZeRO-3 (with offload where that is not enough), or "
                     "FSDP",
                     "把状态切分到各 GPU：DeepSpeed ZeRO-3（不够时再卸载）或 FSDP",
                 ),
@@ -137,7 +137,7 @@ def _cures(log: FailureLog) -> Iterator[Text]:
     stage = log.setup.zero_stage
     if stage != 3:
         yield Text(
-            "Divide the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
+            "Partition the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
             "TrainingArguments before from_pretrained",
             "把状态切分到各 GPU：ZeRO-3（zero_optimization.stage: 3）或 FSDP；使用 ZeRO-3 时先创建 TrainingArguments 再"
             " from_pretrained",

@@ -9,7 +9,7 @@ _WHAT = {
     "buffer": Text("buffers", "buffer"),
     "optimizer-state": Text("optimizer states", "优化器状态"),
     "zero-partition": Text("ZeRO's partitions of the parameters", "ZeRO 的参数分片"),
-    "fp32-partition": Text("fp32_partitioned_groups_flat", "fp32_partitioned_groups_flat"),
+    "fp32-partition": Text("fp32 partitions of the parameters", "参数的 fp32 分片"),
     "master-weights": Text("the fp32 master weights", "fp32 主权重"),
 }
 
@@ -94,11 +94,11 @@ def _told(places: list[PlacedTensors]) -> Text:
     each = [(_WHAT[place.what], place) for place in places]
     return Text(
         "; ".join(
-            f"{what.en} are on {place.device}: {place.count}, {size(place.bytes)} ({few(place.names, 2)})"
+            f"{place.count} {what.en} ({size(place.bytes)}: {few(place.names, 2)}) are on {place.device}"
             for what, place in each
         ),
         "；".join(
-            f"{what.zh}位于 {place.device}：{place.count} 个，{size(place.bytes)}（{few(place.names, 2)}）"
+            f"{what.zh}中有 {place.count} 个（{size(place.bytes)}：{few(place.names, 2)}）位于 {place.device}"
             for what, place in each
         ),
     )
