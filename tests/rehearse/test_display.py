@@ -29,8 +29,8 @@ def printed(status: RehearsalStatus, language: str) -> str:
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ["rehearsing  12 s", "forward", "12,345", "3.0 GiB", "0.5 GiB", "out of memory", "waiting"]),
-        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "0.5 GiB", "显存或内存耗尽", "等待"]),
+        ("en", ["rehearsing  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "out of memory", "waiting"]),
+        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "显存或内存耗尽", "等待"]),
     ],
 )
 def test_each_rank_has_a_row(language: str, words: list[str]) -> None:
