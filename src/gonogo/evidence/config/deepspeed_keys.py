@@ -35,8 +35,6 @@ class KeyInfo(msgspec.Struct, frozen=True):
     refused: str = ""
     """The first sampled release that refuses to start with it; empty where none does."""
     default: Any = None
-    defaults: tuple[tuple[str, Any], ...] = ()
-    """Where the default has changed: each with the first sampled release that has it, the oldest first."""
     values: tuple[Any, ...] = ()
     """The values that DeepSpeed allows, where it allows only some."""
     bounds: Mapping[str, float] = {}

@@ -14,7 +14,7 @@ from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers import LAUNCHERS
-from gonogo.evidence.launch.launchers.recognise import Called
+from gonogo.evidence.launch.launchers.recognise import LauncherCall
 from gonogo.evidence.shell.run import ShellCommand
 from gonogo.evidence.shell.text import Piece, text_of
 from gonogo.finding import Text
@@ -26,7 +26,7 @@ def written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenF
     return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
 
 
-def framework_of(call: Called) -> str | None:
+def framework_of(call: LauncherCall) -> str | None:
     """The training framework whose command, module or script the program is."""
     if call.launcher in LAUNCHERS and LAUNCHERS[call.launcher].framework is not None:
         return LAUNCHERS[call.launcher].framework
@@ -39,7 +39,7 @@ def framework_of(call: Called) -> str | None:
 
 
 def framework_config_of(
-    call: Called, framework: str | None, cwd: Path, command: ShellCommand
+    call: LauncherCall, framework: str | None, cwd: Path, command: ShellCommand
 ) -> tuple[Field, YamlFile | None]:
     """The YAML that the program is given: its first argument, or ``--config``."""
     word = next((word for word in call.options.positional), None)
@@ -86,7 +86,7 @@ def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
 
 
 def accelerate_of(
-    call: Called, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
+    call: LauncherCall, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
     """The config of accelerate's that a launch reads, and what is worth telling about how it was found."""
     launcher = LAUNCHERS.get(call.launcher)
@@ -98,7 +98,7 @@ def accelerate_of(
 
 
 def deepspeed_config_of(
-    call: Called, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
+    call: LauncherCall, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
 ) -> Field:
     """The DeepSpeed config that the files name: a path, or a framework's name for one of its own."""
     for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):

@@ -20,7 +20,7 @@ from gonogo.evidence.launch.configs import (
     written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
-from gonogo.evidence.launch.launchers.recognise import Called, called, script_call
+from gonogo.evidence.launch.launchers.recognise import LauncherCall, launcher_call_in, script_call
 from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.launch.launchers.world import world_of
@@ -85,7 +85,7 @@ def _launches(
     found: list[Launch] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
-        call = called(command.words)
+        call = launcher_call_in(command.words)
         if call is None:
             call = _by_first_line(command)
         if call is None:
@@ -101,7 +101,7 @@ def _launches(
 
 
 def _followed(
-    call: Called, command: ShellCommand, source: SourceFile, slurm: Mapping[str, Field], depth: int
+    call: LauncherCall, command: ShellCommand, source: SourceFile, slurm: Mapping[str, Field], depth: int
 ) -> tuple[Launch, ...]:
     """The launches of a script that the command runs."""
     if depth >= _DEEPEST:
@@ -155,7 +155,7 @@ def _on_input(command: ShellCommand, environment: dict[str, Variable], given: di
     return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
 
 
-def _by_first_line(command: ShellCommand) -> Called | None:
+def _by_first_line(command: ShellCommand) -> LauncherCall | None:
     """``./launch``: a shell script by its first line."""
     path = command.words[0].value if command.words else None
     if not path or os.sep not in path:
@@ -171,7 +171,7 @@ def _by_first_line(command: ShellCommand) -> Called | None:
     return script_call(command.words)
 
 
-def _environment(call: Called, command: ShellCommand) -> dict[str, Variable]:
+def _environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variable]:
     environment = {} if call.cleared else dict(command.environment)
     for name in call.removed:
         environment.pop(name, None)
@@ -191,7 +191,7 @@ def _field(variable: Variable) -> Field:
     return Field.of(value, variable.place, variable.reason)
 
 
-def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
+def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
     environment = {name: _field(variable) for name, variable in _environment(call, command).items()}
     slurm = with_gpus_per_node({**directive, **(as_mapping(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _cwd(call, command)
@@ -238,13 +238,13 @@ def _launch(call: Called, command: ShellCommand, directive: Mapping[str, Field])
     )
 
 
-def _heredoc(call: Called, command: ShellCommand) -> WrittenFile | None:
+def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
     if not call.from_input or command.standard_input is None or command.input_place is None:
         return None
     return written_file("<stdin>", command.standard_input, command.input_place)
 
 
-def _cwd(call: Called, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
+def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
     """The folder that the command runs in.
 
     Where the script does not say, it is the script's own, or the first folder above it in which the program is found.

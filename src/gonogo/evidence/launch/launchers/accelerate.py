@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import UNEVEN, Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import UNEVEN, LaunchSettings, World, count, each_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import numbers_in
 
@@ -54,9 +54,9 @@ _OPTIONS = OptionTable(
 """From accelerate 1.15.0."""
 
 
-def processes_of_accelerate(asked: Asked) -> World:
+def processes_of_accelerate(settings: LaunchSettings) -> World:
     """What accelerate's options, or those that are handed on to it, and its config come to."""
-    options, config = asked.options, asked.accelerate
+    options, config = settings.options, settings.accelerate
     total = options.get("num_processes")
     nodes = options.get("num_machines")
     gpu_ids = options.get("gpu_ids")
@@ -67,7 +67,7 @@ def processes_of_accelerate(asked: Asked) -> World:
     machines = count(nodes, 1)
     if total.absent or total.value in (-1, "-1"):
         chosen = numbers_in(str(gpu_ids.value)) if gpu_ids.known and gpu_ids.value not in ("all", None) else None
-        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else each_gpu(asked.variables)
+        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else each_gpu(settings.variables)
         return world(machines, gpus)
     processes = count(total)
     if not (processes.known and machines.known):

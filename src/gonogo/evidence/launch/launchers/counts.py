@@ -31,7 +31,7 @@ class World(msgspec.Struct, frozen=True):
     hostfile: Field = Field.missing()
 
 
-class Asked(msgspec.Struct, frozen=True):
+class LaunchSettings(msgspec.Struct, frozen=True):
     """What tells a launcher how many processes to start."""
 
     options: Options

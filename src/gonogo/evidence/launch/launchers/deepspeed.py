@@ -9,7 +9,16 @@ from pathlib import Path
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import ALL_GPUS, DEFAULT, UNEVEN, Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import (
+    ALL_GPUS,
+    DEFAULT,
+    UNEVEN,
+    LaunchSettings,
+    World,
+    count,
+    each_gpu,
+    world,
+)
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import filtered, hosts_of, included
 from gonogo.finding import Text
@@ -35,8 +44,8 @@ _OPTIONS = OptionTable(
 """From deepspeed 0.19.8."""
 
 
-def _processes(asked: Asked) -> World:
-    options, variables, cwd = asked.options, asked.variables, asked.cwd
+def _processes(settings: LaunchSettings) -> World:
+    options, variables, cwd = settings.options, settings.variables, settings.cwd
     hostfile = options.get("hostfile")
     asked_nodes, asked_gpus = options.get("num_nodes"), options.get("num_gpus", "num_accelerators")
     include, exclude = options.get("include"), options.get("exclude")

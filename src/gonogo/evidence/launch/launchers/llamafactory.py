@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import LaunchSettings, World, count, each_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(asked: Asked) -> World:
-    variables = asked.variables
+def _processes(settings: LaunchSettings) -> World:
+    variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
     gpus = count(per_node) if not per_node.absent else each_gpu(variables)
     return world(count(nodes, 1), gpus)

@@ -26,7 +26,7 @@ _NO_PROGRAM = names(
 _UNKNOWN = "\0"
 
 
-class Called(msgspec.Struct, frozen=True):
+class LauncherCall(msgspec.Struct, frozen=True):
     """A call of a launcher."""
 
     launcher: str
@@ -52,7 +52,7 @@ class Called(msgspec.Struct, frozen=True):
     """``python -``: the program stands in a heredoc."""
 
 
-def called(words: Sequence[ShellWord]) -> Called | None:
+def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
     """What a command calls; None where it starts no program that could train."""
     rest = list(words)
     environment: dict[str, tuple[str | None, ShellWord]] = {}
@@ -86,7 +86,7 @@ def called(words: Sequence[ShellWord]) -> Called | None:
         rest = list(left)
         if not rest:
             return None
-    answer = _called(rest)
+    answer = _launcher_call(rest)
     if answer is None:
         return None
     return msgspec.structs.replace(
@@ -109,7 +109,7 @@ def _known_text(word: ShellWord) -> str:
     return f"{first or ''}{_UNKNOWN}"
 
 
-def _called(words: list[ShellWord]) -> Called | None:
+def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     first = words[0]
     if first.value is None:
         return _unknown_launcher(words)
@@ -122,15 +122,15 @@ def _called(words: list[ShellWord]) -> Called | None:
     found = launcher_called(["python" if as_python else name, *map(_known_text, words[1:])])
     if found is not None:
         launcher, at = found
-        return _launched(launcher, words[at:]) if len(words) > at or not as_python else None
+        return _call_of_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
     if as_python:
         return _python(words[1:])
     if name.endswith(".py"):
-        return _program("python", Options(), "script", words)
+        return _call_of_program("python", Options(), "script", words)
     return None
 
 
-def _shell_script(name: str, words: list[ShellWord]) -> Called | None:
+def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
     rest = list(words)
     if name == "sbatch":
         slurm, left = parse_known(rest, SRUN)
@@ -150,26 +150,26 @@ def _shell_script(name: str, words: list[ShellWord]) -> Called | None:
     return _script(script=rest[0], script_arguments=tuple(rest[1:]))
 
 
-def _script(**what: Any) -> Called:
-    return Called("shell", Options(), Options(), Field.missing(), "script", **what)
+def _script(**what: Any) -> LauncherCall:
+    return LauncherCall("shell", Options(), Options(), Field.missing(), "script", **what)
 
 
-def script_call(words: Sequence[ShellWord]) -> Called:
+def script_call(words: Sequence[ShellWord]) -> LauncherCall:
     """A command whose first word is a shell script."""
     return _script(script=words[0], script_arguments=tuple(words[1:]))
 
 
-def _unknown_launcher(words: list[ShellWord]) -> Called | None:
+def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
     """``$LAUNCHER train.py …`` where the variable can't be told."""
     for index, word in enumerate(words[1:8], start=1):
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
             hidden = Options(own.options, own.positional, complete=False, end=own.end, words=words[:index])
-            return _program("unknown", hidden, "script", words[index:])
+            return _call_of_program("unknown", hidden, "script", words[index:])
     return None
 
 
-def _python(words: list[ShellWord]) -> Called | None:
+def _python(words: list[ShellWord]) -> LauncherCall | None:
     texts = [_known_text(word) for word in words]
     command: PythonCommand = python_command(texts)
     rest = words[len(words) - len(command.arguments) :] if command.arguments else []
@@ -177,18 +177,18 @@ def _python(words: list[ShellWord]) -> Called | None:
         if command.target.partition(".")[0] in _NO_PROGRAM or command.target in _NO_PROGRAM:
             return None
         at = len(words) - len(command.arguments) - 1
-        return _program("python", Options(), "module", [words[at], *rest], command.target)
+        return _call_of_program("python", Options(), "module", [words[at], *rest], command.target)
     if command.kind == "script":
         at = len(words) - len(command.arguments) - 1
-        return _program("python", Options(), "script", words[at:])
+        return _call_of_program("python", Options(), "script", words[at:])
     if command.kind == "stdin":
-        return Called("python", Options(), parse_options(rest), Field.missing(), "script", from_input=True)
+        return LauncherCall("python", Options(), parse_options(rest), Field.missing(), "script", from_input=True)
     return None
 
 
-def _launched(launcher: LauncherDescription, words: list[ShellWord]) -> Called | None:
+def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     if launcher.options is None:
-        return _framework(launcher, words)
+        return _call_of_framework(launcher, words)
     own, rest = parse_known(words, launcher.options)
     rest = _unread_options(own, rest)
     if rest != tuple(words[len(own.words) :]):
@@ -197,13 +197,13 @@ def _launched(launcher: LauncherDescription, words: list[ShellWord]) -> Called |
     if not rest:
         all_known = own.complete and all(word.value is not None for word in words)
         program = Field.missing() if all_known else Field.not_known()
-        return Called(launcher.name, own, Options(end=own.end), program, "script")
+        return LauncherCall(launcher.name, own, Options(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
-        inner = _called(list(rest))
+        inner = _launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
-    return _program(launcher.name, own, kind, rest)
+    return _call_of_program(launcher.name, own, kind, rest)
 
 
 def _unread_options(own: Options, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
@@ -220,9 +220,9 @@ def _unread_options(own: Options, rest: tuple[ShellWord, ...]) -> tuple[ShellWor
     return rest[index:]
 
 
-def _program(
+def _call_of_program(
     launcher: str, own: Options, kind: ProgramKind, words: Sequence[ShellWord], target: str | None = None
-) -> Called:
+) -> LauncherCall:
     word = words[0]
     if word.value is None:
         program = Field.not_known(word.place, word.reason)
@@ -230,17 +230,17 @@ def _program(
         program = Field.of(target if target is not None else word.value, word.place, word.reason)
     end = word.place
     options = parse_options(words[1:], None if len(words) > 1 else Place(end.source, end.end, end.end))
-    return Called(launcher, own, options, program, kind)
+    return LauncherCall(launcher, own, options, program, kind)
 
 
-def _framework(launcher: LauncherDescription, words: list[ShellWord]) -> Called | None:
+def _call_of_framework(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     """``swift sft …``, ``llamafactory-cli train …``: the subcommand is the program."""
     if not words:
         return None
     command = words[0].value
     if command is not None and command not in launcher.subcommands:
         return None
-    answer = _program(launcher.name, Options(), "framework", words)
+    answer = _call_of_program(launcher.name, Options(), "framework", words)
     if launcher.accelerate_config:
         # They hand the launcher's own options on; both readings are of the same words.
         return msgspec.structs.replace(answer, launcher_options=answer.options)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import ALONE, Asked, World, count, world
+from gonogo.evidence.launch.launchers.counts import ALONE, LaunchSettings, World, count, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(asked: Asked) -> World:
-    variables = asked.variables
+def _processes(settings: LaunchSettings) -> World:
+    variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
     if per_node.absent and nodes.absent:
         one = Field.of(1, None, ALONE)

@@ -6,7 +6,7 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import Asked, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import LaunchSettings, World, count, each_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import Text
 
@@ -30,8 +30,8 @@ _OPTIONS = OptionTable(
 """From torch 2.13.0."""
 
 
-def _processes(asked: Asked) -> World:
-    options, variables = asked.options, asked.variables
+def _processes(settings: LaunchSettings) -> World:
+    options, variables = settings.options, settings.variables
     nodes = options.get("nnodes")
     if nodes.absent:
         nodes = variables.get("PET_NNODES", nodes)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launchers import LAUNCHERS
-from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, Asked, World, count
-from gonogo.evidence.launch.launchers.recognise import Called
+from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, World, count
+from gonogo.evidence.launch.launchers.recognise import LauncherCall
 from gonogo.evidence.launch.launchers.slurm import processes_of_srun
 from gonogo.finding import Text
 
@@ -16,7 +16,7 @@ _BY_MPI = Text("MPI spreads them over its hosts", "由 MPI 分配到各主机")
 
 
 def world_of(
-    call: Called,
+    call: LauncherCall,
     variables: Mapping[str, Field],
     slurm: Mapping[str, Field],
     cwd: Path,
@@ -24,7 +24,7 @@ def world_of(
 ) -> World:
     """The nodes and processes that a call starts; ``accelerate`` looks keys up in accelerate's config."""
     if call.launcher in LAUNCHERS:
-        return LAUNCHERS[call.launcher].world(Asked(call.launcher_options, variables, cwd, accelerate))
+        return LAUNCHERS[call.launcher].world(LaunchSettings(call.launcher_options, variables, cwd, accelerate))
     if call.launcher == "unknown":
         unknown = Field.not_known(call.launcher_options.end, UNSETTLED)
         return World(unknown, unknown, unknown)
