@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.hazards.facts.asked_memory import billions_trained
+from gonogo.hazards.facts.trained_size import billions_trained
 from gonogo.hazards.rule import (
     Certainty,
     Environment,

@@ -138,7 +138,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     "where several are visible), and no hook moves this tensor.",
                     zh='{told}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
                     "而没有钩子搬运这个张量。",
-                ).format(told=mismatch.told),
+                ).format(told=mismatch.sentence),
                 cure=(
                     *_CURES,
                     Text(

@@ -78,7 +78,7 @@ class DeviceMismatchAdapterParam(Hazard):
                 en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
                 zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
             ).format(
-                told=mismatch.told,
+                told=mismatch.sentence,
                 what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
                 if adalora
                 else Text("the adapter's parameters", "适配器参数"),

@@ -64,7 +64,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
             Text(
                 en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
                 zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
-            ).format(told=mismatch.told, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+            ).format(told=mismatch.sentence, name=name or Text("a tensor kept by the module", "模块保存的张量")),
             cure=(
                 Text(
                     en="Update the model's (remote) code: newer versions move this buffer to the input's device",

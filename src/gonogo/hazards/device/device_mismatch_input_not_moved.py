@@ -114,7 +114,7 @@ class DeviceMismatchInputNotMoved(Hazard):
                     en="{told}. What is on the CPU is no weight of the model, but {name}.",
                     zh="{told}。位于 CPU 的不是模型的权重，而是{name}。",
                 ).format(
-                    told=mismatch.told,
+                    told=mismatch.sentence,
                     name=Text(f"an input or a tensor made on the way ({name})", f"输入或途中创建的张量（{name}）")
                     if name
                     else Text("an input or a tensor made on the way", "输入或途中创建的张量"),
@@ -123,7 +123,7 @@ class DeviceMismatchInputNotMoved(Hazard):
                 else Text(
                     en="{told}. Most often that is an input, a label or a mask that nobody moved to the GPU.",
                     zh="{told}。最常见的是没有移到 GPU 的输入、标签或掩码。",
-                ).format(told=mismatch.told),
+                ).format(told=mismatch.sentence),
                 cure=(
                     Text(
                         en="Move the batch to the model before the forward: batch = {batch}",

@@ -145,7 +145,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     zh="{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 "
                     "CPU 张量。",
                 ).format(
-                    told=mismatch.told,
+                    told=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
                     if mismatch.part
                     else Text(

@@ -60,7 +60,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)
             if certainty is not None:
-                yield self._finding(mismatch.evidence, mismatch.told, certainty, mismatch.module)
+                yield self._finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
         if not log.errors and (cut := cut_in(log, ("", "apply_rot"), ("", "cos[position_ids]"), within=1)):
             both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)

@@ -198,9 +198,9 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     def owner(self) -> Owner:
         """Whose the tensor out of place likely is, by the frames and the operator."""
         innermost = self.frames[-1] if self.frames else None
-        near = [_told(frame) for frame in self.near]
+        near = [_frame_text(frame) for frame in self.near]
         first = near[0] if near else ""
-        if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _told(innermost) if innermost else ""))):
+        if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _frame_text(innermost) if innermost else ""))):
             return Owner.GRADIENT
         if "fused_adam" in (self.operator or "") or any(_OPTIMIZER.search(_path(frame)) for frame in self.frames[-6:]):
             return Owner.OPTIMIZER
@@ -261,23 +261,23 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     @property
     def speaks(self) -> bool:
         """True where a frame stands in a part that speaks."""
-        return any(SPEAKS.search(_told(frame)) or _FILTERS in frame.function for frame in self.frames[-12:])
+        return any(SPEAKS.search(_frame_text(frame)) or _FILTERS in frame.function for frame in self.frames[-12:])
 
     @property
     def perceives(self) -> bool:
         """True where a frame stands in a part that hears or sees."""
-        return any(PERCEIVES.search(_told(frame)) for frame in self.frames[-12:])
+        return any(PERCEIVES.search(_frame_text(frame)) for frame in self.frames[-12:])
 
     @property
     def part(self) -> str | None:
         """The speech, audio or vision part as the innermost frame names it."""
         for frame in reversed(self.frames[-12:]):
-            if found := SPEAKS.search(_told(frame)) or PERCEIVES.search(_told(frame)):
+            if found := SPEAKS.search(_frame_text(frame)) or PERCEIVES.search(_frame_text(frame)):
                 return found.group(0)
         return None
 
     @property
-    def told(self) -> Text:
+    def sentence(self) -> Text:
         """Operator, place and operands in one sentence, without its full stop."""
         caller = self.caller
         place = Text("", "")
@@ -322,14 +322,14 @@ def all_mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
 
 
 def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
-    told = False
+    raised = False
     cut = log.cut[0] if len(log.cut) == 1 else None
     for error in log.errors:
         if error.type in ("Warning", "UserWarning") or not (found := _read(error, error.message)):
             continue
-        told = True
+        raised = True
         yield found if found.frames else replace(found, cut=cut)
-    if not told and (line := log.find(_WORDS)):
+    if not raised and (line := log.find(_WORDS)):
         # A terminal or a thread's page may have broken the message into lines.
         text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
         if found := _read(line, text):
@@ -365,7 +365,7 @@ def used_in(frame: LogFrame) -> str:
     return _ASSIGNS.sub("", frame.code)
 
 
-def _told(frame: LogFrame) -> str:
+def _frame_text(frame: LogFrame) -> str:
     return f"{_path(frame)} {frame.function} {frame.code}"
 
 

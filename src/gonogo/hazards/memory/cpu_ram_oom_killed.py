@@ -3,16 +3,16 @@ from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import stall_of
-from gonogo.evidence.rehearsal.failures import offload_device
-from gonogo.evidence.rehearsal.host_memory import NodeHostMemory, host_memory_by_node
-from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.finding.words import PHASES, size, sizes
-from gonogo.hazards.facts.asked_memory import asked_memory, memory_findings
 from gonogo.hazards.facts.exit_summary import exits, first_failure
+from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_states
+from gonogo.hazards.memory import _host_shortage as host
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
     FailureLog,
+    Finding,
     Findings,
     Found,
     GuardedRun,
@@ -23,6 +23,7 @@ from gonogo.hazards.rule import (
     RehearsalRecord,
     Run,
     Severity,
+    Span,
     Text,
 )
 
@@ -40,6 +41,13 @@ _ALLOCATOR = Pattern(
     r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
 )
 _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
+
+_SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_ASK_FOR_MORE = Text(
+    "Ask for the node's memory (--mem=0) or more nodes, or offload less",
+    "申请节点的全部内存（--mem=0）或更多节点，或减少卸载",
+)
 
 
 class CpuRamOomKilled(Hazard):
@@ -156,7 +164,7 @@ class CpuRamOomKilled(Hazard):
         node = max(nodes, key=lambda each: each.peak_bytes)
         if node.peak_bytes <= _HEADROOM * limit:
             return
-        worst, host = node.fullest
+        worst, peak = node.fullest
         over = node.peak_bytes > limit
         yield self.finding(
             Text(
@@ -170,11 +178,11 @@ class CpuRamOomKilled(Hazard):
                 total=size(node.peak_bytes),
                 pinned=size(node.pinned_bytes),
                 limit=size(limit),
-                basis=_basis(node),
+                basis=host.basis(node),
                 rank=worst.rank,
-                peak=size(host.peak_bytes),
-                phase=PHASES[host.peak_phase],
-                categories=sizes(host.by_category),
+                peak=size(peak.peak_bytes),
+                phase=PHASES[peak.peak_phase],
+                categories=sizes(peak.by_category),
             ),
             title=Text(
                 en="Host memory runs out: a node needs {total} and has {limit}",
@@ -185,19 +193,55 @@ class CpuRamOomKilled(Hazard):
                 en="Host memory is all but full: a node needs {total} of {limit}",
                 zh="主机内存几乎用满：节点需要 {total}，共有 {limit}",
             ).format(total=size(node.peak_bytes), limit=size(limit)),
-            certainty=_certainty(node, limit),
+            certainty=host.certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=_cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
+            cure=host.cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's memory against the optimizer states that are offloaded to it."""
-        yield from memory_findings(self, environment, run, _LOG_CURES[:1])
+        limit, states = environment.host_memory.number, offloaded_states(run)
+        if limit is not None and states is not None and states.bytes_a_node > limit:
+            has = Text("The machine has {has:.0f} GiB of memory", "机器内存为 {has:.0f} GiB").format(has=limit / 2**30)
+            ends = Text("the kernel kills the run", "内核会杀死训练")
+            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            yield self._too_little(states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span()))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """slurm's memory for the job against the optimizer states that are offloaded to the host."""
-        yield from asked_memory(self, launch, run)
+        field, states = launch.slurm.get("mem"), offloaded_states(run)
+        asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
+        if field is not None and states is not None and 0 < asked < states.bytes_a_node:
+            has = Text("The job asks for {has:.0f} GiB a node", "作业每个节点申请 {has:.0f} GiB").format(
+                has=asked / 2**30
+            )
+            ends = Text("slurm kills the job", "slurm 会杀死作业")
+            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            yield self._too_little(states, has, ends, _ASK_FOR_MORE, (field.span(), offload))
+
+    def _too_little(
+        self, states: OffloadedStates, has: Text, ends: Text, cure: Text, spans: tuple[Span | None, ...]
+    ) -> Finding:
+        return self.finding(
+            Text(
+                en="{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
+                "{needed:.0f} GiB on {each}: {ends}.",
+                zh="{has}。{billions:g}B 参数的优化器状态卸载到 CPU，在{each}占 {needed:.0f} GiB：{ends}。",
+            ).format(
+                has=has,
+                billions=states.billions,
+                needed=states.bytes_a_node / 2**30,
+                each=Text(f"each of {states.nodes} nodes", f" {states.nodes} 个节点上各")
+                if states.nodes > 1
+                else Text("the node", "该节点上"),
+                ends=ends,
+            ),
+            certainty=Certainty.LIKELY,
+            cure=(cure,),
+            spans=spans,
+            confirm=(Text("All parameters are trained", "训练全部参数"),),
+        )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
@@ -283,91 +327,6 @@ def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
     return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY
 
 
-def _certainty(node: NodeHostMemory, limit: int) -> Certainty:
-    if node.proven_bytes > limit:
-        return Certainty.CERTAIN
-    return Certainty.LIKELY if node.peak_bytes > limit else Certainty.POSSIBLE
-
-
-def _basis(node: NodeHostMemory) -> Text:
-    if not node.estimated:
-        return Text("All of them were run.", "所有 rank 均已排练。")
-    return Text(
-        en="{run} of them {were} run; the other {rest} are taken to hold {each} each.",
-        zh="排练了其中 {run} 个，其余 {rest} 个各按 {each} 计。",
-    ).format(
-        run=len(node.run),
-        were="was" if len(node.run) == 1 else "were",
-        rest=node.ranks - len(node.run),
-        each=size((node.peak_bytes - sum(host.peak_bytes for _, host in node.run)) / (node.ranks - len(node.run))),
-    )
-
-
-def _cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[Text, ...]:
-    rank, host = node.fullest
-    config = rank.deepspeed_config
-    cures: list[Text] = []
-    if host.peak_phase == "load":
-        cures.append(
-            Text(
-                en="Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 partitions "
-                "the model while it is loaded; load in bf16 (dtype=torch.bfloat16)",
-                zh="先建立 TrainingArguments（或 HfDeepSpeedConfig）再调用 from_pretrained，使 ZeRO-3 边加载边切分；以 "
-                "bf16 加载（dtype=torch.bfloat16）",
-            )
-        )
-    if host.peak_phase == "save":
-        cures.append(
-            Text(
-                en="Do not gather the model when saving (stage3_gather_16bit_weights_on_model_save: false); convert "
-                "afterwards with zero_to_fp32.py",
-                zh="保存时不聚合模型（stage3_gather_16bit_weights_on_model_save: false），之后用 zero_to_fp32.py 转换",
-            )
-        )
-    parameters = host.by_category.get("parameters", 0)
-    if parameters and offload_device(config, "offload_param") == "cpu" and _room_on_gpu(rank, parameters):
-        cures.append(
-            Text(
-                en="Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} a "
-                "node",
-                zh="让参数留在 GPU 上，显存放得下（去掉 offload_param）：每个节点可省 {freed}",
-            ).format(freed=size(parameters * record.ranks_per_node))
-        )
-    optimizer = host.by_category.get("optimizer", 0)
-    if optimizer and offload_device(config, "offload_optimizer") == "cpu":
-        cures.append(
-            Text(
-                en="Offload the optimizer to NVMe (offload_optimizer: device nvme, nvme_path): frees up to {freed} a "
-                "node",
-                zh="把优化器卸载到 NVMe（offload_optimizer：device nvme、nvme_path）：每个节点至多可省 {freed}",
-            ).format(freed=size(optimizer * record.ranks_per_node))
-        )
-    cures.append(
-        Text(
-            en="Take nodes with at least {more} more memory, use more of them, or train LoRA",
-            zh="换内存至少多 {more} 的节点、使用更多节点，或训练 LoRA",
-        ).format(more=size(missing))
-    )
-    if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
-        cures.append(
-            Text(
-                en="To be surer of the sum, rehearse another rank too: --ranks 0,1",
-                zh="要更确定总量，请再排练一个 rank：--ranks 0,1",
-            )
-        )
-    return tuple(cures)
-
-
-def _room_on_gpu(rank: RankRecord, more: int) -> bool:
-    """True where the rank's own device has that much left at its peak."""
-    return any(
-        memory.device == rank.device
-        and memory.shortage is None
-        and memory.peak_reserved_bytes + more <= memory.total_bytes - memory.allowance_bytes
-        for memory in rank.devices
-    )
-
-
 def _last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
     """What the ranks of its machine held, and what was left of it, when that was last looked at."""
     last = rank.steps[-1] if rank.steps else None
@@ -382,3 +341,8 @@ def _last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
         f"最后一次查看时它占用 {size(last.host_bytes)}，同一机器上的各 rank 共占用 {size(held)}，"
         f"{size(total)} 中剩余 {size(last.host_available)}。",
     )
+
+
+def _slurm_bytes(text: str) -> int:
+    match = _SLURM_SIZE.search(text)
+    return int(float(match.group(1)) * _UNITS[(match.group(2) or "m").lower()]) if match else 0

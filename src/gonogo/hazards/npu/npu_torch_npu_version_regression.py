@@ -80,7 +80,7 @@ class NpuTorchNpuVersionRegression(Hazard):
                     "one; the fault is torch_npu's, not the script's.",
                     zh="{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu "
                     "的缺陷，与脚本无关。",
-                ).format(told=mismatch.told, version=f" {version}" if version else ""),
+                ).format(told=mismatch.sentence, version=f" {version}" if version else ""),
                 cure=(
                     Text(
                         en="Install a newer torch_npu for your torch (pip install -U torch-npu==<torch "
