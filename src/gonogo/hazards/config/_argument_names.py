@@ -61,8 +61,8 @@ def all_names(kind: str = "TrainingArguments") -> frozenset[str]:
 
 def releases() -> tuple[str, str]:
     """The oldest and the newest release that the table tells of."""
-    told = _table()["releases"]
-    return told[0], told[-1]
+    known = _table()["releases"]
+    return known[0], known[-1]
 
 
 def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:

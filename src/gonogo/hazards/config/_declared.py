@@ -29,6 +29,8 @@ from gonogo.hazards.config._written import key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
 
+Words = Mapping[str, object]
+"""What the placeholders of the texts stand for."""
 Wrong = Callable[[Field], bool]
 _REMOVED = object()
 
@@ -97,7 +99,7 @@ class ConfigHazard(Hazard):
     """Further settings that the finding points at."""
     change: ClassVar[Change | None] = None
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """What stands around the setting, as further words of the texts; None where that makes the value right."""
         return {}
 
@@ -140,7 +142,7 @@ class ConfigHazard(Hazard):
                 fixes=self._fixes(at, words),
             )
 
-    def _fixes(self, at: Setting, words: Mapping[str, object]) -> tuple[Fix, ...]:
+    def _fixes(self, at: Setting, words: Words) -> tuple[Fix, ...]:
         if self.change is None:
             return ()
         change, keys = self.change, tuple(self.change.key.split(".")) if self.change.key else at.keys

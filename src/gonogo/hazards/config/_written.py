@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.run import Run
@@ -79,8 +77,3 @@ def has_stage_optimizer(config: DeepSpeedConfig) -> bool:
 def gib(size: float) -> str:
     """Bytes as GiB."""
     return f"{size / 1024**3:,.1f} GiB"
-
-
-def as_mapping(value: object) -> Mapping[str, object]:
-    """The value where it is an object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}

@@ -56,7 +56,7 @@ class BestModelStrategiesDiffer(Hazard):
         if saves == "best":
             return
         if evaluates != saves:
-            told = not evaluation.absent and not saving.absent
+            given = not evaluation.absent and not saving.absent
             # Saving follows the evaluation, unless there is none.
             name, value = ("eval_strategy", saves) if evaluates == "no" else ("save_strategy", evaluates)
             wrong, other, label = (
@@ -70,7 +70,7 @@ class BestModelStrategiesDiffer(Hazard):
                     "refuses it.",
                     zh='load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
                 ).format(evaluates=evaluates, saves=saves),
-                certainty=Certainty.CERTAIN if told or with_plain_arguments(run) else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if given or with_plain_arguments(run) else Certainty.LIKELY,
                 cure=(Text('Write {name}="{value}"', '写 {name}="{value}"').format(name=name, value=value), _DROP),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )

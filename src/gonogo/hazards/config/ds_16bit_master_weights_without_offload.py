@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, true
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
 from gonogo.hazards.rule import Text
 
 
@@ -53,7 +51,7 @@ class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
     beside = ("zero_optimization.stage",)
     change = Change(Text("remove the key", "去掉该键"), safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """Where the optimizer is, unless ZeRO keeps it on the CPU or that is not known."""
         device = at.config.offload("optimizer")
         if not device.known or (at.config.zero_stage and device.value != "none"):

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Text
 
 
@@ -42,6 +40,6 @@ class DsAllgatherBucketSizeOdd(ConfigHazard):
     cure = (Text("Write {even}", "写 {even}"),)
     change = Change(Text("make it even", "改为偶数"), "{even}")
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The next even number."""
         return {"even": int(at.field.number or 0) + 1}

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, true
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
 from gonogo.hazards.rule import Certainty, Text
 
 
@@ -46,7 +44,7 @@ class DsAutotuningLeftOn(ConfigHazard):
     )
     change = Change(Text("switch autotuning off", "关闭 autotuning"), to=False, safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The last step, unless the launcher is told to tune."""
         if at.run.launch is not None and not at.run.launch.launcher_options.get("autotuning").absent:
             return None

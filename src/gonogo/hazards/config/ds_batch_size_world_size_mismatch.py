@@ -40,7 +40,7 @@ class _Broken(msgspec.Struct, frozen=True):
     micro: Field | None
     accumulation: Field | None
     world: int | None
-    said: str
+    inequality: str
 
 
 class DsBatchSizeWorldSizeMismatch(Hazard):
@@ -171,16 +171,17 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         world = run.launch.world_size if run.launch is not None else Field.missing()
         if broken.world is None:
             cause = Text(
-                en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({said}), so no number of "
-                "GPUs fits.",
-                zh="train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{said}），任何 GPU 数量都不成立。",
+                en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({inequality}), so no "
+                "number of GPUs fits.",
+                zh="train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{inequality}），任何 GPU 数量都不"
+                "成立。",
             )
         else:
             cause = Text(
                 en="The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * "
-                "processes does not hold: {said}.",
+                "processes does not hold: {inequality}.",
                 zh="此次启动共有 {world} 个进程，而等式 train_batch_size = micro-batch * 梯度累积 * 进程数不"
-                "成立：{said}。",
+                "成立：{inequality}。",
             )
         spans = [broken.train.span()]
         if broken.micro is not None:
@@ -191,7 +192,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             label = Text("starts {world} process(es)", "启动 {world} 个进程").format(world=broken.world)
             spans.append(world.span(label))
         return self.finding(
-            cause.format(train=broken.train.value, world=broken.world, said=broken.said),
+            cause.format(train=broken.train.value, world=broken.world, inequality=broken.inequality),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
             cure=(_cure(broken, config),),
             spans=tuple(spans),

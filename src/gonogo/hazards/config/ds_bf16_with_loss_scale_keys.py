@@ -54,11 +54,12 @@ class DsBf16WithLossScaleKeys(Hazard):
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
             Text(
-                en="The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{told}.",
-                zh="bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{told}。",
+                en="The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses "
+                "them{version}.",
+                zh="bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{version}。",
             ).format(
                 keys=", ".join(extra),
-                told=Text(", and the run has {version}", "，而这次运行使用 {version}").format(
+                version=Text(", and the run has {version}", "，而这次运行使用 {version}").format(
                     version=version_words(run)
                 )
                 if refused

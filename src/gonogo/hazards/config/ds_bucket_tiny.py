@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Certainty, Severity, Text
 
 
@@ -45,7 +43,7 @@ class DsBucketTiny(ConfigHazard):
     )
     cure = (Text("Write 5e7 to 5e8", "写 5e7 至 5e8"),)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """How many collectives that makes; ZeRO-3 has no bucket for allgather."""
         unused = at.config.zero_stage == 3 and at.keys[-1] == "allgather_bucket_size"
         return None if unused else {"count": 7e9 / (at.field.number or 1)}

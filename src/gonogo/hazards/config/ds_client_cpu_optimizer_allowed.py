@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, false
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, false
 from gonogo.hazards.config._written import optimizer_type
 from gonogo.hazards.rule import Severity, Span, Text
 
@@ -54,7 +52,7 @@ class DsClientCpuOptimizerAllowed(ConfigHazard):
         ),
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The optimizer is offloaded, and the config names none."""
         device = at.config.offload("optimizer")
         return {} if device.get("none") != "none" and optimizer_type(at.config) is None else None

@@ -23,8 +23,6 @@ from gonogo.hazards.rule import (
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
 _VALUE = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
-
-
 _SIZES = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),

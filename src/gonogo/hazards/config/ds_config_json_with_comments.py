@@ -62,9 +62,9 @@ class DsConfigJsonWithComments(Hazard):
         filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
             Text(
-                en="{what} (line {line}). {reader} with Python's json, which stops there; DeepSpeed's own reader would "
+                en="Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would "
                 "not.",
-                zh="{what}（第 {line} 行）。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
+                zh="第 {line} 行：{what}。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
             ).format(
                 what=found[0].message,
                 line=found[0].place.line,

@@ -68,9 +68,10 @@ class DsConfigNotJson(Hazard):
             title = Text("write it as JSON", "改写为 JSON")
             fixes = (self.fix(title, *(one for one in repairs if one is not None), *_other_repairs(config)),)
         yield self.finding(
-            Text(en="{what}. The run stops when it reads {name}.", zh="{what}。运行在读取 {name} 时即停止。").format(
-                what=first.message, name=config.name
-            ),
+            Text(
+                en="Line {line}: {what}. The run stops when it reads {name}.",
+                zh="第 {line} 行：{what}。运行在读取 {name} 时即停止。",
+            ).format(line=first.place.line, what=first.message, name=config.name),
             certainty=Certainty.POSSIBLE if unsure else Certainty.CERTAIN,
             cure=(
                 Text("Correct line {line}: {what}", "修正第 {line} 行：{what}").format(

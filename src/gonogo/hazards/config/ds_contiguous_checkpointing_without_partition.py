@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, true
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, true
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, Text
 
@@ -52,7 +50,7 @@ class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
         ),
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """What it needs and lacks, where the scripts configure the checkpointing."""
         if not mentions(at.run, "checkpointing.configure"):
             return None

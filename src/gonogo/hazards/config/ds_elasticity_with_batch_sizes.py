@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, true
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
 from gonogo.hazards.config._written import newer_than
 from gonogo.hazards.rule import Text
 
@@ -57,7 +55,7 @@ class DsElasticityWithBatchSizes(ConfigHazard):
         safe=False,
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The batch sizes beside it, in releases that have elasticity."""
         ignored = at.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
         given = [key for key in self.beside if not at.config.raw(key).absent]

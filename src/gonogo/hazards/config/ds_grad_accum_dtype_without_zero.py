@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, word
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
 from gonogo.hazards.config._written import is_on, newer_than, version_words
 from gonogo.hazards.rule import Text
 
@@ -52,7 +50,7 @@ class DsGradAccumDtypeWithoutZero(ConfigHazard):
     beside = ("bf16.enabled",)
     change = Change(Text("remove {key}", "去掉 {key}"), safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """bf16 is on, and the release refuses the type beside it."""
         fp32 = str(at.field.value).lower() in _FP32
         refused = is_on(at.config, "bf16") and newer_than(at.run, ">=0.17.6" if fp32 else "<=0.17.0")

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, false
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, false
 from gonogo.hazards.config._written import key_spot
 from gonogo.hazards.rule import DeepSpeedConfig, Span, Text
 
@@ -45,7 +43,7 @@ class DsGradNormOffWithClipping(ConfigHazard):
     cure = (Text("Remove {key}", "去掉 {key}"),)
     change = Change(Text("compute the norm", "计算该范数"))
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """What needs the norm."""
         needs = _needs_it(at.config)
         return {"beside": needs} if needs else None

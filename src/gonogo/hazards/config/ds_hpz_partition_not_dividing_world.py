@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Span, Text
 
 
@@ -45,7 +43,7 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
     )
     cure = (Text("Write a divisor of {ranks}: {divisors}", "写 {ranks} 的约数：{divisors}"),)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The number of ranks, where the size does not divide it."""
         size, ranks = int(at.field.number or 0), at.run.world_size
         if ranks is None or size >= ranks or ranks % size == 0:

@@ -36,8 +36,8 @@ def with_trainer(run: Run) -> bool | None:
 
 @lru_cache(maxsize=16)
 def with_plain_arguments(run: Run) -> bool:
-    """Whether the arguments are surely transformers' own, with its own defaults: no subclass, no framework, "
-    "no trl."""
+    """Whether the arguments are surely transformers' own, with its own defaults: no subclass, no framework, no
+    trl."""
     if run.framework or (run.launch is not None and run.launch.framework) or not run.scripts:
         return False
     if any(next(script.subclasses(*_ARGUMENTS), None) is not None for script in run.scripts):
