@@ -17,7 +17,7 @@ _PARTITIONED = {
     ),
     3: Text("ZeRO-3 partitions each parameter among the ranks", "ZeRO-3：每个参数被切分到各个 rank"),
 }
-_TOLD_BY_STAGE = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
+_STAGE_WORDS = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
 TRAINERS = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
     *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
@@ -44,7 +44,7 @@ def has_peft(run: Run) -> bool:
 
 def tests_the_stage(script: Script, node: ast.AST) -> bool:
     """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
-    return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _TOLD_BY_STAGE)
+    return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _STAGE_WORDS)
 
 
 _OPTIONS = ("args.", "cfg.", "config.", "opts.", "opt.", "FLAGS.", "config[", "cfg[", "args[")

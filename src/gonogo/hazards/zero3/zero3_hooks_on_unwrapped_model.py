@@ -14,7 +14,10 @@ _RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_h
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 _CURE = (
-    Text('pip install "trl>=0.16"', '执行 pip install "trl>=0.16"'),
+    Text(
+        'pip install "trl>=0.29" (0.16 is the first without this fault)',
+        '执行 pip install "trl>=0.29"（自 0.16 起没有此缺陷）',
+    ),
     Text(
         "Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)",
         "在此之前设 ds3_gather_for_generation=False，或传入包装后的模型（self.model_wrapped）",
@@ -38,7 +41,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     ## Example
     ```text
     trl==0.15.2 deepspeed==0.16.4    # wrong
-    trl==0.16.0 deepspeed==0.16.4    # right
+    trl==0.29.0 deepspeed==0.16.4    # right
     ```
 
     ## Cure
@@ -121,8 +124,8 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 return
             else:
                 stage3 = zero3(log)
-                told = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
-                certainty = Certainty.LIKELY if told and stage3 is not False else Certainty.POSSIBLE
+                likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
+                certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, cure=_CURE, certainty=certainty, confirm=confirm)
         elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
             yield self.log_finding(cut, cause, cure=_CURE, certainty=Certainty.LIKELY, confirm=confirm)
