@@ -90,7 +90,13 @@ class DsOptimizerUnknownParameter(Hazard):
                 continue
             meant = _MEANT.get(key) or nearest(key, taken, cutoff=0.7)
             keys = ("optimizer", "params", key)
-            fits = meant is not None and meant not in params.value and config.raw(*keys).known
+            if meant is None:
+                names = sorted(taken)
+                cure = Text(f"Remove it; there are: {', '.join(names)}", f"去掉它；可用的有：{'、'.join(names)}")
+            elif meant in params.value:
+                cure = Text(f'Remove it: "{meant}" is given already', f"去掉它：已经写了 “{meant}”")
+            else:
+                cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
                 Text(
                     en="{optimizer} takes no parameter {key}: DeepSpeed hands it to the constructor, which raises "
@@ -98,24 +104,10 @@ class DsOptimizerUnknownParameter(Hazard):
                     zh="{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
                 ).format(optimizer=optimizer_type(config), key=key),
                 certainty=_sureness(run),
-                cure=(
-                    Text('Write "{meant}"', "写 “{meant}”").format(meant=meant)
-                    if meant
-                    else Text("Remove it; there are: {taken}", "去掉它；可用的有：{taken}").format(
-                        taken=Text(", ".join(sorted(taken)), "、".join(sorted(taken)))
-                    )
-                ),
+                cure=cure,
                 spans=span_in(config, *keys),
-                fixes=self._renaming(config, keys, meant) if fits and meant else (),
+                fixes=_renaming(config, keys, meant) if meant and meant not in params.value else (),
             )
-
-    def _renaming(self, config: DeepSpeedConfig, keys: tuple[str, ...], meant: str) -> tuple[Fix, ...]:
-        place = config.key_place(*keys)
-        if place is None or not place.source.writable:
-            return ()
-        return (
-            self.fix(Text("write {meant}", "写成 {meant}").format(meant=meant), place.edit(f'"{meant}"'), safe=False),
-        )
 
     def _max_grad_norm(self, config: DeepSpeedConfig, run: Run, value: object) -> Finding:
         keys = ("optimizer", "params", "max_grad_norm")
@@ -136,3 +128,10 @@ class DsOptimizerUnknownParameter(Hazard):
             spans=(span_in(config, *keys), span_in(config, "gradient_clipping")),
             fixes=fix_of(title, *makers, safe=False),
         )
+
+
+def _renaming(config: DeepSpeedConfig, keys: tuple[str, ...], meant: str) -> tuple[Fix, ...]:
+    place = config.key_place(*keys)
+    if place is None or not place.source.writable:
+        return ()
+    return fix_of(Text(f"write {meant}", f"写成 {meant}"), lambda: place.edit(f'"{meant}"'), safe=False)

@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch,
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
-    r"\.cache/(?:huggingface/)?(?:accelerate/)?default_config\s?\.ya?ml"
+    r"\.cache/(?:huggingface/)?(?:accelerate/)?default_config\.ya?ml"
     r"|accelerate/default_config\.ya?ml"
 )
 _CURE = (

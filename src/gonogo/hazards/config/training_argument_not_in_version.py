@@ -1,5 +1,6 @@
 from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, border, needs_nothing, successor
 from gonogo.hazards.config._parsed_arguments import parsed_classes
+from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import (
     Call,
@@ -22,6 +23,8 @@ _CALLS = {
     "transformers.Trainer": "Trainer",
     "transformers.Seq2SeqTrainer": "Trainer",
 }
+
+_LEAVE_OUT = Text("Leave it out", "去掉它")
 
 
 class TrainingArgumentNotInVersion(Hazard):
@@ -82,23 +85,8 @@ class TrainingArgumentNotInVersion(Hazard):
                     place.span(),
                     run.environment,
                     certain=not own and call.has(keyword),
-                    fix=self._renaming_keyword(script, call, keyword, kind, run.environment),
+                    fix=_keyword_fix(call, keyword, kind, run.environment),
                 )
-
-    def _renaming_keyword(
-        self, script: Script, call: Call, keyword: str, kind: str, environment: Environment
-    ) -> tuple[Fix, ...]:
-        new = successor(kind, keyword, environment)
-        place = call.keyword_place(keyword)
-        if not script.editable or place is None or not place.text.startswith(f"{keyword}="):
-            return ()
-        if new is not None and new not in call.keywords and keyword != "no_cuda":
-            title = Text("Rename it to {new}", "改名为 {new}").format(new=new)
-            start = place.source.place(place.start, place.start + len(keyword))
-            return fix_of(title, lambda: start.edit(new))
-        if needs_nothing(keyword):
-            return fix_of(Text("Leave it out", "去掉它"), lambda: script.removing_keyword(call, keyword), safe=False)
-        return ()
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Options of a program that parses TrainingArguments, and keys of LLaMA-Factory's YAML."""
@@ -124,7 +112,7 @@ class TrainingArgumentNotInVersion(Hazard):
                 span,
                 run.environment,
                 certain=parsed is not None and place is not None,
-                fix=_renaming_option(launch, name, run.environment) if place is not None else (),
+                fix=_option_fix(launch, name, run.environment),
             )
 
     def _finding(
@@ -139,31 +127,29 @@ class TrainingArgumentNotInVersion(Hazard):
         fix: tuple[Fix, ...],
     ) -> Finding:
         version = environment.field("transformers")
-        shown = version.get(_specifier(environment))
-        new = successor(kind, name, environment)
-        instead = new or INSTEAD.get(name)
-        if why[0] == "until":
+        instead = successor(kind, name, environment) or INSTEAD.get(name)
+        side, border_version = why
+        if side == "until":
             cause = Text(
                 en="{kind} has no argument {name} any more: transformers {border} removed it, and this run has "
                 "{version}.",
                 zh="{kind} 已没有参数 {name}：transformers {border} 移除了它，而本次训练使用 {version}。",
             )
-            other = Text('Or pip install "transformers<{border}"', '或 pip install "transformers<{border}"')
         else:
             cause = Text(
                 en="{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}.",
                 zh="{kind} 还没有参数 {name}：它随 transformers {border} 引入，而本次训练使用 {version}。",
             )
-            other = Text('Or pip install "transformers>={border}"', '或 pip install "transformers>={border}"')
+        other = f'pip install "transformers{"<" if side == "until" else ">="}{border_version}"'
         first = (
             Text("Use {instead} instead", "改用 {instead}").format(instead=instead)
             if instead
             else Text("Leave {name} out", "去掉 {name}").format(name=name)
         )
         return self.finding(
-            cause.format(kind=kind, name=name, border=why[1], version=shown),
+            cause.format(kind=kind, name=name, border=border_version, version=version.get(_specifier(environment))),
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
-            cure=(first, other.format(border=why[1])),
+            cure=(first, Text(f"Or {other}", f"或 {other}")),
             spans=(span, version.span(Text("this version", "使用的版本"))),
             fixes=fix,
             parameter=name,
@@ -188,19 +174,18 @@ def _takes_more(call: Call, run: Run, kind: str) -> bool:
     return True
 
 
-def _renaming_option(launch: Launch, name: str, environment: Environment) -> tuple[Fix, ...]:
-    new = successor("TrainingArguments", name, environment)
-    place = launch.options.place_of(name)
-    if place is None or not launch.options.can_edit(name):
+def _keyword_fix(call: Call, name: str, kind: str, environment: Environment) -> tuple[Fix, ...]:
+    if (new := successor(kind, name, environment)) and name != "no_cuda":
+        return renaming_keyword(call, name, new, safe=True)
+    place, script = call.keyword_place(name), call.script
+    if not needs_nothing(name) or place is None or not place.text.startswith(f"{name}=") or not script.editable:
         return ()
-    if new is not None and new not in launch.options and name != "no_cuda":
-        text = place.text
-        written = next((one for one in (f"--{name}", f"--{name.replace('_', '-')}") if text.startswith(one)), None)
-        if written is None:
-            return ()
-        old = place.source.place(place.start, place.start + len(written))
-        title = Text("Rename it to --{new}", "改名为 --{new}").format(new=new)
-        return fix_of(title, lambda: old.edit(f"--{new}"))
-    if needs_nothing(name):
-        return fix_of(Text("Leave it out", "去掉它"), lambda: launch.options.removing(name), safe=False)
-    return ()
+    return fix_of(_LEAVE_OUT, lambda: script.removing_keyword(call, name), safe=False)
+
+
+def _option_fix(launch: Launch, name: str, environment: Environment) -> tuple[Fix, ...]:
+    if (new := successor("TrainingArguments", name, environment)) and name != "no_cuda":
+        return renaming_option(launch, name, new, safe=True)
+    if not needs_nothing(name) or launch.options.place_of(name) is None or not launch.options.can_edit(name):
+        return ()
+    return fix_of(_LEAVE_OUT, lambda: launch.options.removing(name), safe=False)

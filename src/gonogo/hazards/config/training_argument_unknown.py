@@ -1,8 +1,8 @@
-from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.config._argument_names import all_names, releases
+from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
-from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Script, Text
+from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text
 
 
 class TrainingArgumentUnknown(Hazard):
@@ -46,7 +46,7 @@ class TrainingArgumentUnknown(Hazard):
                 place = call.keyword_place(name)
                 if name in known or place is None or not call.has(name) or name.startswith("_"):
                     continue
-                near = _nearest(name, known)
+                near = nearest(name, known, cutoff=0.8)
                 yield self.finding(
                     Text(
                         en="TrainingArguments has no argument {name} and raises TypeError.{near}",
@@ -55,7 +55,7 @@ class TrainingArgumentUnknown(Hazard):
                     certainty=_certainty(run, near),
                     cure=_write(near, ""),
                     spans=place.span(),
-                    fixes=_renaming_keyword(place, name, near) if near not in call.keywords and script.editable else (),
+                    fixes=renaming_keyword(call, name, near, safe=False) if near else (),
                     parameter=name,
                     confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
                 )
@@ -74,7 +74,7 @@ class TrainingArgumentUnknown(Hazard):
                 continue
             if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
                 continue
-            near = _nearest(name, known)
+            near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
             parser = Text("parses these classes", "解析这些类")
             yield self.finding(
                 Text(
@@ -84,13 +84,14 @@ class TrainingArgumentUnknown(Hazard):
                 certainty=_certainty(run, near),
                 cure=_write(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
-                fixes=_renaming(launch, name, near) if near else (),
+                fixes=renaming_option(launch, name, near, safe=False) if near else (),
                 parameter=name,
                 confirm=() if _certainty(run, near) is Certainty.CERTAIN else (_CONFIRM,),
             )
 
 
 _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_ADD = Text("Remove it, or add it to the program's own dataclasses", "删除它，或加入程序自己的 dataclass")
 _CONFIRM = Text("No release of transformers that may be installed has it", "可能安装的 transformers 版本中都没有它")
 
 
@@ -103,7 +104,7 @@ def _nearest_named(near: str | None, dashes: str) -> Text:
 def _write(near: str | None, dashes: str) -> Text:
     if near is not None:
         return Text("Write {name}", "写成 {name}").format(name=dashes + near)
-    return Text("Remove it, or add it to the program's own dataclasses", "删除它，或加入程序自己的 dataclass")
+    return _ADD if dashes else Text("Remove it", "删除它")
 
 
 def _certainty(run: Run, near: str | None) -> Certainty:
@@ -113,33 +114,8 @@ def _certainty(run: Run, near: str | None) -> Certainty:
     return Certainty.LIKELY
 
 
-def _renaming_keyword(place: Place, name: str, near: str | None) -> tuple[Fix, ...]:
-    if near is None or not place.text.startswith(f"{name}="):
-        return ()
-    old = place.source.place(place.start, place.start + len(name))
-    return fix_of(Text("Write {near}", "写成 {near}").format(near=near), lambda: old.edit(near), safe=False)
-
-
 def _known(parsed: ParsedClasses) -> frozenset[str]:
     names = set(parsed.own_fields) | all_names()
     if parsed.seq2seq:
         names |= all_names("Seq2SeqTrainingArguments")
     return frozenset(names | {f"no_{name}" for name in names})
-
-
-def _nearest(name: str, known: frozenset[str]) -> str | None:
-    import difflib
-
-    near = difflib.get_close_matches(name, [one for one in known if not one.startswith("no_")], 1, 0.8)
-    return near[0] if near else None
-
-
-def _renaming(launch: Launch, name: str, near: str) -> tuple[Fix, ...]:
-    place = launch.options.place_of(name)
-    if place is None or not launch.options.can_edit(name) or near in launch.options:
-        return ()
-    written = next((one for one in (f"--{name}", f"--{name.replace('_', '-')}") if place.text.startswith(one)), None)
-    if written is None:
-        return ()
-    old = place.source.place(place.start, place.start + len(written))
-    return fix_of(Text("Write --{near}", "写成 --{near}").format(near=near), lambda: old.edit(f"--{near}"), safe=False)

@@ -5,15 +5,17 @@ from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
-    "You are using ZeRO-Offload with a client provided optimizer",
     "ZeRO-Offload with a client provided optimizer",
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = Pattern(r"<class '([\w.]{1,200})'")
 _OWN = Text("an optimizer of its own", "自己的优化器")
-
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 _OFFLOAD = Text("the optimizer is offloaded here", "此处把优化器卸载到 CPU")
+_SLOWER = Text(
+    'Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer',
+    '或设置 "zero_force_ds_cpu_optimizer": false（较慢），或去掉 offload_optimizer',
+)
 _ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
 
 
@@ -119,10 +121,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                         "在脚本中构建 deepspeed.ops.adam.DeepSpeedCPUAdam，或在 JSON 中指定优化器并传入 "
                         "model_parameters=",
                     ),
-                    Text(
-                        'Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer',
-                        '或设置 "zero_force_ds_cpu_optimizer": false（较慢），或去掉 offload_optimizer',
-                    ),
+                    _SLOWER,
                 ),
                 spans=(script.place(node).span(), offload.span(_OFFLOAD)),
             )
@@ -152,10 +151,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                         zh='在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"），或在代码中构建 '
                         "deepspeed.ops.adam.DeepSpeedCPUAdam",
                     ),
-                    Text(
-                        en='Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer',
-                        zh='或设置 "zero_force_ds_cpu_optimizer": false（较慢），或去掉 offload_optimizer',
-                    ),
+                    _SLOWER,
                 ),
             )
 

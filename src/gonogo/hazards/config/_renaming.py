@@ -1,0 +1,32 @@
+"""Fixes that give a keyword of a call, or an option of a launch, another name."""
+
+from __future__ import annotations
+
+from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.script.script import Call
+from gonogo.finding import Fix, Text
+from gonogo.hazards.facts.how_it_trains import fix_of
+
+
+def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    """The keyword's new name, unless the call has that one too."""
+    place = call.keyword_place(old)
+    if place is None or not place.text.startswith(f"{old}=") or new in call.keywords or not call.script.editable:
+        return ()
+    return _renaming(place, old, new, safe=safe)
+
+
+def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    """The option's new name, unless the launch has that one too."""
+    place = launch.options.place_of(old)
+    if place is None or new in launch.options or not launch.options.can_edit(old):
+        return ()
+    written = next((one for one in (f"--{old}", f"--{old.replace('_', '-')}") if place.text.startswith(one)), None)
+    return _renaming(place, written, f"--{new}", safe=safe) if written else ()
+
+
+def _renaming(place: Place, written: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    name = place.source.place(place.start, place.start + len(written))
+    title = Text("Rename it to {new}", "改名为 {new}").format(new=new)
+    return fix_of(title, lambda: name.edit(new), safe=safe)
