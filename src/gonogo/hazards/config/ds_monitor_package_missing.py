@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, true
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, true
 from gonogo.hazards.rule import Text
 
 
@@ -49,7 +47,7 @@ class DsMonitorPackageMissing(ConfigHazard):
         Text('Or set "enabled": false', "或设置 “enabled”: false"),
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The package, where a complete listing has none of it."""
         package = "comet-ml" if at.keys[0] == "comet" else at.keys[0]
         return {"package": package} if at.run.environment.known_absent(package) else None

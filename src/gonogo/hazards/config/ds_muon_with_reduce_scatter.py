@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, word
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
 from gonogo.hazards.config._written import ZERO, newer_than, span_in
 from gonogo.hazards.rule import Certainty, Span, Text
 
@@ -51,7 +49,7 @@ class DsMuonWithReduceScatter(ConfigHazard):
         safe=False,
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """Reduce-scatter is not off, in a release that has Muon at stage 3."""
         off = at.config.raw(ZERO, "reduce_scatter").truth is False
         return None if off or newer_than(at.run, "<0.18.5") else {}

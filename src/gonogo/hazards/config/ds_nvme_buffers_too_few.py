@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
 from gonogo.hazards.config._written import ZERO, optimizer_type
 from gonogo.hazards.rule import Certainty, Text
 
@@ -49,7 +47,7 @@ class DsNvmeBuffersTooFew(ConfigHazard):
     cure = Text("Write 4 or more", "写 4 或更大")
     change = Change(Text("write 4", "改为 4"), to=4)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """Adam on NVMe."""
         nvme = at.config.get(ZERO, "offload_optimizer", "device").value == "nvme"
         return {} if nvme and (optimizer_type(at.config) or "adam").lower() in ("adam", "adamw") else None

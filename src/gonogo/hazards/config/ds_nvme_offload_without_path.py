@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, word
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, word
 from gonogo.hazards.rule import Certainty, Text
 
 
@@ -50,7 +48,7 @@ class DsNvmeOffloadWithoutPath(ConfigHazard):
         Text('Or offload to "cpu"', "或卸载到 “cpu”"),
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """No path stands beside the device."""
         path = at.config.raw(*at.keys[:-1], "nvme_path")
         return {} if path.absent or (path.known and path.value is None) else None

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
 from gonogo.hazards.facts.how_it_trains import as_json
 from gonogo.hazards.rule import Severity, Text
 
@@ -59,7 +57,7 @@ class DsOffloadParamBelowStage3(ConfigHazard):
     beside = ("zero_optimization.stage",)
     change = Change(Text("remove what is ignored", "去掉被忽略的设置"))
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The device, unless it is none."""
         device = at.config.offload("param")
         return {"device": as_json(device.value)} if device.known and device.value != "none" else None

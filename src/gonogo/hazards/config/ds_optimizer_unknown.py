@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
@@ -70,7 +68,7 @@ class DsOptimizerUnknown(ConfigHazard):
     )
     change = Change(Text("write {near}", "写成 {near}"), to="{near}", safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """What was meant."""
         near = _meant(at.field.string or "")
         return {"near": near, "instead": near or "AdamW"}

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
 
@@ -75,7 +73,7 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
         Text("allow the optimizer", "允许该优化器"), to="{allow}", key="zero_allow_untested_optimizer", safe=False
     )
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """What to think of before it is allowed; None where it is."""
         allowed = at.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
 from gonogo.hazards.rule import Severity, Text
 
 _BELONGS = {
@@ -52,7 +50,7 @@ class DsOptionOfAnotherStage(ConfigHazard):
     beside = ("zero_optimization.stage",)
     change = Change(Text("remove {key}", "去掉 {key}"))
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The stages that it belongs to, where it is not the default and this is none of them."""
         default, stages, belongs = _BELONGS[at.keys[-1]]
         without_effect = at.field.truth is (not default) and at.config.zero_stage not in stages

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
 from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.rule import Span, Text
 
@@ -55,7 +53,7 @@ class DsPrescaleGradientsWithZero(ConfigHazard):
     )
     change = Change(Text("remove {key}", "去掉 {key}"), safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """Either has another value than the default, and reduce-scatter is not off."""
         scatter = at.config.raw(ZERO, "reduce_scatter")
         scaled = at.field.truth if at.keys[0] == "prescale_gradients" else at.field.number not in (None, 1)

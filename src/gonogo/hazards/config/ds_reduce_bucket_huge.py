@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
 from gonogo.hazards.config._written import ZERO, gib, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Severity, Span, Text
 
@@ -49,7 +47,7 @@ class DsReduceBucketHuge(ConfigHazard):
     cure = Text("Write 5e8 or less: {small}", "写 5e8 或更小：{small}")
     change = Change(Text("take 5e8", "改为 5e8"), to=500_000_000, safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The buffers' bytes, where they are more than 4 GiB."""
         twice = _twice(at.config)
         each = 4 if twice else 2

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, given
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, given
 from gonogo.hazards.rule import Severity, Text
 
 
@@ -48,7 +46,7 @@ class DsSchedulerLrAgainstOptimizerLr(ConfigHazard):
     )
     beside = ("scheduler.params.warmup_max_lr",)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The rate that the scheduler rises to, where it is another."""
         if at.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
             return None

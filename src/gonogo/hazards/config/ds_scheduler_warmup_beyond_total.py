@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Severity, Text
 
 
@@ -46,7 +44,7 @@ class DsSchedulerWarmupBeyondTotal(ConfigHazard):
     cure = Text("Write a warm-up of some {few:.0f} steps", "预热取 {few:.0f} 步左右")
     beside = ("scheduler.params.total_num_steps",)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """All the steps, where they are fewer."""
         total = at.config.get("scheduler", "params", "total_num_steps").number
         if total is None or (at.field.number or 0) <= total:

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
 from gonogo.hazards.config._written import ZERO
 from gonogo.hazards.rule import Certainty, Severity, Text
 
@@ -51,6 +49,6 @@ class DsStage3PersistenceThresholdHuge(ConfigHazard):
     cure = Text("Write 1e5, the default, or 1e6", "写默认值 1e5，或 1e6")
     change = Change(Text("take the default", "使用默认值"), to=100_000, safe=False)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """No limit for the whole model."""
         return {} if at.config.raw(ZERO, "stage3_model_persistence_threshold").absent else None

@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import ConfigHazard, Setting, number
+from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
 from gonogo.hazards.config._written import newer_than
 from gonogo.hazards.rule import Certainty, Text
 
@@ -52,7 +50,7 @@ class DsTensorParallelWithZero3(ConfigHazard):
     confirm = Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本")
     beside = ("zero_optimization.stage",)
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """The release is none of those that can do it."""
         return None if newer_than(at.run, ">=0.19.4") else {}
 

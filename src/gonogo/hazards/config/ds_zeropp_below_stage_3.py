@@ -1,6 +1,4 @@
-from collections.abc import Mapping
-
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, given
+from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
 from gonogo.hazards.rule import Severity, Text
 
 
@@ -53,7 +51,7 @@ class DsZeroppBelowStage3(ConfigHazard):
     beside = ("zero_optimization.stage",)
     change = Change(Text("remove {key}", "去掉 {key}"))
 
-    def around(self, at: Setting) -> Mapping[str, object] | None:
+    def around(self, at: Setting) -> Words | None:
         """It has another value than the default."""
         size = at.keys[-1] == "zero_hpz_partition_size"
         return {} if ((at.field.number or 0) > 1 if size else at.field.truth) else None
