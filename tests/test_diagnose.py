@@ -141,7 +141,7 @@ class TestExplain:
     def test_json(self) -> None:
         page = json.loads(gonogo("explain", REGRESSION, "--format", "json").stdout)
         assert page["name"] == REGRESSION
-        assert set(page["sections"]) == {"What happens", "Why", "Cure", "When it is safe", "Sources"}
+        assert {"What happens", "Why", "Cure", "When it is safe", "Sources"} <= set(page["sections"])
         assert "log" in page["stages"]
         assert page["sources"]
 
