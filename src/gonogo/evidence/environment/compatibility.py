@@ -96,11 +96,10 @@ class KnownBad(msgspec.Struct, frozen=True):
     effect: Mapping[str, str]
     cure: Mapping[str, str]
     sources: tuple[str, ...]
-    hazard: str = ""
 
     @property
     def text(self) -> Text:
-        """What happens, as a clause: "importing it fails: ..."."""
+        """What happens, as a clause: "importing it fails, as ..."."""
         return Text(self.effect["en"], self.effect["zh"])
 
 

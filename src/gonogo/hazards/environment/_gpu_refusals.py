@@ -8,11 +8,11 @@ from gonogo.hazards.environment._surroundings import first
 
 REFUSED = Pattern(
     r"setup doesn'?t support bf16|--tf32 requires Ampere|bf16 mixed precision requires PyTorch"
-    r"|(?i:CUDA Device do\w*(?:'t| not)? sup\w+t \W?bfloat16)"
+    r"|CUDA [Dd]evice does(?:n't| not) support \W?bfloat16"
     r"|Type bf16 is not supported|bf16 precision was requested but not available"
     r"|device does not support `?pure_bf16|bf16 (?:is|was) not supported (?:on|by) (?:this|your|the)"
-    r"|(?:GPU|gpu|device|显卡)s? (?:does not|doesn't|do not) support (?:bf16|bfloat16|BF16)"
-    r"|ValueError: .*(?:bf16|bfloat16) is only supported on|(?:显卡|GPU|卡)不支持 ?(?:bf16|bfloat16|BF16)"
+    r"|(?:GPU|gpu|device)s? (?:does not|doesn't|do not) support (?:bf16|bfloat16|BF16)"
+    r"|ValueError: .*(?:bf16|bfloat16) is only supported on"
 )
 """bf16 or TF32 refused since the GPU cannot do it, or since no GPU is seen."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Text
 
-FAMILIES = (
+_FAMILIES = (
     r"qwen|llama|mllama|mistral|mixtral|ministral|pixtral|voxtral|gemma|paligemma|t5gemma|phi|chatglm|glm"
     r"|internlm|internvl"
     r"|baichuan|deepseek|minicpm|minimax|olmo|cohere|aya_vision|starcoder|stablelm|falcon|mamba|jamba|bamba|zamba|llava"
@@ -14,8 +15,7 @@ FAMILIES = (
     r"|emu3|molmo|ovis"
     r"|florence|whisper|moonshine|bloom|opt|mpt|codegen|yi|aquila|xverse|telechat|apertus|lfm|longcat|step3"
 )
-"""The families' names, as a pattern."""
-MODEL_TYPE = Pattern(rf"^'?((?:{FAMILIES})\d*(?:[._-]\w+)*)'?$")
+MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
 MODEL_CLASS = Pattern(
     r"'([A-Z]\w*(?:For(?:CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification|Vision2Seq)"
@@ -23,3 +23,8 @@ MODEL_CLASS = Pattern(
     r"(?:Config|Model|Tokenizer(?:Fast)?|Processor|ImageProcessor(?:Fast)?|DecoderLayer|Attention)))'"
 )
 """A class of a model, in quotes."""
+
+
+def model_type_label(kind: str) -> Text:
+    """The label of a model whose config.json says that type."""
+    return Text(f"model_type {kind}", f"model_type 为 {kind}")

@@ -17,7 +17,7 @@ _TRAINING = Pattern(
 _OLD_GPU = Pattern(
     r"\b(?:V100S?|P100|P40|P6000|K80|M40|M60|T4|TITAN|Titan (?:X|RTX|V)|TITAN (?:X|RTX|V)|Quadro RTX|Volta"
     r"|Turing|Pascal)\b"
-    r"|\b(?:RTX|GeForce) ?20[678]0|\b(?:20[678]0|10[678]0) ?(?:[Tt]i|TI|SUPER|显卡|卡)|\bGTX ?1[06]\d0|\bsm_[3-7]\d\b"
+    r"|\b(?:RTX|GeForce) ?20[678]0|\b(?:20[678]0|10[678]0) ?(?:[Tt]i|TI|SUPER)\b|\bGTX ?1[06]\d0|\bsm_[3-7]\d\b"
     r"|[Cc]ompute [Cc]apability[: =]+[3-7]\.\d|\bmajor=[3-7]\b"
 )
 _AMPERE_GPU = Pattern(

@@ -1,8 +1,8 @@
-from gonogo.hazards.facts.installed import describe_package, from_file, span_of, version_fix
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.environment._declared import Around, UnfitVersions
+from gonogo.hazards.rule import Certainty, Run, Severity, Text
 
 
-class AccelerateDeepspeedLearningRateRegression(Hazard):
+class AccelerateDeepspeedLearningRateRegression(UnfitVersions):
     """accelerate 0.23 to 0.25 step the learning rate's scheduler wrongly under DeepSpeed.
 
     ## What happens
@@ -34,24 +34,20 @@ class AccelerateDeepspeedLearningRateRegression(Hazard):
         "This accelerate steps the learning rate wrongly under DeepSpeed",
         "此版本 accelerate 在 DeepSpeed 下错误地推进学习率",
     )
+    versions = (("accelerate", ">=0.23,<0.26"),)
+    pinned = True
+    install = ("accelerate", ">=0.26.0")
+    severity, certainty = Severity.WARNING, Certainty.LIKELY
+    cause = Text(
+        "{accelerate} steps the learning rate's scheduler wrongly under DeepSpeed with {world} processes: the model "
+        "learns slower, and nothing is raised.",
+        "{accelerate} 在 DeepSpeed 下以 {world} 个进程训练时错误地推进学习率：模型学习变慢，且无报错。",
+    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Those releases in a file, under DeepSpeed with more than one process."""
-        if not run.deepspeed_on or run.world_size in (None, 1) or not from_file(environment, "accelerate"):
-            return
-        if not environment.within("accelerate", ">=0.23,<0.26"):
-            return
+    def around(self, run: Run) -> Around | None:
+        """DeepSpeed, more than one process, and a learning rate that changes."""
+        if not run.deepspeed_on or run.world_size in (None, 1):
+            return None
         if run.arguments.get("lr_scheduler_type").get() == "constant":
-            return
-        yield self.finding(
-            Text(
-                "{accelerate} steps the learning rate's scheduler wrongly under DeepSpeed with {world} processes: the "
-                "model learns slower, and nothing is raised.",
-                "{accelerate} 在 DeepSpeed 下以 {world} 个进程训练时错误地推进学习率：模型学习变慢，且无报错。",
-            ).format(accelerate=describe_package(environment, "accelerate"), world=run.world_size),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=(Text('pip install "accelerate>=0.26"', '执行 pip install "accelerate>=0.26"'),),
-            spans=(span_of(environment, "accelerate"), run.config_field.span()),
-            fixes=version_fix(environment, "accelerate", ">=0.26.0"),
-        )
+            return None
+        return Around({"world": run.world_size}, (run.config_field.span(),))

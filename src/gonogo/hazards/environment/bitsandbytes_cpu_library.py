@@ -1,5 +1,5 @@
 from gonogo.evidence.environment.compatibility import cuda_of_bitsandbytes
-from gonogo.hazards.environment._needs import bitsandbytes_use
+from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
 from gonogo.hazards.facts.installed import alone, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text

@@ -1,8 +1,9 @@
-from gonogo.hazards.environment._needs import bitsandbytes_use, not_installed
-from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.rule import Field, Run, Text
 
 
-class BitsandbytesNotInstalled(Hazard):
+class BitsandbytesNotInstalled(NotInstalled):
     """An 8-bit optimizer or a quantized model is asked for, and bitsandbytes is not installed.
 
     ## What happens
@@ -32,27 +33,15 @@ class BitsandbytesNotInstalled(Hazard):
 
     name = "bitsandbytes-not-installed"
     title = Text("bitsandbytes is needed and not installed", "需要 bitsandbytes 但没有安装")
+    packages = ("bitsandbytes", "bitsandbytes-npu-beta", "bitsandbytes-rocm", "bitsandbytes-cuda117")
+    cause = Text(
+        "{asked} needs bitsandbytes, which is not among the installed packages.",
+        "{asked} 需要 bitsandbytes，而已安装的包中没有它。",
+    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Quantization or an 8-bit optimizer, and a complete listing without bitsandbytes."""
-        asked = bitsandbytes_use(run)
-        if asked is None:
-            return
-        yield from not_installed(
-            self,
-            environment,
-            run,
-            "bitsandbytes",
-            asked,
-            Text(
-                "{value} is bitsandbytes', which is not among the installed packages.",
-                "{value} 由 bitsandbytes 提供，而已安装的包中没有它。",
-            ).format(value=_named(asked)),
-            also=("bitsandbytes-npu-beta", "bitsandbytes-rocm", "bitsandbytes-cuda117"),
-        )
-
-
-def _named(asked: Field) -> str:
-    """What asks for it, as it is written."""
-    place = asked.place
-    return str(asked.value) if place is None or isinstance(asked.value, str) else place.text[:60]
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """Quantization, or an 8-bit optimizer."""
+        use = bitsandbytes_use(run)
+        if use is None:
+            return None
+        return str(use.value) if use.place is None or isinstance(use.value, str) else use.place.text[:60], use

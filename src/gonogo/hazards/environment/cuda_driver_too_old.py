@@ -8,8 +8,7 @@ from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Ha
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
     r"|cudaErrorInsufficientDriver"
-    r"|unsatisfied condition: cuda>=|GPU driver version is too old|(?:显卡|NVIDIA|CUDA"
-    r"|英伟达) ?驱动(?:版本)?(?:太老|太旧|过旧|过低|太低)"
+    r"|unsatisfied condition: cuda>=|GPU driver version is too old"
 )
 _LIKE_IT = Pattern(
     r"forward compatibility was attempted on non supported HW|PTX was compiled with an unsupported toolchain"
@@ -66,7 +65,7 @@ class CudaDriverTooOld(Hazard):
 
     name = "cuda-driver-too-old"
     title = Text("The NVIDIA driver is too old for this PyTorch", "NVIDIA 驱动对该 PyTorch 来说太旧")
-    log_words = ("too old", "too OLD", "insufficient", "unsatisfied condition", "unsupported toolchain", "驱动")
+    log_words = ("too old", "insufficient", "unsatisfied condition", "unsupported toolchain")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's driver against the CUDA that torch was built for."""

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.rule import Field, Run, Text
 
 
-class DeepspeedNotInstalled(Hazard):
+class DeepspeedNotInstalled(NotInstalled):
     """The run uses DeepSpeed, and it is not installed.
 
     ## What happens
@@ -32,32 +32,16 @@ class DeepspeedNotInstalled(Hazard):
 
     name = "deepspeed-not-installed"
     title = Text("DeepSpeed is used and not installed", "使用了 DeepSpeed 但没有安装")
+    packages = ("deepspeed", "deepspeed-npu")
+    cause = Text(
+        "The run uses DeepSpeed, which is not among the installed packages.",
+        "该训练使用 DeepSpeed，而已安装的包中没有它。",
+    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A launch with DeepSpeed, or a config of its, and a complete listing without it."""
-        asked = _asks(run)
-        if asked is None:
-            return
-        yield from not_installed(
-            self,
-            environment,
-            run,
-            "deepspeed",
-            asked,
-            Text(
-                "The run uses DeepSpeed, which is not among the installed packages.",
-                "该训练使用 DeepSpeed，而已安装的包中没有它。",
-            ),
-            also=("deepspeed-npu",),
-        )
-
-
-def _asks(run: Run) -> Field | None:
-    """What asks for DeepSpeed: its launcher, or the name of a config."""
-    if run.launch is None:
-        return None
-    if run.launch.launcher == "deepspeed":
-        return Field.of("deepspeed", run.launch.place)
-    if run.deepspeed_on and run.config_field.known:
-        return run.config_field
-    return None
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """A launch with DeepSpeed, or a config of its."""
+        if run.launch is None:
+            return None
+        if run.launch.launcher == "deepspeed":
+            return "deepspeed", Field.of("deepspeed", run.launch.place)
+        return ("deepspeed", run.config_field) if run.deepspeed_on and run.config_field.known else None

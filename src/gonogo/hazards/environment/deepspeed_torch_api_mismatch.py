@@ -1,6 +1,8 @@
-from gonogo.hazards.environment._pairs import faults_at
+from itertools import islice
+
+from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.facts.installed import fault_finding, known_faults, listing
+from gonogo.hazards.facts.installed import fault_findings
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -33,9 +35,6 @@ _GONE = Pattern(
     r"|from torch\.distributed\.elastic\.agent\.server\.api import (?:log\b|.*_get_socket_with_port)"
 )
 """Imports in DeepSpeed's source that newer versions of PyTorch refuse."""
-_TITLE = Pattern(
-    r"cannot import name ['\"`]*log['\"`]*(?:$|\W.{0,20}elastic)|torch\._six\b.{0,60}(?:removed|not exist|deprecat|缺)"
-)
 _IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
 _OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
 _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
@@ -96,11 +95,8 @@ class DeepspeedTorchApiMismatch(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
-        for row in known_faults(environment, faults_at("import", "deepspeed", self.name)):
-            names = (row.package, *row.beside)
-            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
-            yield fault_finding(self, row, environment, run, cause)
-            return
+        rows = (row for row in known_bad("deepspeed") if row.when == "import")
+        yield from islice(fault_findings(self, rows, environment, run), 1)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
@@ -124,9 +120,9 @@ class DeepspeedTorchApiMismatch(Hazard):
         if bare is None and not log.errors:
             bare = log.find(_LEFT_TORCH)
         cut = next((error for error, code in cut_off(log) if _GONE.search(code) or _imports_itself(error, code)), None)
-        told = bare or cut or first(log, _GONE) or first(log, _TITLE)
-        if told is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
-            yield self.log_finding(told, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
+        evidence = bare or cut or first(log, _GONE)
+        if evidence is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
+            yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
 
 
 def _imports_itself(error: LoggedError, code: str) -> bool:

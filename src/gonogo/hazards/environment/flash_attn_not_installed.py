@@ -1,9 +1,9 @@
-from gonogo.hazards.environment._machine import asks_for_flash_attention
-from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
+from gonogo.hazards.rule import Environment, Field, Findings, Run, Text
 
 
-class FlashAttnNotInstalled(Hazard):
+class FlashAttnNotInstalled(NotInstalled):
     """FlashAttention is asked for, and its package is not installed.
 
     ## What happens
@@ -36,23 +36,21 @@ class FlashAttnNotInstalled(Hazard):
 
     name = "flash-attn-not-installed"
     title = Text("flash-attn is asked for and not installed", "启用了 flash-attn 但没有安装")
+    packages = ("flash-attn", "kernels", "flash-attn-3", "torch-npu", "flash-attn-4")
+    cause = Text(
+        "FlashAttention is asked for ({asked}), and flash-attn is not among the installed packages: loading the model "
+        "ends with an ImportError.",
+        "启用了 FlashAttention（{asked}），而已安装的包中没有 flash-attn：加载模型时以 ImportError 结束。",
+    )
+    cure = (Text('Or attn_implementation="sdpa"', '或使用 attn_implementation="sdpa"'),)
+
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """An attention that needs it; LLaMA-Factory warns, and goes on without."""
+        use = asks_for_flash_attention(run) if run.framework != "llamafactory" else None
+        return (str(use.value), use) if use is not None else None
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An attention that needs flash-attn, and a complete listing without it."""
-        asked = asks_for_flash_attention(run)
-        if asked is None or run.framework == "llamafactory":
-            return  # LLaMA-Factory warns, and goes on without
-        yield from not_installed(
-            self,
-            environment,
-            run,
-            "flash-attn",
-            asked,
-            Text(
-                "FlashAttention is asked for ({value}), and flash-attn is not among the installed packages: loading "
-                "the model ends with an ImportError.",
-                "启用了 FlashAttention（{value}），而已安装的包中没有 flash-attn：加载模型时以 ImportError 结束。",
-            ).format(value=asked.value),
-            also=("kernels", "flash-attn-3", "torch-npu", "flash-attn-4"),
-            cure=(Text('Or attn_implementation="sdpa"', '或使用 attn_implementation="sdpa"'),),
-        )
+        """It is asked for and not there, on cards that it would run on: older ones are another hazard."""
+        card = weakest(environment)
+        if card is None or card[1] >= (8, 0):
+            yield from super().in_environment(environment, run)

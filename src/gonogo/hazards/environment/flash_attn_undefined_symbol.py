@@ -14,7 +14,6 @@ _BARE = Pattern(
 )
 _FLASH = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
 _IMPORTS = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
-_IMPORT_FAILS = Pattern(r"(?i)import flash_attn(?:_2)?_cuda\b.{0,60}(?:fail|error|报错|失败)")
 _NO_FLASH = Pattern(
     r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda|nvJitLink|_vllm_|mmcv"
 )
@@ -99,7 +98,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             )
             return
         cut = next((error for error, code in cut_off(log) if _IMPORTS.search(code)), None)
-        bare = first(log, _BARE) or cut or first(log, _IMPORT_FAILS)
+        bare = first(log, _BARE) or cut
         if bare is None or log.find(_FLASH) is None or first(log, _NO_FLASH):
             return
         yield self.log_finding(

@@ -1,4 +1,3 @@
-from gonogo.evidence.log.role import Role
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
@@ -9,11 +8,6 @@ _REFUSED = Pattern(
     r"|turing|v100|t4)"
     r"|FlashAttention backward for head dim > \d+ requires A100 or H100"
 )
-_DO_WITHOUT = Pattern(
-    r"(?i)(?:disable|without|turn(?:ing)? off|does(?:n't| not) support|关闭|禁用|不用|不使用|不支持)"
-    r".{0,40}flash[-_ ]?att"
-)
-"""How reporters ask for a way around it, without the message."""
 _CURE = (
     Text(
         'Turn it off: attn_implementation="sdpa" (or "eager"); flash_attn: disabled / sdpa (LLaMA-Factory), '
@@ -84,12 +78,9 @@ class FlashAttnUnsupportedGpu(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """flash-attn's own words, which have one cause."""
         evidence = first(log, _REFUSED)
-        old = old_gpu(log)
-        certain = evidence is not None and not outside_training(log)
-        if evidence is None and old is not None and not any(error.role is Role.ROOT for error in log.errors):
-            evidence = first(log, _DO_WITHOUT)
         if evidence is None:
             return
+        old = old_gpu(log)
         yield self.log_finding(
             evidence,
             Text(
@@ -97,7 +88,7 @@ class FlashAttnUnsupportedGpu(Hazard):
                 "在早于 Ampere 的 GPU 上使用了 flash-attn，它没有相应的 kernel。",
             ),
             cure=_CURE,
-            certainty=Certainty.CERTAIN if certain else Certainty.POSSIBLE,
+            certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             also=(old,) if old else (),
             confirm=(
                 Text(

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.rule import Field, Run, Text
 
 
-class LigerKernelNotInstalled(Hazard):
+class LigerKernelNotInstalled(NotInstalled):
     """Liger's kernels are asked for, and their package is not installed.
 
     ## What happens
@@ -32,23 +32,16 @@ class LigerKernelNotInstalled(Hazard):
 
     name = "liger-kernel-not-installed"
     title = Text("liger-kernel is asked for and not installed", "启用了 liger-kernel 但没有安装")
+    packages = ("liger-kernel",)
+    cause = Text(
+        "{asked} is on, and liger-kernel is not among the installed packages.",
+        "{asked} 已开启，而已安装的包中没有 liger-kernel。",
+    )
+    cure = (Text("Or turn {asked} off", "或关闭 {asked}"),)
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The argument, and a complete listing without liger-kernel."""
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """The argument that turns its kernels on."""
         for name in ("use_liger_kernel", "use_liger", "enable_liger_kernel"):
-            asked = run.arguments.get(name)
-            if asked.truth is not True:
-                continue
-            yield from not_installed(
-                self,
-                environment,
-                run,
-                "liger-kernel",
-                asked,
-                Text(
-                    "{name} is on, and liger-kernel is not among the installed packages.",
-                    "{name} 已开启，而已安装的包中没有 liger-kernel。",
-                ).format(name=name),
-                cure=(Text("Or turn {name} off", "或关闭 {name}").format(name=name),),
-            )
-            return
+            if run.arguments.get(name).truth is True:
+                return name, run.arguments.get(name)
+        return None

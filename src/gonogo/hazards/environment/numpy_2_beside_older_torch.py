@@ -1,8 +1,8 @@
-from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, together, version_fix
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import UnfitVersions
+from gonogo.hazards.rule import Text
 
 
-class Numpy2BesideOlderTorch(Hazard):
+class Numpy2BesideOlderTorch(UnfitVersions):
     """numpy 2 beside a PyTorch that was compiled for numpy 1.
 
     ## What happens
@@ -36,27 +36,12 @@ class Numpy2BesideOlderTorch(Hazard):
 
     name = "numpy-2-beside-older-torch"
     title = Text("This PyTorch was compiled for numpy 1", "该 PyTorch 是针对 numpy 1 编译的")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """numpy 2 with torch below 2.3."""
-        if not together(environment, "numpy", "torch"):
-            return
-        if not environment.within("numpy", ">=2") or not environment.within("torch", "<2.3"):
-            return
-        yield self.finding(
-            Text(
-                "{torch} was compiled for numpy 1, and {numpy} is beside it: tensors can't become arrays, nor arrays "
-                "tensors (“Numpy is not available”).",
-                "{torch} 针对 numpy 1 编译，而一同安装的是 {numpy}：张量与数组无法互转（“Numpy is not available”）。",
-            ).format(torch=describe_package(environment, "torch"), numpy=describe_package(environment, "numpy")),
-            certainty=certainty_of_versions(environment, run, "numpy", "torch"),
-            cure=(
-                Text('pip install "numpy<2"', '执行 pip install "numpy<2"'),
-                Text("Or PyTorch 2.3 or newer", "或使用 PyTorch 2.3 及以上"),
-            ),
-            spans=(
-                span_of(environment, "numpy"),
-                span_of(environment, "torch", Text("compiled for numpy 1", "针对 numpy 1 编译")),
-            ),
-            fixes=version_fix(environment, "numpy", "<2"),
-        )
+    versions = (("numpy", ">=2"), ("torch", "<2.3"))
+    install = ("numpy", "<2")
+    cause = Text(
+        "{torch} was compiled for numpy 1, and {numpy} is beside it: tensors can't become arrays, nor arrays tensors "
+        "(“Numpy is not available”).",
+        "{torch} 针对 numpy 1 编译，而一同安装的是 {numpy}：张量与数组无法互转（“Numpy is not available”）。",
+    )
+    cure = (Text("Or PyTorch 2.3 or newer", "或使用 PyTorch 2.3 及以上"),)
+    label = ("torch", Text("compiled for numpy 1", "针对 numpy 1 编译"))

@@ -1,10 +1,10 @@
 import ast
 
-from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.rule import Field, Run, Text
 
 
-class PeftNotInstalled(Hazard):
+class PeftNotInstalled(NotInstalled):
     """The script trains adapters, and peft is not installed.
 
     ## What happens
@@ -34,37 +34,24 @@ class PeftNotInstalled(Hazard):
 
     name = "peft-not-installed"
     title = Text("peft is used and not installed", "使用了 peft 但没有安装")
+    packages = ("peft",)
+    cause = Text(
+        "Adapters are trained with peft, which is not among the installed packages.",
+        "适配器训练需要 peft，而已安装的包中没有它。",
+    )
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An import of peft, or LoRA by trl's arguments, and a complete listing without it."""
-        asked = _asks(run)
-        if asked is None:
-            return
-        yield from not_installed(
-            self,
-            environment,
-            run,
-            "peft",
-            asked,
-            Text(
-                "Adapters are trained with peft, which is not among the installed packages.",
-                "适配器训练需要 peft，而已安装的包中没有它。",
-            ),
-        )
-
-
-def _asks(run: Run) -> Field | None:
-    """Where the run needs peft: trl's argument, or an import at a script's top level."""
-    if run.arguments.get("use_peft").truth:
-        return run.arguments.get("use_peft")
-    for script in run.scripts:
-        if b"peft" not in script.source.data:
-            continue
-        for node in script.tree.body if script.tree is not None else ():
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                modules = [node.module or ""]
-            else:
-                modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            if any(module.partition(".")[0] == "peft" for module in modules):
-                return Field.of("peft", script.place(node))
-    return None
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """An import of peft, or LoRA by trl's arguments."""
+        if run.arguments.get("use_peft").truth:
+            return "peft", run.arguments.get("use_peft")
+        for script in run.scripts:
+            if b"peft" not in script.source.data or script.tree is None:
+                continue
+            for node in script.tree.body:
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    modules = [node.module or ""]
+                else:
+                    modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+                if any(module.partition(".")[0] == "peft" for module in modules):
+                    return "peft", Field.of("peft", script.place(node))
+        return None

@@ -1,9 +1,8 @@
-from gonogo.evidence.environment.compatibility import known_bad
-from gonogo.hazards.facts.installed import fault_finding, known_faults, listing
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import UnfitVersions
+from gonogo.hazards.rule import Text
 
 
-class Pydantic2BesideOlderDeepspeed(Hazard):
+class Pydantic2BesideOlderDeepspeed(UnfitVersions):
     """pydantic 2 beside a DeepSpeed whose config is written for pydantic 1.
 
     ## What happens
@@ -34,12 +33,11 @@ class Pydantic2BesideOlderDeepspeed(Hazard):
 
     name = "pydantic-2-beside-older-deepspeed"
     title = Text("This DeepSpeed needs pydantic 1", "该 DeepSpeed 需要 pydantic 1")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """DeepSpeed up to 0.9.4 with pydantic 2."""
-        rows = tuple(row for row in known_bad("deepspeed") if "pydantic" in row.beside)
-        for row in known_faults(environment, rows):
-            names = (row.package, *row.beside)
-            cause = Text("{told}: {text}.", "{told}：{text}。").format(told=listing(environment, names), text=row.text)
-            yield fault_finding(self, row, environment, run, cause)
-            return
+    versions = (("pydantic", ">=2"), ("deepspeed", "<=0.9.4"))
+    install = ("pydantic", "<2")
+    cause = Text(
+        "{deepspeed} has config models for pydantic 1, and {pydantic} is beside it: importing DeepSpeed fails.",
+        "{deepspeed} 的配置模型是为 pydantic 1 编写的，而一同安装的是 {pydantic}：导入 DeepSpeed 时失败。",
+    )
+    cure = (Text('Or pip install "deepspeed>=0.9.5"', '或执行 pip install "deepspeed>=0.9.5"'),)
+    label = ("deepspeed", Text("written for pydantic 1", "为 pydantic 1 编写"))

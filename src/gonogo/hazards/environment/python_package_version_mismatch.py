@@ -1,7 +1,10 @@
+from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.evidence.log.failure_log import is_library
 from gonogo.hazards.environment._model_names import MODEL_CLASS
-from gonogo.hazards.environment._pairs import mismatched_pairs
+from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -133,7 +136,23 @@ class PythonPackageVersionMismatch(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What one package requires of another, by its own metadata, against what is beside it."""
-        yield from mismatched_pairs(self, environment, run)
+        for asking in _ASKING:
+            for row in requirement_of(environment, asking):
+                for name, specifier in row.requires.items():
+                    if name in _LEFT_OUT.get(asking, ()) or not together(environment, asking, name):
+                        continue
+                    if environment.within(name, specifier) is not False:
+                        continue
+                    if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
+                        continue  # before 5 it is asked of load_adapter alone, and an older peft trains
+                    raises = asking == "transformers" and name in _AT_IMPORT
+                    sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
+                    effect = _IMPORT_FAILS if raises else _REFUSED
+                    yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
+        shows = ("import",) if with_trainer(run) is False else ("import", "trainer")
+        for package in ("peft", "accelerate"):
+            rows = [row for when in shows for row in known_bad(package) if row.when == when]
+            yield from fault_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """What one package misses in another; more surely where a library's own frame misses it."""
@@ -161,6 +180,13 @@ class PythonPackageVersionMismatch(Hazard):
         return self.log_finding(error, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
 
 
+_ASKING = ("transformers", "peft", "trl", "accelerate")
+_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
+"""What transformers looks at when it is imported: it then raises."""
+_LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
+"""What transformers' integrations look at on their own, and what only an extra requires."""
+_IMPORT_FAILS = Text("importing it raises an ImportError", "导入时会抛出 ImportError")
+_REFUSED = Text("pip refuses the pair, or one fails in the other", "pip 会拒绝该组合，或一方在调用另一方时失败")
 _TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
 
 

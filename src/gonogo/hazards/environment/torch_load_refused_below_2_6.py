@@ -1,9 +1,9 @@
+from gonogo.hazards.environment._declared import Around, UnfitVersions
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.installed import describe_package, span_of, together, version_fix
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Run, Text
 
 
-class TorchLoadRefusedBelow26(Hazard):
+class TorchLoadRefusedBelow26(UnfitVersions):
     """transformers 4.52 and newer refuse to resume with PyTorch below 2.6.
 
     ## What happens
@@ -35,29 +35,19 @@ class TorchLoadRefusedBelow26(Hazard):
 
     name = "torch-load-refused-below-2-6"
     title = Text("transformers refuses to resume with this PyTorch", "transformers 在该 PyTorch 下拒绝续训")
+    versions = (("torch", "<2.6"), ("transformers", ">=4.52"))
+    install = ("torch", ">=2.6")
+    certainty = Certainty.LIKELY
+    cause = Text(
+        "{transformers} refuses to load a checkpoint's optimizer and scheduler with {torch}: it asks for 2.6.",
+        "{transformers} 在 {torch} 下拒绝加载检查点的优化器与调度器：要求 2.6。",
+    )
+    cure = (Text("Or transformers 4.51, for checkpoints of your own", "或对自己的检查点使用 transformers 4.51"),)
+    confirm = (Text("There is a checkpoint to resume from", "存在可续训的检查点"),)
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """resume_from_checkpoint with such a pair."""
+    def around(self, run: Run) -> Around | None:
+        """A Trainer that is to resume."""
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):
-            return
-        if not together(environment, "torch", "transformers") or not environment.within("torch", "<2.6"):
-            return
-        if not environment.within("transformers", ">=4.52") or not with_trainer(run):
-            return
-        yield self.finding(
-            Text(
-                "{transformers} refuses to load a checkpoint's optimizer and scheduler with {torch}: it asks for 2.6.",
-                "{transformers} 在 {torch} 下拒绝加载检查点的优化器与调度器：要求 2.6。",
-            ).format(
-                transformers=describe_package(environment, "transformers"), torch=describe_package(environment, "torch")
-            ),
-            certainty=Certainty.LIKELY,
-            cure=(
-                Text("Install torch 2.6 or newer", "安装 torch 2.6 及以上"),
-                Text("Or transformers 4.51, for checkpoints of your own", "或对自己的检查点使用 transformers 4.51"),
-            ),
-            spans=(resumed.span(), span_of(environment, "torch"), span_of(environment, "transformers")),
-            fixes=version_fix(environment, "torch", ">=2.6"),
-            confirm=(Text("There is a checkpoint to resume from", "存在可续训的检查点"),),
-        )
+            return None
+        return Around(spans=(resumed.span(),)) if with_trainer(run) else None

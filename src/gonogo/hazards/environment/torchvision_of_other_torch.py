@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._built_for import of_other_torch
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BuiltForOtherTorch
+from gonogo.hazards.rule import Text
 
 
-class TorchvisionOfOtherTorch(Hazard):
+class TorchvisionOfOtherTorch(BuiltForOtherTorch):
     """torchvision or torchaudio was built for another PyTorch.
 
     ## What happens
@@ -39,12 +39,8 @@ class TorchvisionOfOtherTorch(Hazard):
         "torchvision or torchaudio does not fit the installed PyTorch",
         "torchvision 或 torchaudio 与已安装的 PyTorch 不匹配",
     )
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A release for another torch than the one beside it."""
-        effect = Text(
-            "importing it ends with an error of its operators, in transformers too",
-            "导入时其算子会报错，transformers 也会因此失败",
-        )
-        for package in ("torchvision", "torchaudio"):
-            yield from of_other_torch(self, environment, run, package, effect)
+    packages = ("torchvision", "torchaudio")
+    effect = Text(
+        "importing it ends with an error of its operators, in transformers too",
+        "导入时其算子会报错，transformers 也会因此失败",
+    )

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._needs import not_installed
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.rule import Environment, Findings, Run, Text
 
 
-class TrackerNotInstalled(Hazard):
+class TrackerNotInstalled(NotInstalled):
     """`report_to` names a tracker whose package is not installed.
 
     ## What happens
@@ -33,31 +33,23 @@ class TrackerNotInstalled(Hazard):
 
     name = "tracker-not-installed"
     title = Text("The tracker of report_to is not installed", "report_to 指定的日志工具没有安装")
+    cause = Text(
+        "report_to asks for {asked}, and {package} is not among the installed packages: the Trainer raises a "
+        "RuntimeError when it is made.",
+        "report_to 指定了 {asked}，而已安装的包中没有 {package}：建立 Trainer 时会抛出 RuntimeError。",
+    )
+    cure = (Text("Or report_to none", "或将 report_to 设为 none"),)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A tracker by name, and a complete listing without its package."""
-        asked = run.arguments.get("report_to")
-        if not asked.known:
+        reported = run.arguments.get("report_to")
+        if not reported.known:
             return
-        named = asked.value if isinstance(asked.value, list) else str(asked.value).replace(",", " ").split()
-        for one in named:
-            packages = _PACKAGES.get(str(one).strip("[]'\""))
-            if packages is None:
-                continue
-            yield from not_installed(
-                self,
-                environment,
-                run,
-                packages[0],
-                asked,
-                Text(
-                    "report_to asks for {one}, and {package} is not among the installed packages: the Trainer raises a "
-                    "RuntimeError when it is made.",
-                    "report_to 指定了 {one}，而已安装的包中没有 {package}：建立 Trainer 时会抛出 RuntimeError。",
-                ).format(one=one, package=packages[0]),
-                also=packages[1:],
-                cure=(Text("Or report_to none", "或将 report_to 设为 none"),),
-            )
+        value = reported.value
+        for one in value if isinstance(value, list) else str(value).replace(",", " ").split():
+            name = str(one).strip("[]'\"")
+            if name in _PACKAGES:
+                yield from self.missing(environment, (name, reported), _PACKAGES[name])
 
 
 _PACKAGES = {

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._pairs import refused_by_transformers
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BelowMinimum
+from gonogo.hazards.rule import Text
 
 
-class TrainerAccelerateBelowMinimum(Hazard):
+class TrainerAccelerateBelowMinimum(BelowMinimum):
     """transformers refuses an accelerate that is older than its Trainer needs.
 
     ## What happens
@@ -36,11 +36,8 @@ class TrainerAccelerateBelowMinimum(Hazard):
 
     name = "trainer-accelerate-below-minimum"
     title = Text("accelerate is older than this transformers takes", "accelerate 比该版本 transformers 的要求旧")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """accelerate below the lowest version that the told transformers takes."""
-        effect = Text(
-            "the import of transformers, or TrainingArguments, ends with an ImportError",
-            "import transformers 或建立 TrainingArguments 时以 ImportError 结束",
-        )
-        yield from refused_by_transformers(self, environment, run, "accelerate", effect)
+    package = "accelerate"
+    effect = Text(
+        "the import of transformers, or TrainingArguments, ends with an ImportError",
+        "import transformers 或建立 TrainingArguments 时以 ImportError 结束",
+    )

@@ -1,9 +1,9 @@
+from gonogo.hazards.environment._declared import Around, UnfitVersions
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.installed import describe_package, from_file, span_of, version_fix
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Run, Severity, Text
 
 
-class TrainerAccumulatedLossWrongScale(Hazard):
+class TrainerAccumulatedLossWrongScale(UnfitVersions):
     """The Trainer of transformers 4.46 and 4.47 scales the loss of accumulated micro-batches wrongly.
 
     ## What happens
@@ -39,27 +39,20 @@ class TrainerAccumulatedLossWrongScale(Hazard):
         "This Trainer scales the loss of accumulated micro-batches wrongly",
         "该版本 Trainer 对累积 micro-batch 的 loss 缩放有误",
     )
+    versions = (("transformers", ">=4.46,<4.48"),)
+    pinned = True
+    install = ("transformers", ">=4.50,<5")
+    severity, certainty = Severity.WARNING, Certainty.LIKELY
+    cause = Text(
+        "{transformers} scales the loss of {steps} accumulated micro-batches wrongly: what it reports, or the "
+        "gradients, are off by a factor of up to {steps}.",
+        "{transformers} 对 {steps} 个累积 micro-batch 的 loss 缩放有误：报告值或梯度最多相差 {steps} 倍。",
+    )
+    cure = (Text("Or 4.45.2, from before the change", "或使用改动之前的 4.45.2"),)
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Those releases in a file, the Trainer, and more than one accumulated micro-batch."""
-        if not environment.within("transformers", ">=4.46,<4.48") or not from_file(environment, "transformers"):
-            return
+    def around(self, run: Run) -> Around | None:
+        """The Trainer, and more than one accumulated micro-batch."""
         given = run.arguments.get("gradient_accumulation_steps")
-        steps = given.number
-        if steps is None or steps <= 1 or not with_trainer(run):
-            return
-        yield self.finding(
-            Text(
-                "{transformers} scales the loss of {steps} accumulated micro-batches wrongly: what it reports, or the "
-                "gradients, are off by a factor of up to {steps}.",
-                "{transformers} 对 {steps} 个累积 micro-batch 的 loss 缩放有误：报告值或梯度最多相差 {steps} 倍。",
-            ).format(transformers=describe_package(environment, "transformers"), steps=int(steps)),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=(
-                Text('pip install "transformers>=4.50,<5"', '执行 pip install "transformers>=4.50,<5"'),
-                Text("Or 4.45.2, from before the change", "或使用改动之前的 4.45.2"),
-            ),
-            spans=(span_of(environment, "transformers"), given.span()),
-            fixes=version_fix(environment, "transformers", ">=4.50,<5"),
-        )
+        if given.number is None or given.number <= 1 or not with_trainer(run):
+            return None
+        return Around({"steps": int(given.number)}, (given.span(),))

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._pairs import refused_by_transformers
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BelowMinimum
+from gonogo.hazards.rule import Environment, Findings, Run, Text
 
 
-class TransformersDeepspeedBelowMinimum(Hazard):
+class TransformersDeepspeedBelowMinimum(BelowMinimum):
     """transformers refuses a DeepSpeed that is older than its integration needs.
 
     ## What happens
@@ -34,13 +34,13 @@ class TransformersDeepspeedBelowMinimum(Hazard):
 
     name = "transformers-deepspeed-below-minimum"
     title = Text("DeepSpeed is older than this transformers takes", "DeepSpeed 比该版本 transformers 的要求旧")
+    package = "deepspeed"
+    effect = Text(
+        "TrainingArguments that name a DeepSpeed config end with an ImportError",
+        "指定了 DeepSpeed 配置的 TrainingArguments 以 ImportError 结束",
+    )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """DeepSpeed below the lowest version that the told transformers takes."""
-        if run.deepspeed_on is False:
-            return
-        effect = Text(
-            "TrainingArguments that name a DeepSpeed config end with an ImportError",
-            "指定了 DeepSpeed 配置的 TrainingArguments 以 ImportError 结束",
-        )
-        yield from refused_by_transformers(self, environment, run, "deepspeed", effect)
+        """DeepSpeed below the lowest version that this transformers takes, unless the run does without it."""
+        if run.deepspeed_on is not False:
+            yield from super().in_environment(environment, run)

@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._pairs import refused_by_transformers
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BelowMinimum
+from gonogo.hazards.rule import Text
 
 
-class TransformersTorchBelowMinimum(Hazard):
+class TransformersTorchBelowMinimum(BelowMinimum):
     """transformers goes without a PyTorch that is older than it takes.
 
     ## What happens
@@ -37,12 +37,9 @@ class TransformersTorchBelowMinimum(Hazard):
 
     name = "transformers-torch-below-minimum"
     title = Text("PyTorch is older than this transformers takes", "PyTorch 比该版本 transformers 的要求旧")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """torch below the lowest version that the told transformers takes."""
-        effect = Text(
-            "transformers goes without it, and its models and Trainer raise an ImportError",
-            "transformers 会弃用它，模型与 Trainer 抛出 ImportError",
-        )
-        sure = environment.within("transformers", ">=4.50") is True
-        yield from refused_by_transformers(self, environment, run, "torch", effect, sure=sure)
+    package = "torch"
+    sure_from = ">=4.50"
+    effect = Text(
+        "transformers goes without it, and its models and Trainer raise an ImportError",
+        "transformers 会弃用它，模型与 Trainer 抛出 ImportError",
+    )

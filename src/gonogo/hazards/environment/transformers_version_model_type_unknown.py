@@ -1,6 +1,7 @@
-from gonogo.hazards.environment._model_names import FAMILIES, MODEL_CLASS, MODEL_TYPE
-from gonogo.hazards.environment._model_versions import unknown_model_type
+from gonogo.evidence.environment.compatibility import first_release_with_model
+from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
+from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Text
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
@@ -9,11 +10,6 @@ _TOKENIZER = Pattern(r"Tokenizer class \w+ does not exist or is not currently im
 _NO_CLASS = Pattern(
     r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
     r"|module '?transformers'? has no attribute '\w+'"
-)
-_TOLD = Pattern(
-    rf"(?i)transformers?\b ?(?:版本|version)?.{{0,20}}"
-    r"(?:不支持|不识别|无法识别|does(?:n't| not) (?:support|recogni[sz]e)).{0,20}?"
-    rf"(?:{FAMILIES})[\w.-]*\s*(?:$|[,.?!;，。？！；]|model|architecture|模型|架构)"
 )
 _LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
@@ -68,7 +64,33 @@ class TransformersVersionModelTypeUnknown(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The model's type, from its config.json, against the releases of transformers that know it."""
-        yield from unknown_model_type(self, environment, run, _CURE)
+        kind = run.model.model_type if run.model is not None else None
+        if run.model is None or kind is None or (run.model.config or {}).get("auto_map"):
+            return
+        known = first_release_with_model(kind)
+        if known is None:
+            return
+        if not known.oldest and environment.within("transformers", f"<{known.first}"):
+            since, wanted = Text("knows since {first}", "从 {first} 起才支持"), f">={known.first}"
+        elif known.removed is not None and environment.within("transformers", f">={known.removed}"):
+            since = Text("has dropped in {removed}", "从 {removed} 起已移除")
+            wanted = f">={known.first},<{known.removed}"
+        else:
+            return
+        yield self.finding(
+            Text(
+                "The model's config.json says model_type {kind}, which transformers {since}; the run has {installed}.",
+                "模型的 config.json 中 model_type 为 {kind}，transformers {since}；该运行使用 {installed}。",
+            ).format(
+                kind=kind,
+                since=since.format(first=known.first, removed=known.removed or ""),
+                installed=describe_package(environment, "transformers"),
+            ),
+            certainty=certainty_of_versions(environment, run, "transformers"),
+            cure=(pip_install("transformers", wanted), _CURE[1]),
+            spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
+            fixes=version_fix(environment, "transformers", wanted),
+        )
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' words; a KeyError from its list of types; a model class that it does not have yet."""
@@ -99,17 +121,15 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 )
                 return
         cut = next((error for error, code in cut_off(log) if _looks_up_type(error, code)), None)
-        evidence = cut or first(log, _TOLD)
-        if evidence is not None:
+        if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
-            yield self.log_finding(evidence, _cause(""), cure=_CURE, certainty=certainty)
+            yield self.log_finding(cut, _cause(""), cure=_CURE, certainty=certainty)
             return
         evidence = first(log, _TOKENIZER) or first(log, _NO_CLASS)
         if evidence is None:
             return
-        told = text_of(evidence)
-        model = MODEL_CLASS.search(told)
-        if _TOKENIZER.search(told) or model:
+        model = MODEL_CLASS.search(text_of(evidence))
+        if _TOKENIZER.search(text_of(evidence)) or model:
             yield self.log_finding(
                 evidence,
                 _cause(model.group(1) if model else ""),
@@ -125,10 +145,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
 
 
 def _key(error: LoggedError) -> str:
-    """The key, without the words that a reporter wrote after it."""
     line = error.message.partition("\n")[0].strip()
-    if line[:1] in ("'", '"') and (end := line.find(line[0], 1)) > 0:
-        line = line[:end]
     return line.strip("'\"")
 
 
@@ -156,6 +173,6 @@ def _looks_up_type(error: LoggedError, code: str) -> bool:
 
 def _cause(name: str) -> Text:
     return Text(
-        "The model's type or class {name} is not in the installed transformers, which is older than the model.",
-        "已安装的 transformers 中没有该模型的类型或类 {name}：它比模型旧。",
-    ).format(name=name or "?")
+        "The model's type or class{name} is not in the installed transformers, which is older than the model.",
+        "已安装的 transformers 中没有该模型的类型或类{name}：它比模型旧。",
+    ).format(name=f" {name}" if name else "")

@@ -1,5 +1,8 @@
-from gonogo.hazards.environment._model_versions import broken_remote_code
+from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
+from gonogo.evidence.environment.version_range import parse_version
+from gonogo.hazards.environment._model_names import model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
+from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -11,6 +14,7 @@ from gonogo.hazards.rule import (
     LoggedError,
     Pattern,
     Run,
+    Severity,
     Text,
 )
 
@@ -92,7 +96,32 @@ class TransformersVersionRemoteCodeBreak(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model with code of its own, written for a transformers long before this one."""
-        yield from broken_remote_code(self, environment, run, _CURE)
+        config = run.model.config if run.model is not None else None
+        if run.model is None or config is None or not config.get("auto_map"):
+            return
+        written_for = parse_version(str(config.get("transformers_version") or ""))
+        if written_for is None or not _is_taken(run, run.model.model_type):
+            return
+        kind = run.model.model_type or "?"
+        old = written_for.release[:2] < (4, 34)
+        if kind in _TOKENIZERS and old and environment.within("transformers", ">=4.34"):
+            certainty, severity = Certainty.LIKELY, Severity.ERROR
+        elif written_for.release[0] < 5 and environment.within("transformers", ">=5"):
+            certainty, severity = Certainty.POSSIBLE, Severity.WARNING
+        else:
+            return
+        yield self.finding(
+            Text(
+                "The model brings its own code (auto_map), written for transformers {written}; the run has "
+                "{installed}.",
+                "模型自带代码（auto_map），针对 transformers {written} 编写；该运行使用 {installed}。",
+            ).format(written=written_for, installed=describe_package(environment, "transformers")),
+            certainty=certainty,
+            severity=severity,
+            cure=(pip_install("transformers", f"=={written_for.public}"), _CURE[1]),
+            spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
+            confirm=(Text("The model's .py files have not been updated since", "此后模型的 .py 文件没有更新过"),),
+        )
 
     def in_log(self, log: FailureLog) -> Findings:
         """An error raised in the model's own code, or one that is known of such code."""
@@ -126,6 +155,22 @@ class TransformersVersionRemoteCodeBreak(Hazard):
                 ),
             ),
         )
+
+
+_TOKENIZERS = ("chatglm", "baichuan")
+"""Remote tokenizers that set their own model after ``super().__init__``, which transformers 4.34 began to call back."""
+
+
+def _is_taken(run: Run, kind: str | None) -> bool:
+    """Whether the model's own code is what is loaded: trusted, or the only code that there is for its type."""
+    if run.arguments.get("trust_remote_code").truth is True:
+        return True
+    for script in run.scripts:
+        for call in script.calls("*.from_pretrained"):
+            if call.keyword("trust_remote_code").truth:
+                return True
+    known = first_release_with_model(kind) if kind is not None else None
+    return known is None and bool(newest_transformers_looked_at()) and run.framework in ("ms-swift", "llamafactory")
 
 
 def _while_loading(error: LoggedError) -> bool:

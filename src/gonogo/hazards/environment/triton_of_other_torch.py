@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._built_for import of_other_torch
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BuiltForOtherTorch
+from gonogo.hazards.rule import Text
 
 
-class TritonOfOtherTorch(Hazard):
+class TritonOfOtherTorch(BuiltForOtherTorch):
     """triton is pinned to another release than PyTorch requires.
 
     ## What happens
@@ -32,9 +32,5 @@ class TritonOfOtherTorch(Hazard):
 
     name = "triton-of-other-torch"
     title = Text("triton does not fit the installed PyTorch", "triton 与已安装的 PyTorch 不匹配")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A release for another torch than the one beside it."""
-        effect = Text("torch.compile and Triton kernels fail", "torch.compile 与 Triton kernel 会失败")
-        for package in ("triton",):
-            yield from of_other_torch(self, environment, run, package, effect)
+    packages = ("triton",)
+    effect = Text("torch.compile and Triton kernels fail", "torch.compile 与 Triton kernel 会失败")

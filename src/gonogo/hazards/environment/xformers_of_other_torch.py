@@ -1,8 +1,8 @@
-from gonogo.hazards.environment._built_for import of_other_torch
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.environment._declared import BuiltForOtherTorch
+from gonogo.hazards.rule import Text
 
 
-class XformersOfOtherTorch(Hazard):
+class XformersOfOtherTorch(BuiltForOtherTorch):
     """xformers was built for another PyTorch.
 
     ## What happens
@@ -33,11 +33,7 @@ class XformersOfOtherTorch(Hazard):
 
     name = "xformers-of-other-torch"
     title = Text("xformers does not fit the installed PyTorch", "xformers 与已安装的 PyTorch 不匹配")
-
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A release for another torch than the one beside it."""
-        effect = Text(
-            "its kernels are not loaded, and attention through it fails", "其 kernel 无法加载，使用它的注意力会失败"
-        )
-        for package in ("xformers",):
-            yield from of_other_torch(self, environment, run, package, effect)
+    packages = ("xformers",)
+    effect = Text(
+        "its kernels are not loaded, and attention through it fails", "其 kernel 无法加载，使用它的注意力会失败"
+    )

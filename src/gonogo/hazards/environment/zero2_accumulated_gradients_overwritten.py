@@ -1,9 +1,9 @@
-from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
+from gonogo.hazards.environment._declared import Around, UnfitVersions
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Run, Text
 
 
-class Zero2AccumulatedGradientsOverwritten(Hazard):
+class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
     """DeepSpeed 0.17.6 to 0.18.2: under ZeRO-2 only the last accumulated micro-batch counts.
 
     ## What happens
@@ -39,43 +39,35 @@ class Zero2AccumulatedGradientsOverwritten(Hazard):
     title = Text(
         "This DeepSpeed drops accumulated gradients under ZeRO-2", "此版本 DeepSpeed 在 ZeRO-2 下丢弃累积的梯度"
     )
+    versions = (("deepspeed", ">=0.17.6,<0.18.3"),)
+    install = ("deepspeed", ">=0.18.3")
+    cause = Text(
+        "Under ZeRO-2 {deepspeed} keeps the gradients of the last accumulated micro-batch only: {lost}. Nothing is "
+        "raised.",
+        "{deepspeed} 在 ZeRO-2 下只保留最后一个累积的 micro-batch 的梯度：{lost}。没有任何报错。",
+    )
+    cure = (Text("Or ZeRO-1 or ZeRO-3", "或使用 ZeRO-1 或 ZeRO-3"),)
+    confirm = (Text("gradient_accumulation_steps is above 1", "梯度累积步数大于 1"),)
 
-    def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Stage 2, more than one accumulated micro-batch, and the optimizer on the device, with those releases."""
+    def around(self, run: Run) -> Around | None:
+        """Stage 2, more than one accumulated micro-batch, and the optimizer on the device."""
         config = run.config
-        if config is None or config.zero_stage != 2 or not environment.within("deepspeed", ">=0.17.6,<0.18.3"):
-            return
+        if config is None or config.zero_stage != 2:
+            return None
         if config.offload("optimizer").get("none") not in (None, "none"):
-            return
+            return None
         given = config.get("gradient_accumulation_steps")
         steps = given.number
         if steps == 1 or given.absent:
-            return
-        several = steps is not None
+            return None
+        lost = Text("the others are lost", "其余全部丢失")
+        if steps is not None:
+            lost = Text("{rest} of {steps} are lost in each step", "每步的 {steps} 个中丢失 {rest} 个")
+            lost = lost.format(rest=int(steps) - 1, steps=int(steps))
         place = given.place or config.raw("gradient_accumulation_steps").place
-        yield self.finding(
-            Text(
-                "Under ZeRO-2 {deepspeed} keeps the gradients of the last accumulated micro-batch only: {lost}. "
-                "Nothing is raised.",
-                "{deepspeed} 在 ZeRO-2 下只保留最后一个累积的 micro-batch 的梯度：{lost}。没有任何报错。",
-            ).format(
-                deepspeed=describe_package(environment, "deepspeed"),
-                lost=Text("{rest} of {steps} are lost in each step", "每步的 {steps} 个中丢失 {rest} 个").format(
-                    rest=int(steps) - 1, steps=int(steps)
-                )
-                if steps is not None
-                else Text("the others are lost", "其余全部丢失"),
-            ),
-            certainty=Certainty.CERTAIN if several else Certainty.POSSIBLE,
-            cure=(
-                Text('pip install "deepspeed>=0.18.3"', '执行 pip install "deepspeed>=0.18.3"'),
-                Text("Or ZeRO-1 or ZeRO-3", "或使用 ZeRO-1 或 ZeRO-3"),
-            ),
-            spans=(
-                span_of(environment, "deepspeed"),
-                place.span(Text("gradients are accumulated", "在此累积梯度")) if place is not None else None,
-                stage_span(run),
-            ),
-            fixes=version_fix(environment, "deepspeed", ">=0.18.3"),
-            confirm=() if several else (Text("gradient_accumulation_steps is above 1", "梯度累积步数大于 1"),),
+        label = Text("gradients are accumulated", "在此累积梯度")
+        return Around(
+            {"lost": lost},
+            (place.span(label) if place is not None else None, stage_span(run)),
+            Certainty.POSSIBLE if steps is None else Certainty.CERTAIN,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gonogo.evidence.environment.compatibility import KnownBad
 from gonogo.evidence.environment.environment import Environment, Package
@@ -16,7 +16,7 @@ _PIN = Text("Install {name}{specifier}", "安装 {name}{specifier}")
 
 
 def describe_package(environment: Environment, name: str) -> str:
-    """A package as it is told: ``deepspeed 0.14.2``, ``deepspeed>=0.14``, or its name alone."""
+    """A package and what is known of its version: ``deepspeed 0.14.2``, ``deepspeed>=0.14``, or its name alone."""
     package = environment.packages.get(canonical(name))
     if package is None:
         return name
@@ -31,7 +31,7 @@ def span_of(environment: Environment, name: str, label: Text | None = None) -> S
 
 
 def together(environment: Environment, *names: str) -> bool:
-    """Whether those packages are told by one kind of source: all by files, or all by the Python that runs gonogo.
+    """Whether those packages stand in one kind of source: all by files, or all by the Python that runs gonogo.
 
     What a file pins says nothing of what lies beside it in this Python.
     """
@@ -63,13 +63,18 @@ def alone(run: Run) -> bool:
 
 
 def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Certainty:
-    """How surely a run will have what is told of those packages: certain where a file tells it.
+    """How surely a run will have what is known of those packages: certain where a file tells it.
 
     This Python's packages are certain where it is itself what is asked about (``gonogo env``): elsewhere the run may
     be started by another.
     """
     asked_about = alone(run) and not any(map(_of_a_file, environment.packages.values()))
     return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
+
+
+def pip_install(name: str, specifier: str) -> Text:
+    """The cure that installs those versions of a package."""
+    return Text(f'pip install "{name}{specifier}"', f'执行 pip install "{name}{specifier}"')
 
 
 def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fix, ...]:
@@ -80,37 +85,25 @@ def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fi
     return (Hazard.fix(_PIN.format(name=name, specifier=specifier), edit, safe=False),)
 
 
-def known_faults(environment: Environment, rows: tuple[KnownBad, ...]) -> Iterator[KnownBad]:
-    """Those known faults whose package, and all that has to be beside it, are surely there."""
+def fault_findings(hazard: Hazard, rows: Iterable[KnownBad], environment: Environment, run: Run) -> Iterator[Finding]:
+    """A finding of each known fault whose package, and all that has to be beside it, are surely there."""
     for row in rows:
         names = (row.package, *row.beside)
         if not together(environment, *names) or environment.within(row.package, row.versions) is not True:
             continue
-        if all(environment.within(name, versions) for name, versions in row.beside.items()):
-            yield row
-
-
-def fault_finding(hazard: Hazard, row: KnownBad, environment: Environment, run: Run, cause: Text) -> Finding:
-    """A finding of a known fault that shows whenever those packages are there together."""
-    names = (row.package, *row.beside)
-    cure_name, cure_versions = next(iter(row.cure.items()))
-    spans = (span_of(environment, row.package), *(span_of(environment, name) for name in row.beside))
-    return hazard.finding(
-        cause,
-        certainty=certainty_of_versions(environment, run, *names)
-        if row.when == "import" or with_trainer(run)
-        else Certainty.LIKELY,
-        cure=(
-            Text('pip install "{name}{versions}"', '执行 pip install "{name}{versions}"').format(
-                name=cure_name, versions=cure_versions
+        if not all(environment.within(name, versions) for name, versions in row.beside.items()):
+            continue
+        sure = row.when == "import" or with_trainer(run)
+        cure = next(iter(row.cure.items()))
+        others = [describe_package(environment, name) for name in row.beside]
+        yield hazard.finding(
+            Text("{package} does not go with {others}: {text}.", "{package} 与 {others} 不匹配：{text}。").format(
+                package=describe_package(environment, row.package),
+                others=Text(" and ".join(others), "、".join(others)),
+                text=row.text,
             ),
-        ),
-        spans=spans,
-        fixes=version_fix(environment, cure_name, cure_versions),
-    )
-
-
-def listing(environment: Environment, names: tuple[str, ...]) -> Text:
-    """Several packages as they are told, in a row."""
-    words = [describe_package(environment, name) for name in names]
-    return Text(" and ".join(words), "、".join(words))
+            certainty=certainty_of_versions(environment, run, *names) if sure else Certainty.LIKELY,
+            cure=pip_install(*cure),
+            spans=tuple(span_of(environment, name) for name in sorted(names, key=lambda name: name != cure[0])),
+            fixes=version_fix(environment, *cure),
+        )

@@ -12,12 +12,6 @@ _BY_CANN = Pattern(
 )
 _COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
 _NPU = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
-_TOLD = Pattern(
-    r"(?i:缺少|没有安装|未安装|missing|not installed|without).{0,20}"
-    r"\b(?:decorator|sympy|cffi|attrs|psutil|absl-py|cloudpickle|ml[-_]dtypes|tornado|pathlib2|synr)\b"
-    r".{0,12}(?:依赖|包|package|librar|module|dependenc)"
-)
-"""The reporter's own words."""
 _INIT = Pattern(
     r"\[Init\]\[Env\] ?init env failed|GEInitialize failed|InitTbe\w*|[Tt]be ?[Ii]nit\w* fail"
     r"|Failed to init(?:ialize)? (?:tbe|TeFusion)"
@@ -67,7 +61,7 @@ class NpuCannPythonDepsMissing(Hazard):
 
     name = "npu-cann-python-deps-missing"
     title = Text("A Python package that CANN's compiler needs is missing", "缺少 CANN 算子编译器所需的 Python 包")
-    log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010", "缺少")
+    log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
@@ -104,7 +98,7 @@ class NpuCannPythonDepsMissing(Hazard):
             yield self._found(found, Certainty.CERTAIN)
         elif on_npu and (found := log.find(_MODULE)):
             yield self._found(found, Certainty.CERTAIN if log.find(_BY_CANN) else Certainty.LIKELY)
-        elif found := (log.find(_TOLD) if on_npu else None) or log.find(_INIT):
+        elif found := log.find(_INIT):
             yield self._found(found, Certainty.LIKELY)
 
     def _found(self, found: Found, certainty: Certainty) -> Finding:

@@ -25,7 +25,7 @@ _CUT = (("bitsandbytes/", "undo_layout"), ("bitsandbytes/", "maybe_rearrange_wei
 _8BIT = r"load_in_8bit|quantization_bit[ =:]*8|8-?bit|int8"
 _QUANTIZES = Pattern(_8BIT)
 _ASKS = Pattern(
-    r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume|断点|续训"
+    r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume"
     r"|(?i:\bresum(?:e|ing)\b)"
 )
 _AT_THE_END = Pattern(r"100%\|")

@@ -23,10 +23,6 @@ _SAID = Pattern(
 )
 # Wrapped by a terminal, the message goes on in the next line.
 _CUT = Pattern(r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$")
-# A reporter's own words.
-_TOLD = Pattern(
-    r"(?i)[48]-?bit models? can(?:no|')t (?:be )?train\w* (?:with|on|over|across) (?:multi|several|different)"
-)
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
 
 _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
@@ -61,7 +57,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
 
     name = "quantized-model-wrong-device-map"
     title = Text(en="The quantised model is not on the GPU of its process", zh="量化模型不在该进程的 GPU 上")
-    log_words = ("can't train a model that has been loaded in", "Expected a cuda device", "bit model")
+    log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A quantised model that every process of a node loads onto the same GPU, and then trains."""
@@ -115,8 +111,6 @@ class QuantizedModelWrongDeviceMap(Hazard):
             return
         if outside_training(log):
             return
-        if not log.errors and (line := log.find(_TOLD)):
-            yield self._finding(line, Certainty.LIKELY, offloaded=False, several=True)
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
