@@ -158,6 +158,17 @@ def torch_release(version: str | Version) -> TorchRelease | None:
     return next((row for row in _table("torch", _TorchTable).releases if row.torch == minor), None)
 
 
+def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
+    """The first minor release of torch above another that has wheels for a Python (3, 12); None where none is known."""
+    for row in _table("torch", _TorchTable).releases:
+        torch, first, last = parse_version(row.torch), *map(parse_version, row.python)
+        if torch is None or first is None or last is None or torch <= after:
+            continue
+        if first.release[:2] <= python <= last.release[:2]:
+            return row.torch
+    return None
+
+
 def cuda_of_torch_on_pypi(version: str) -> str | None:
     """The CUDA that PyPI's Linux wheel of a torch release is built for: ``12.1`` of 2.1.0; None where not known."""
     release = torch_release(version)

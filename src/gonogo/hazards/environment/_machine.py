@@ -11,6 +11,8 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Span, Text
 
 _BUILT = Text("DeepSpeed compiles {name} for it", "DeepSpeed 要为此编译 {name}")
+NOT_PREBUILT = Text("ds_report shows {names} as not installed", "ds_report 显示 {names} 未安装")
+"""What makes sure that an operator is compiled at the start."""
 _TRUE_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
 
 
@@ -22,7 +24,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 
 def capability_of(gpu: Gpu) -> Capability | None:
-    """A card's compute capability, as told or by its name."""
+    """A card's compute capability, as given or by its name."""
     return gpu.capability or capability_of_gpu(gpu.name)
 
 

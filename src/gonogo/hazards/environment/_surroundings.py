@@ -77,15 +77,15 @@ def ampere_gpu(log: FailureLog) -> Found | None:
 
 def has_old_gpu(log: FailureLog) -> bool:
     """True where the log, or the setup given beside it, names an NVIDIA GPU older than Ampere."""
-    return old_gpu(log) is not None or _OLD_GPU.search(_told(log)) is not None
+    return old_gpu(log) is not None or _OLD_GPU.search(_versions(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
     """True where the log, or the setup given beside it, names an NVIDIA GPU of Ampere or newer."""
-    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_told(log)) is not None
+    return ampere_gpu(log) is not None or _AMPERE_GPU.search(_versions(log)) is not None
 
 
-def _told(log: FailureLog) -> str:
+def _versions(log: FailureLog) -> str:
     return "\n".join(log.setup.version_texts.values())
 
 

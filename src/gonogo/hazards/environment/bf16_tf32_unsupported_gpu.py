@@ -73,7 +73,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                 "启用了 {what}，而 {gpu} 的计算能力为 {capability}：bf16 与 TF32 从 8.0 起才支持。",
             ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=_CURE[:2],
+            cure=(*(_CURE[:1] if bf16 is not None else ()), *(_CURE[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
             confirm=() if sure else (_CAPABILITY,),
         )
@@ -114,16 +114,23 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                 "启用了 bf16 或 TF32，而 GPU 早于 Ampere（计算能力低于 8.0）。",
             )
         )
+        built_for_cpu = cpu_build and not old
         yield self.log_finding(
             evidence,
             cause,
-            cure=_CURE,
+            cure=(_CUDA_BUILD, _CURE[2]) if built_for_cpu else _CURE,
             certainty=certainty,
             also=(named,) if (named := old_gpu(log)) else (),
-            confirm=(_CAPABILITY,),
+            confirm=() if built_for_cpu else (_CAPABILITY,),
         )
 
 
+_CUDA_BUILD = Text(
+    "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
+    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver serves)",
+    "安装带 CUDA 的 PyTorch：pip install --force-reinstall torch --index-url "
+    "https://download.pytorch.org/whl/cu124（驱动支持的 CUDA 版本）",
+)
 _CAPABILITY = Text(
     "torch.cuda.get_device_capability() prints less than (8, 0)", "torch.cuda.get_device_capability() 小于 (8, 0)"
 )

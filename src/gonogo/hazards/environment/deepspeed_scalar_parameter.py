@@ -103,15 +103,15 @@ class DeepspeedScalarParameter(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""
-        told = False
+        raised = False
         for error in log.errors_of("RuntimeError"):
             if _REFUSED.search(error.message):
-                told = True
+                raised = True
                 if error.passes("_broadcast_model", "_zero_init_param"):
                     yield self._found(error, Certainty.CERTAIN)
                 elif not error.frames:
                     yield self._found(error, Certainty.LIKELY)
-        line = None if told else log.find(_REFUSED)
+        line = None if raised else log.find(_REFUSED)
         if line is not None:
             yield self._found(line, Certainty.LIKELY)
 

@@ -107,7 +107,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 Text(
                     "nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.",
                     "nvcc 拒绝为 {arch} 编译：CUDA 工具包比 GPU 旧。",
-                ).format(arch=named.strip("'.") or "GPU"),
+                ).format(arch=_name_of(named.strip("'."))),
                 cure=_CURE,
             )
         elif evidence := unexplained_build(log):
@@ -126,3 +126,8 @@ class OpBuildNvccArchUnsupported(Hazard):
                     Text('It then says "Unsupported gpu architecture".', "此时会显示 “Unsupported gpu architecture”。"),
                 ),
             )
+
+
+def _name_of(arch: str) -> str:
+    """``89`` and ``8.9`` as nvcc names it: ``sm_89``."""
+    return f"sm_{arch.replace('.', '')}" if arch else "GPU"

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._machine import operators
+from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
@@ -54,16 +54,17 @@ class OpBuildPythonHMissing(Hazard):
         built = operators(run) if environment.python_headers.absent else ()
         if not built:
             return
+        names = ", ".join(one.name for one in built)
         yield self.finding(
             Text(
                 "DeepSpeed compiles {names} when the run starts, and this Python's headers (Python.h) are not "
                 "installed.",
                 "训练启动时 DeepSpeed 要编译 {names}，而该 Python 的头文件（Python.h）没有安装。",
-            ).format(names=", ".join(one.name for one in built)),
+            ).format(names=names),
             certainty=Certainty.LIKELY,
             cure=_CURE[:2],
             spans=tuple(one.span for one in built),
-            confirm=(Text("ds_report shows them as not installed", "ds_report 显示这些算子未安装"),),
+            confirm=(NOT_PREBUILT.format(names=names),),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -42,20 +42,20 @@ class PinnedVersionNeverReleased(Hazard):
             version = environment.version(name)
             if version is None or not from_file(environment, name):
                 continue
-            answer = never_released(name, version)
-            if answer is None:
+            past_the_last = never_released(name, version)
+            if past_the_last is None:
                 continue
-            near, old = answer
+            near, old = past_the_last
             yield self.finding(
                 Text(
-                    "There is no {name} {version} on PyPI: the nearest are {near}.",
-                    "PyPI 上没有 {name} {version}：最接近的是 {near}。",
-                ).format(name=name, version=version, near=", ".join(near)),
+                    "There is no {name} {version} on PyPI; there is {near}.",
+                    "PyPI 上没有 {name} {version}；有 {near}。",
+                ).format(name=name, version=version, near=Text(" and ".join(near), "、".join(near))),
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 severity=Severity.ERROR if old else Severity.WARNING,
                 cure=(
                     Text("Pin {near}, or another release that there is", "固定为 {near} 或其他已发布的版本").format(
-                        near=near[-1]
+                        near=near[0]
                     ),
                 ),
                 spans=(span_of(environment, name),),

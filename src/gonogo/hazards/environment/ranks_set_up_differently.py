@@ -98,7 +98,7 @@ class RanksSetUpDifferently(Hazard):
                 Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
                     what=named, values=_values(difference), details=_details(difference)
                 ),
-                title=Text("The ranks differ in {fact}", "各 rank 的{fact}不一致").format(fact=named),
+                title=Text("The ranks differ in {fact}", "各 rank 不一致：{fact}").format(fact=named),
                 certainty=Certainty.CERTAIN,
                 severity=_severity(kind),
                 cure=(_CURES[kind],),
@@ -129,7 +129,7 @@ def _named(fact: str) -> Text:
     if fact.startswith("version of "):
         package = fact.removeprefix("version of ")
         return Text(f"the version of {package}", f"{package} 版本")
-    return _FACTS.get(fact, Text(fact, f" {fact} "))
+    return _FACTS.get(fact, Text(fact, fact))
 
 
 def _odd(difference: Difference) -> tuple[int, ...]:
@@ -139,20 +139,20 @@ def _odd(difference: Difference) -> tuple[int, ...]:
 
 
 def _values(difference: Difference) -> Text:
-    told = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[1]))
-    shown = [(ranks_text(ranks), shorten(value, 80) or "-") for value, ranks in told[:6]]
+    values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[1]))
+    each = [(ranks_text(ranks), shorten(value, 80) or "-") for value, ranks in values[:6]]
     return Text(
-        "; ".join(f"{value} on {ranks.en}" for ranks, value in shown),
-        "；".join(f"{ranks.zh} 为 {value}" for ranks, value in shown),
+        "; ".join(f"{value} on {ranks.en}" for ranks, value in each),
+        "；".join(f"{ranks.zh} 为 {value}" for ranks, value in each),
     )
 
 
 def _details(difference: Difference) -> Text:
     if not difference.details:
         return Text("", "")
-    told = []
+    differing = []
     for setting, values in list(difference.details.items())[:4]:
         sides = ", ".join(f"{shorten(value, 40)} ({ranks_text(ranks).zh})" for value, ranks in values.items())
-        told.append(f"{setting} = {sides}")
-    listed = few(told, 4)
+        differing.append(f"{setting} = {sides}")
+    listed = few(differing, 4)
     return Text(f" They differ in: {listed}.", f"不同之处：{listed}。")

@@ -58,7 +58,11 @@ class RequirementPinnedTwice(Hazard):
                     "{name} is pinned to {versions} in one file: pip refuses to install it.",
                     "{name} 在同一文件中被固定为 {versions}：pip 会拒绝安装。",
                 ).format(name=name, versions=", ".join(versions)),
-                cure=(Text("Keep one of the lines", "只保留一行"),),
+                cure=(
+                    Text("Keep one of the lines, such as {name}=={last}", "只保留一行，例如 {name}=={last}").format(
+                        name=name, last=versions[-1]
+                    ),
+                ),
                 spans=tuple(place.span() for _, place in reversed(found)),
             )
 

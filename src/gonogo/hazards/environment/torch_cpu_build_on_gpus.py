@@ -1,3 +1,4 @@
+from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.log.context import outside_training
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
@@ -45,17 +46,18 @@ class TorchCpuBuildOnGpus(Hazard):
         asked = _gpus(environment, run)
         if asked is None:
             return
+        cuda = cuda_of_torch_on_pypi(version.public) or "12.4"
         yield self.finding(
             Text(
                 "{torch} was built without CUDA, and the run is to use GPUs.", "{torch} 不含 CUDA，而该训练要使用 GPU。"
             ).format(torch=describe_package(environment, "torch")),
             cure=(
                 Text(
-                    "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu… (of the driver's "
-                    "CUDA)",
-                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu…（与驱动的 CUDA "
-                    "对应）",
-                ).format(version=version.public),
+                    "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA "
+                    "that the driver serves)",
+                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda}（驱动支持的"
+                    " CUDA）",
+                ).format(version=version.public, cuda=cuda.replace(".", "")),
             ),
             spans=(span_of(environment, "torch"), asked.span()),
         )
@@ -80,9 +82,9 @@ class TorchCpuBuildOnGpus(Hazard):
                 cure=(
                     Text(
                         "Install the build for the driver's CUDA: pip install --force-reinstall torch --index-url "
-                        "https://download.pytorch.org/whl/cu…",
+                        "https://download.pytorch.org/whl/cu124",
                         "安装与驱动的 CUDA 对应的构建：pip install --force-reinstall torch --index-url "
-                        "https://download.pytorch.org/whl/cu…",
+                        "https://download.pytorch.org/whl/cu124",
                     ),
                     Text(
                         "If the right one is installed elsewhere, start with that Python: its torch.__version__ does "

@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import torch_release
+from gonogo.evidence.environment.compatibility import first_torch_for, torch_release
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import from_file, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
@@ -37,7 +37,7 @@ class TorchWithoutWheelForPython(Hazard):
     title = Text("No wheel of this PyTorch for this Python", "该 PyTorch 没有对应此 Python 的 wheel")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An exact version of torch that is still to be installed, and the Python that is told beside it."""
+        """An exact version of torch that is still to be installed, and the Python that the file asks for."""
         version, python = environment.version("torch"), parse_version(environment.python.string or "")
         if version is None or python is None or environment.complete or not from_file(environment, "torch"):
             return
@@ -47,23 +47,28 @@ class TorchWithoutWheelForPython(Hazard):
         first, last = (parse_version(one) for one in release.python) if release is not None else (None, None)
         if release is None or first is None or last is None:
             return
-        told = python.release[:2]
-        if first.release[:2] <= told <= last.release[:2]:
+        wanted = python.release[:2]
+        if first.release[:2] <= wanted <= last.release[:2]:
             return
+        newer = first_torch_for(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
             Text(
                 "torch {torch} has wheels for Python {first} to {last}, and Python {python} is asked for: pip finds no "
                 "matching distribution.",
                 "torch {torch} 的 wheel 适用于 Python {first} 至 {last}，而这里要求 Python {python}：pip 找不到。",
-            ).format(torch=version, first=first, last=last, python=".".join(map(str, told))),
+            ).format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
             certainty=Certainty.LIKELY,
             cure=(
                 Text("Use Python {last}", "使用 Python {last}").format(last=last),
-                Text("Or a PyTorch that has wheels for {python}", "或使用支持 {python} 的 PyTorch").format(
-                    python=".".join(map(str, told))
+                Text("Or torch {newer} or newer, which has wheels for {python}", "或使用 torch {newer} 及以上").format(
+                    newer=newer, python=".".join(map(str, wanted))
+                )
+                if newer
+                else Text("Or a PyTorch that has wheels for {python}", "或使用支持 {python} 的 PyTorch").format(
+                    python=".".join(map(str, wanted))
                 ),
             ),
             spans=(span_of(environment, "torch"), environment.python.span()),
-            fixes=version_fix(environment, "torch", f">={version.public}"),
+            fixes=version_fix(environment, "torch", f">={newer}") if newer else (),
             confirm=(Text("torch comes from PyPI or PyTorch's index", "torch 来自 PyPI 或 PyTorch 官方源"),),
         )

@@ -13,6 +13,13 @@ class LoopLossKeptWithItsGraph(Hazard):
     `total += loss` makes a tensor that needs a gradient and points to the graph of each loss that went in. What the
     backward freed is gone, the rest of each graph stays as long as the sum does.
 
+    ## Example
+    ```python
+    loss.backward()
+    total += loss             # wrong: the sum keeps each step's graph
+    total += loss.detach()    # right
+    ```
+
     ## Cure
     `total += loss.detach()`, or `loss.item()` (which waits for the GPU at each step).
 

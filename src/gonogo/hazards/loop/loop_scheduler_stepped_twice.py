@@ -14,6 +14,15 @@ class LoopSchedulerSteppedTwice(Hazard):
     `engine.step()` steps the scheduler that was given to `deepspeed.initialize`, or made from the config, at each
     update.
 
+    ## Example
+    ```python
+    engine, optimizer, _, scheduler = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=scheduler)
+    engine.backward(loss)
+    engine.step()
+    scheduler.step()    # wrong: engine.step() has done so
+    # right: leave that line out
+    ```
+
     ## Cure
     Remove the loop's `scheduler.step()`. A scheduler that is to move once an epoch must not be given to DeepSpeed.
 

@@ -60,6 +60,14 @@ class NpuCannEnvNotSourced(Hazard):
     shell, a remote node, cron, systemd, `docker exec` or sudo starts without it. In a container the driver's
     libraries may not be mounted.
 
+    ## Example
+    ```sh
+    torchrun --nproc_per_node 8 train.py    # wrong in a new shell: libhccl.so is not found
+    # right
+    source /usr/local/Ascend/ascend-toolkit/set_env.sh
+    torchrun --nproc_per_node 8 train.py
+    ```
+
     ## Cure
     Source `set_env.sh` in what really starts the processes, on every node.
 
@@ -77,8 +85,8 @@ class NpuCannEnvNotSourced(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A script for NPUs that sources nothing."""
-        told = next((name for name in launch.variables if name.startswith(("ASCEND_", "HCCL_"))), None)
-        if told is None or not is_shell_script(launch.source) or launch.in_container:
+        variable = next((name for name in launch.variables if name.startswith(("ASCEND_", "HCCL_"))), None)
+        if variable is None or not is_shell_script(launch.source) or launch.in_container:
             return
         text = launch.source.text
         if _SOURCES.search(text) is not None or "ASCEND_HOME_PATH" in text or "ASCEND_TOOLKIT_HOME" in text:
@@ -89,11 +97,11 @@ class NpuCannEnvNotSourced(Hazard):
                 "libraries are not found.",
                 zh="脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN 的"
                 "库。",
-            ).format(name=told),
+            ).format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
             cure=_CURE,
-            spans=(launch.variables[told].span() or launch.place.span(),),
+            spans=(launch.variables[variable].span() or launch.place.span(),),
             confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
         )
 

@@ -47,6 +47,13 @@ class NpuCannPythonDepsMissing(Hazard):
     torch_npu does not declare the packages that CANN's TBE compiler imports, so pip does not install them. A fresh
     environment, or numpy 2 with an older CANN, breaks the compiler.
 
+    ## Example
+    ```sh
+    pip install torch==2.6.0 torch-npu==2.6.0    # wrong: CANN's compiler imports more than they bring
+    # right
+    pip install torch==2.6.0 torch-npu==2.6.0 attrs decorator psutil scipy cloudpickle ml-dtypes tornado absl-py
+    ```
+
     ## Cure
     Install the packages that CANN's guide lists.
 
@@ -107,8 +114,8 @@ class NpuCannPythonDepsMissing(Hazard):
             found,
             Text(
                 "CANN's operator compiler imports {module}, which this Python environment does not have.",
-                "CANN 的算子编译器需要 {module}，而当前 Python 环境中没有。",
-            ).format(module=module.group(1) if module else Text("a package", "某个包")),
+                "CANN 的算子编译器需要{module}，而当前 Python 环境中没有。",
+            ).format(module=Text(module.group(1), f" {module.group(1)}") if module else Text("a package", "某个包")),
             cure=_CURE,
             certainty=certainty,
             confirm=(

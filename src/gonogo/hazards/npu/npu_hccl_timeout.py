@@ -30,6 +30,12 @@ class NpuHcclTimeout(Hazard):
     saves; one is dead, and its own log has the reason; ranks have unequal numbers of batches; a stale process holds
     an NPU; or the network is cut.
 
+    ## Example
+    ```sh
+    export HCCL_CONNECT_TIMEOUT=120     # wrong with two nodes, of which one loads for three minutes
+    export HCCL_CONNECT_TIMEOUT=1200    # right
+    ```
+
     ## Cure
     Look first for another error in the other ranks' logs. Then: `export HCCL_CONNECT_TIMEOUT=1200
     HCCL_EXEC_TIMEOUT=7200` on all nodes; prepare the data before; kill stale processes (`npu-smi info`); make the

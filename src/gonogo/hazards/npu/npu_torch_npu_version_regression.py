@@ -14,6 +14,14 @@ class NpuTorchNpuVersionRegression(Hazard):
     `copy_` from one device to another with a change of dtype is legal. Some torch_npu releases (2.6.0 is reported)
     hand it to `_npu_dtype_cast_`, which takes both tensors on one device only. The script has no part in it.
 
+    ## Example
+    ```python
+    # wrong with torch_npu 2.6.0
+    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.float16, device_map="auto")
+    # right
+    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.float16, device_map={"": "npu:0"})
+    ```
+
     ## Cure
     Install a newer torch_npu for the same torch (a later post release), with the CANN version that it asks for. Until
     then load on one device (`ASCEND_RT_VISIBLE_DEVICES=0`, or on the CPU), or in the dtype of the checkpoint.

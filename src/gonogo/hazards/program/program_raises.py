@@ -71,6 +71,12 @@ class ProgramRaises(Hazard):
     The exception's own message is all that is known: an error in the script, a wrong path, an argument that this
     version of a library does not take.
 
+    ## Example
+    ```python
+    labels = inputs.pop("labels")          # wrong, where the collator makes no labels: KeyError
+    labels = inputs["input_ids"].clone()    # right
+    ```
+
     ## Cure
     Read the first place named, the innermost line of your own code, then the library's line below it. If the message
     names an argument or an attribute, compare the library's version with the one that the script was written for.

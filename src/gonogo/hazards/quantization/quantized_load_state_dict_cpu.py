@@ -43,6 +43,13 @@ class QuantizedLoadStateDictCpu(Hazard):
     The checkpoint holds the whole model, its 8-bit weights included. Reading it gives CPU tensors, and bitsandbytes
     rearranges 8-bit weights with a CUDA kernel on the device where they are.
 
+    ## Example
+    ```python
+    # with AutoModelForCausalLM.from_pretrained(path, load_in_8bit=True) and transformers 4.28
+    TrainingArguments(output_dir="out", load_best_model_at_end=True)     # wrong
+    TrainingArguments(output_dir="out", load_best_model_at_end=False)    # right
+    ```
+
     ## Cure
     `load_best_model_at_end=False`, and load the adapter of the best checkpoint afterwards. To resume, load the adapter
     only (`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`). Upgrade bitsandbytes, transformers and

@@ -29,7 +29,7 @@ _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 
 class QuantizedModelWrongDeviceMap(Hazard):
-    """A quantised model is loaded on another GPU than its process trains on, or split over several.
+    """A quantized model is loaded on another GPU than its process trains on, or split over several.
 
     ## What happens
     accelerate refuses in `prepare`: "You can't train a model that has been loaded in 8-bit precision on a different
@@ -37,9 +37,18 @@ class QuantizedModelWrongDeviceMap(Hazard):
     disk offload".
 
     ## Why
-    Quantised weights can't be moved once they are loaded. `device_map="auto"`, or a loader that always takes cuda:0
+    Quantized weights can't be moved once they are loaded. `device_map="auto"`, or a loader that always takes cuda:0
     (`torch.cuda.current_device()` before `set_device`, unsloth), puts them elsewhere than on the process's own GPU.
     accelerate before 0.20 refused several devices even in one process.
+
+    ## Example
+    ```python
+    # wrong in each of several processes
+    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=bnb, device_map={"": 0})
+    # right
+    device_map = {"": int(os.environ["LOCAL_RANK"])}
+    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=bnb, device_map=device_map)
+    ```
 
     ## Cure
     `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}` with one process a GPU. To split one model over the GPUs,
@@ -47,7 +56,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
     model or 4 bits, so that it fits. Unsloth's free version trains on one GPU.
 
     ## When it is safe
-    The whole quantised model on the process's GPU.
+    The whole quantized model on the process's GPU.
 
     ## Sources
     - https://github.com/artidoro/qlora/issues/137: both messages, and the fix in accelerate
@@ -56,11 +65,11 @@ class QuantizedModelWrongDeviceMap(Hazard):
     """
 
     name = "quantized-model-wrong-device-map"
-    title = Text(en="The quantised model is not on the GPU of its process", zh="量化模型不在该进程的 GPU 上")
+    title = Text(en="The quantized model is not on the GPU of its process", zh="量化模型不在该进程的 GPU 上")
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A quantised model that every process of a node loads onto the same GPU, and then trains."""
+        """A quantized model that every process of a node loads onto the same GPU, and then trains."""
         if b"device_map" not in script.source.data or not several_a_node(run):
             return
         for trainer, load in trained_loads(script):
@@ -75,7 +84,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             assert run.launch is not None
             yield self.finding(
                 Text(
-                    en="device_map={given} loads the quantised model onto GPU {gpu} in every process; a quantised "
+                    en="device_map={given} loads the quantized model onto GPU {gpu} in every process; a quantized "
                     "model can't be moved, and only the process with local rank {gpu} trains there.",
                     zh="device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local rank "
                     "为 {gpu} 的进程在那里训练。",
@@ -101,7 +110,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's refusal; less sure, a quantised layer that runs on the CPU in training."""
+        """accelerate's refusal; less sure, a quantized layer that runs on the CPU in training."""
         evidence: LoggedError | Found | None = (
             next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)
         )
@@ -119,11 +128,11 @@ class QuantizedModelWrongDeviceMap(Hazard):
     def _finding(
         self, evidence: LoggedError | Found, certainty: Certainty, *, offloaded: bool, several: bool
     ) -> Finding:
-        where = Text("on another GPU than the one that the process trains on", "与训练进程不同的 GPU 上")
+        where = Text("on another GPU than the one that the process trains on", "到了与训练进程不同的 GPU 上")
         if offloaded:
-            where = Text("partly on the CPU or the disk", "CPU 或磁盘上（部分）")
+            where = Text("partly on the CPU or the disk", "到了 CPU 或磁盘上（部分）")
         elif several:
-            where = Text("on several GPUs", "多张 GPU 上")
+            where = Text("on several GPUs", "到了多张 GPU 上")
         cures = [
             Text(
                 en='Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
@@ -146,8 +155,8 @@ class QuantizedModelWrongDeviceMap(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The quantised model was loaded {where}; quantised weights can't be moved afterwards.",
-                zh="量化模型被加载到{where}；量化权重之后无法再移动。",
+                en="The quantized model was loaded {where}; quantized weights can't be moved afterwards.",
+                zh="量化模型被加载{where}；量化权重之后无法再移动。",
             ).format(where=where),
             cure=tuple(cures),
             certainty=certainty,

@@ -15,6 +15,13 @@ class TrainerOverrideWithoutNumItems(Hazard):
     Since 4.46 the Trainer counts the labels of all accumulated micro-batches and hands the number on, so that the mean
     is taken over all of them.
 
+    ## Example
+    ```python
+    class WeightedTrainer(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False):    # wrong since transformers 4.46
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):    # right
+    ```
+
     ## Cure
     Take the argument: `def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None)`, and pass
     it to `super()`.
