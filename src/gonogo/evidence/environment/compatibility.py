@@ -160,8 +160,9 @@ def torch_release(version: str | Version) -> TorchRelease | None:
 
 def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
     """The first minor release of torch above another that has wheels for a Python (3, 12); None where none is known."""
-    for row in _table("torch", _TorchTable).releases:
-        torch, first, last = parse_version(row.torch), *map(parse_version, row.python)
+    releases: tuple[TorchRelease, ...] = _table("torch", _TorchTable).releases
+    for row in releases:
+        torch, first, last = parse_version(row.torch), parse_version(row.python[0]), parse_version(row.python[1])
         if torch is None or first is None or last is None or torch <= after:
             continue
         if first.release[:2] <= python <= last.release[:2]:
