@@ -27,7 +27,7 @@ def searched(
         assert release not in tried
         assert release not in (good, bad)
         tried[release] = judge(release)
-        search.tell(release, tried[release])
+        search.note(release, tried[release])
     return search, tried
 
 
@@ -96,7 +96,7 @@ def test_the_number_that_is_left_never_grows_while_nothing_is_skipped(
     search = Bisection(releases, good, bad)
     left = search.most_left
     while (release := search.next()) is not None:
-        search.tell(release, Judgement.BAD)
+        search.note(release, Judgement.BAD)
         assert search.most_left < left
         left = search.most_left
     assert left == 0

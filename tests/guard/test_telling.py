@@ -9,7 +9,7 @@ import pytest
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.rank import exceptions
-from gonogo.guard.rank.exceptions import Context, described, tell
+from gonogo.guard.rank.exceptions import Context, annotate, described
 
 CONTEXT = Context(
     module="layers.0",
@@ -52,7 +52,7 @@ def test_without_notes_the_message_grows() -> None:
     with pytest.raises(OfAnOlderPython) as raised:
         raise OfAnOlderPython("too bad")
     error = raised.value
-    tell(error, CONTEXT, ("rank 1", "step 2"), "en")
+    annotate(error, CONTEXT, ("rank 1", "step 2"), "en")
     assert str(error).splitlines() == ["too bad", *ENGLISH]
     assert exceptions._message(error) == "too bad"
     assert "gonogo" not in exceptions._printed(error, None)
@@ -61,13 +61,13 @@ def test_without_notes_the_message_grows() -> None:
 
 def test_exceptions_that_take_nothing_are_left_alone() -> None:
     error = OfAnOlderPython(3, "of several parts")
-    tell(error, CONTEXT, ("rank 1",), "en")
+    annotate(error, CONTEXT, ("rank 1",), "en")
     assert error.args == (3, "of several parts")
 
 
 def test_nothing_known_adds_nothing() -> None:
     error = ValueError("alone")
-    tell(error, Context(), ("rank 1",), "en")
+    annotate(error, Context(), ("rank 1",), "en")
     assert (str(error), getattr(error, "__notes__", [])) == ("alone", [])
 
 
@@ -76,6 +76,6 @@ def test_notes_of_the_programs_are_kept() -> None:
     with pytest.raises(ValueError, match="alone") as raised:
         raise ValueError("alone")
     raised.value.add_note("mine")
-    tell(raised.value, CONTEXT, ("rank 1",), "en")
+    annotate(raised.value, CONTEXT, ("rank 1",), "en")
     printed = exceptions._printed(raised.value, None)
     assert printed.endswith("ValueError: alone\nmine\n")

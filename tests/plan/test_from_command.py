@@ -8,7 +8,7 @@ import pytest
 from plan.facts import model_in
 
 from gonogo.finding.errors import UserError
-from gonogo.plan.from_command import Told, told_by
+from gonogo.plan.from_command import TrainingCommand, read_training_command
 from gonogo.plan.request import Options, request_of
 
 SCRIPT = """
@@ -42,9 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def launched(folder: Path, text: str) -> Told:
+def launched(folder: Path, text: str) -> TrainingCommand:
     (folder / "launch.sh").write_text(f"#!/bin/bash\n{text}\n")
-    return told_by(["bash", "launch.sh"])
+    return read_training_command(["bash", "launch.sh"])
 
 
 def test_swift(folder: Path) -> None:
@@ -53,7 +53,7 @@ def test_swift(folder: Path) -> None:
         "NPROC_PER_NODE=8 NNODES=2 swift sft --model model --tuner_type lora --lora_rank 8 --quant_bits 4 "
         "--max_length 2048 --per_device_train_batch_size 2 --gradient_accumulation_steps 4",
     )
-    assert told == Told("model", 2048, "qlora", 8, 8, 2, 2, 4)
+    assert told == TrainingCommand("model", 2048, "qlora", 8, 8, 2, 2, 4)
     assert told.global_batch == 128
 
 
@@ -70,7 +70,7 @@ def test_llamafactory(folder: Path) -> None:
 
 def test_a_script_of_ones_own(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
-    assert told == Told("model", None, "lora", None, 4, 1, 2, 4)
+    assert told == TrainingCommand("model", None, "lora", None, 4, 1, 2, 4)
 
 
 def test_options_win_over_the_command(folder: Path) -> None:
@@ -92,11 +92,11 @@ def test_what_is_not_told_is_asked_for(folder: Path) -> None:
     with pytest.raises(UserError, match="does not show how long its samples are: add --seq-len"):
         request_of(Options(), told)
     with pytest.raises(UserError, match="does not show which model it trains"):
-        request_of(Options(seq_len=512), Told())
+        request_of(Options(seq_len=512), TrainingCommand())
     with pytest.raises(UserError, match="no model: name its folder"):
         request_of(Options(), None)
     with pytest.raises(UserError, match="starts no"):
-        told_by(["bash", "-c", "echo nothing"])
+        read_training_command(["bash", "-c", "echo nothing"])
 
 
 def test_what_is_said_wrong_is_named(folder: Path) -> None:

@@ -88,7 +88,7 @@ def plan(
         check_picture(picture)
         from gonogo.plan.answer import answer
         from gonogo.plan.answer_solved import answer_solved
-        from gonogo.plan.from_command import told_by
+        from gonogo.plan.from_command import read_training_command
         from gonogo.plan.measure import Meter, NotMeasured
         from gonogo.plan.needed import check_model, check_packages
         from gonogo.plan.request import Options, request_of
@@ -113,7 +113,7 @@ def plan(
             network=network,
             timeout=timeout,
         )
-        request, notes = request_of(asked, told_by(command) if command else None)
+        request, notes = request_of(asked, read_training_command(command) if command else None)
         check_model(request.model, request.name)
         unknown = None if solve is None else check_unknown(solve)
         check_batch(request)

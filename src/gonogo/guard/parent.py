@@ -66,7 +66,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         request.folder.mkdir(parents=True, exist_ok=True)
         guarded = inject(request.folder, request.options, environment)
         _write(request.folder, launched)
-        watch = Watch(request.folder, lambda: _tell_trouble(request.folder, language)).look
+        watch = Watch(request.folder, lambda: _print_trouble(request.folder, language)).look
     except OSError as error:
         _say_unguarded(request.folder, error, language)
 
@@ -129,7 +129,7 @@ def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
     )
 
 
-def _tell_trouble(folder: Path, language: str) -> None:
+def _print_trouble(folder: Path, language: str) -> None:
     """One line on the gravest finding so far; the whole report is in the folder."""
     report = report_in(folder)
     if not report.findings:

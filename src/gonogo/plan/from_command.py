@@ -32,7 +32,7 @@ _FREEZE_VISION = ("ms-swift", "llamafactory")
 """Frameworks that leave the vision tower as it is unless told otherwise."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class TrainingCommand(msgspec.Struct, frozen=True):
     """What the command says; None where it does not, or it can't be told."""
 
     model: str | None = None
@@ -55,7 +55,7 @@ class Told(msgspec.Struct, frozen=True):
         return micro_batch * accumulation * gpus * nodes
 
 
-def told_by(command: Sequence[str]) -> Told:
+def read_training_command(command: Sequence[str]) -> TrainingCommand:
     """What a command tells, with the scripts and configs that it names. Raises UserError where it trains nothing."""
     from gonogo.check.runs import gather
     from gonogo.check.settings import CheckSettings
@@ -71,7 +71,7 @@ def told_by(command: Sequence[str]) -> Told:
         )
     nodes = _whole(run.launch.nodes.number)
     per_node = _whole(run.launch.processes_per_node.number)
-    return Told(
+    return TrainingCommand(
         model=run.model.name if run.model is not None else None,
         seq_len=_number(run, _LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or ""),
         tune=_tune(run),

@@ -73,17 +73,17 @@ class Meter:
     def measure(self, cells: Sequence[Cell]) -> list[Measured | NotMeasured]:
         """Rehearse the cells, as many at once as there are cores; an answer for each, in their order."""
         jobs = [self._job(_name(cell), cell) for cell in cells]
-        return self._answers(jobs, Measured)
+        return self._measurements(jobs, Measured)
 
     def _answered(self, jobs: list[Job], kind: type[Answer]) -> list[Answer]:
         found = []
-        for answer in self._answers(jobs, kind):
+        for answer in self._measurements(jobs, kind):
             if isinstance(answer, NotMeasured):
                 raise answer
             found.append(answer)
         return found
 
-    def _answers(self, jobs: list[Job], kind: type[Answer]) -> list[Answer | NotMeasured]:
+    def _measurements(self, jobs: list[Job], kind: type[Answer]) -> list[Answer | NotMeasured]:
         keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:

@@ -9,7 +9,7 @@ import msgspec
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.from_command import Told
+from gonogo.plan.from_command import TrainingCommand
 from gonogo.plan.strategy import TUNES, Tune
 
 _SEQ_LEN = 4096
@@ -63,9 +63,9 @@ class PlanRequest(msgspec.Struct, frozen=True):
         return self.machine.count * self.machine.nodes
 
 
-def request_of(options: Options, told: Told | None) -> tuple[PlanRequest, list[Text]]:
+def request_of(options: Options, told: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
     """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
-    said = told or Told()
+    said = told or TrainingCommand()
     name = options.model or said.model
     if name is None:
         raise UserError(_NO_MODEL if told is None else _MODEL_UNTOLD)

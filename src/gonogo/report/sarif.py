@@ -94,7 +94,7 @@ def _url(source: str) -> str | None:
 
 def _invocation(report: Report, language: str) -> dict[str, Any]:
     notes = [("note", clean(text.in_language(language))) for text in report.notes]
-    notes += [("skipped", _said(skipped, language)) for skipped in report.skipped]
+    notes += [("skipped", _skipped_text(skipped, language)) for skipped in report.skipped]
     return {
         "executionSuccessful": True,
         "exitCode": report.verdict.exit_status,
@@ -104,7 +104,7 @@ def _invocation(report: Report, language: str) -> dict[str, Any]:
     }
 
 
-def _said(skipped: Skipped, language: str) -> str:
+def _skipped_text(skipped: Skipped, language: str) -> str:
     what, why = skipped.what.in_language(language), skipped.why.in_language(language)
     return clean(f"{what}{colon(language)}{why}")
 

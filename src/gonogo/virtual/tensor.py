@@ -49,7 +49,7 @@ class Spec:
 
 
 @cache
-def told_device(device: torch.device) -> torch.device:
+def meta_device(device: torch.device) -> torch.device:
     """The ``meta:N`` device by which C++ knows a virtual device."""
     return torch.device("meta", _CPU_TOLD_AS if device.type == "cpu" else device.index or 0)
 
@@ -316,7 +316,7 @@ def new_virtual(
 ) -> VirtualTensor:
     """A virtual tensor with a storage of its own; the caller gives it a cell."""
     tensor: VirtualTensor = private.make_wrapper(
-        VirtualTensor, shape, strides, dtype, told_device(device), requires_grad
+        VirtualTensor, shape, strides, dtype, meta_device(device), requires_grad
     )
     tensor._device = device
     tensor._spec = None

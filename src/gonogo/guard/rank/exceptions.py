@@ -88,7 +88,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
     )
     if noted is None:
         where = f"rank {state.rank}", f"step {state.step + 1}", state.phase
-        tell(error, context, where, state.options.language)
+        annotate(error, context, where, state.options.language)
 
 
 def context_of(error: BaseException, model: Any, names: Names | None = None) -> Context:
@@ -175,7 +175,7 @@ _STATE = Text(
 _KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text("buffer {name}", "缓冲区 {name}")}
 
 
-def tell(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:
+def annotate(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:
     """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
     lines = described(context, where, language)
     try:

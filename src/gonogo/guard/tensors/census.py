@@ -50,7 +50,7 @@ def census(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> C
         free, whole = torch.cuda.mem_get_info()
         allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     return Census(
-        time.time(), tuple(places.told()), moment, stage, parameters_to, optimizer_to,
+        time.time(), tuple(places.as_facts()), moment, stage, parameters_to, optimizer_to,
         available, total, free, whole, allocated, reserved,
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ class _Places:
         self._names.setdefault(key, []).append(name)
         self._bytes[key] = self._bytes.get(key, 0) + size
 
-    def told(self) -> Iterable[PlacedTensors]:
+    def as_facts(self) -> Iterable[PlacedTensors]:
         """As facts, the most bytes first."""
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key

@@ -59,18 +59,18 @@ class DeviceGuard:
         if isinstance(error, Exception) and not hasattr(error, "_gonogo_noted"):
             from gonogo.guard.rank.faults import harmless
 
-            harmless("exceptions")(_tell)(error, self.model)
+            harmless("exceptions")(_annotate)(error, self.model)
 
 
-def _tell(error: Exception, model: Any) -> None:
+def _annotate(error: Exception, model: Any) -> None:
     import os
 
     from gonogo.finding.language import language_of_locale
-    from gonogo.guard.rank.exceptions import context_of, tell
+    from gonogo.guard.rank.exceptions import annotate, context_of
     from gonogo.guard.tensors.modules import Names
 
     rank = f"rank {os.environ.get('RANK', '0')}"
-    tell(error, context_of(error, model, Names(model)), (rank,), language_of_locale(os.environ))
+    annotate(error, context_of(error, model, Names(model)), (rank,), language_of_locale(os.environ))
 
 
 def _is_layer(module: Any) -> bool:

@@ -63,7 +63,7 @@ class Search:
         def look(gradient: Any) -> None:
             if self._handles and not _finite(gradient):
                 module = name.rpartition(".")[0]
-                self._tell(self._record("gradient", gradient, module or None, None, name, None))
+                self._write(self._record("gradient", gradient, module or None, None, name, None))
 
         return look
 
@@ -71,9 +71,9 @@ class Search:
     def loss(self, loss: Any) -> None:
         """The loss of a step."""
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _finite(loss):
-            self._tell(self._record("loss", loss, None, None, None, None))
+            self._write(self._record("loss", loss, None, None, None, None))
 
-    def _tell(self, certain: NonFinite) -> None:
+    def _write(self, certain: NonFinite) -> None:
         """Something that has to be finite is not: what was first, then it."""
         for record in (self._suspect, certain):
             if record is not None and self._state.writer is not None:

@@ -115,7 +115,7 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
         else:
             trial = _trial(release, report, failure)
         found.trials.append(trial)
-        search.tell(release, trial.judgement)
+        search.note(release, trial.judgement)
 
 
 class _Trying:

@@ -58,7 +58,7 @@ class Bisection:
         nearest = min(self._untried(), key=lambda index: abs(index - middle), default=None)
         return None if nearest is None else self._way[nearest]
 
-    def tell(self, release: Version, judgement: Judgement) -> None:
+    def note(self, release: Version, judgement: Judgement) -> None:
         """Take down what a release that :meth:`next` named turned out to be."""
         index = self._way.index(release)
         if judgement is Judgement.GOOD:

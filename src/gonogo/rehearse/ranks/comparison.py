@@ -124,7 +124,7 @@ class Comparison:
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
             if group.only_asks:
-                self._answer(group, heads)
+                self._reply_to(group, heads)
                 continue
             if len({made.collective.signature for made in heads.values()}) > 1:
                 self._diverge(_kind_of(heads), heads)
@@ -134,9 +134,9 @@ class Comparison:
                 group.earlier = None
             elif group.earlier is None:
                 group.earlier = heads
-            self._answer(group, heads)
+            self._reply_to(group, heads)
 
-    def _answer(self, group: _Group, heads: dict[int, _Made]) -> None:
+    def _reply_to(self, group: _Group, heads: dict[int, _Made]) -> None:
         waiting = [rank for rank, made in heads.items() if self.ranks[rank].waiting is made]
         if not waiting:
             return
@@ -166,9 +166,9 @@ class Comparison:
             ended = any(state.end == "completed" for state in self.ranks.values())
             self._diverge("ended" if ended else "deadlock", waiting)
         else:
-            self._left_over()
+            self._note_unmatched()
 
-    def _left_over(self) -> None:
+    def _note_unmatched(self) -> None:
         """All have completed: a call that one has made and another member has not."""
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}

@@ -81,13 +81,13 @@ class Worker:
                 with contextlib.suppress(msgspec.DecodeError):
                     self.progress = msgspec.json.decode(line, type=Progress)
 
-    def tell(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """Signal the worker and whatever it has started."""
         self.process.signal_group(number)
 
     def end(self) -> None:
         """Leave nothing of it running, and its log complete."""
-        self.tell(signal.SIGKILL)
+        self.send(signal.SIGKILL)
         self.process.wait()
         self.log.close()
 

@@ -242,7 +242,7 @@ def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode)
 # -- collectives of Python objects ---------------------------------------------------------------------------------
 
 
-def tell(
+def exchange_objects(
     peers: Peers,
     group: Any,
     operator: str,
@@ -271,7 +271,7 @@ def tell(
     return None if received is None else [pickle.loads(payload) for payload in received]
 
 
-def tell_one(peers: Peers, group: Any, source: int, target: int, objects: list[Any] | None) -> list[Any] | None:
+def pass_object(peers: Peers, group: Any, source: int, target: int, objects: list[Any] | None) -> list[Any] | None:
     """Tell of objects that ``source`` sends to ``target``; for the target, what it receives, or None."""
     group = group or c10d._get_default_group()
     members = members_of(group)

@@ -194,7 +194,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         if c10d.get_backend(group) != dist.Backend.GLOO:
             raise ValueError("monitored_barrier is only implemented for GLOO backend.")
         if peers is not None:
-            exchanged.tell(peers, group, "monitored_barrier")
+            exchanged.exchange_objects(peers, group, "monitored_barrier")
 
     def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Any:
         group = group or c10d._get_default_group()
@@ -230,14 +230,14 @@ def _source(src: Any, group: Any, group_src: Any) -> int:
 def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     is_outside = c10d._rank_not_in_group
 
-    def told(group: Any, operator: str, **what: Any) -> list[Any] | None:
+    def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
         """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
-        return exchanged.tell(peers, group, operator, **what) if peers is not None else None
+        return exchanged.exchange_objects(peers, group, operator, **what) if peers is not None else None
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
         if is_outside(group):
             return
-        sent = told(group, "all_gather_object", objects=[obj])
+        sent = gathered(group, "all_gather_object", objects=[obj])
         if sent is None:
             assume(_SAME)
         for index in range(dist.get_world_size(group)):
@@ -250,7 +250,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         mine, target = dist.get_rank(), _source(dst, group, group_dst)
         c10d._validate_output_list_for_rank(mine, target, object_gather_list)
-        sent = told(group, "gather_object", objects=[obj], root=target)
+        sent = gathered(group, "gather_object", objects=[obj], root=target)
         if mine == target:
             if sent is None:
                 assume(_SAME)
@@ -266,7 +266,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             return
         root = _source(src, group, group_src)
         count = len(object_list)
-        sent = told(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
+        sent = gathered(group, "broadcast_object_list", objects=object_list, root=root, from_root=True, sizes=(count,))
         if dist.get_rank() == root:
             _copy(object_list)
         elif sent is not None:
@@ -287,7 +287,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
         root = _source(src, group, group_src)
         given = scatter_object_input_list
-        sent = told(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
+        sent = gathered(group, "scatter_object_list", objects=given or [], root=root, from_root=True)
         if sent is not None and sent[0]:
             scatter_object_output_list[0] = _copy(sent[0][dist.get_rank(group)])
         elif dist.get_rank() == root:
@@ -303,7 +303,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     ) -> None:
         _copy(object_list)
         if peers is not None:
-            exchanged.tell_one(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
+            exchanged.pass_object(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
 
     def recv_object_list(
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
@@ -312,7 +312,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             assume("the objects received are those that stand in the list already")
             return -1
         origin = _source(src, group, group_src)
-        sent = exchanged.tell_one(peers, group, origin, dist.get_rank(), None) if peers is not None else None
+        sent = exchanged.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
         if sent is not None:
             object_list[:] = _copy(sent)
         else:

@@ -81,7 +81,7 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
     peers = record.peers
     if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
-        _answer(mode, name, args, record)
+        _assume_alike(mode, name, args, record)
     return _back(out, back)
 
 
@@ -92,7 +92,7 @@ def _sent(name: str, args: Any) -> list[torch.Tensor]:
     return second or first
 
 
-def _answer(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
+def _assume_alike(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
     outputs = exchanged.flat(args[0]) if args else []
     inputs = exchanged.flat(args[1]) if len(args) > 1 else []

@@ -30,7 +30,7 @@ def install() -> Callable[[], None]:
     def follow(module: ModuleType) -> None:
         owner: Any = module.DTensor
 
-        def answers(name: str) -> property:
+        def of_local(name: str) -> property:
             inherited = getattr(torch.Tensor, name)
 
             def get(tensor: Any) -> Any:
@@ -40,28 +40,28 @@ def install() -> Callable[[], None]:
             return property(get)
 
         for name in ("device", "is_cuda", "is_cpu", "is_meta"):
-            patches.set(owner, name, answers(name))
+            patches.set(owner, name, of_local(name))
 
-    def propagate_apart(module: ModuleType) -> None:
+    def propagate_outside(module: ModuleType) -> None:
         """A result's shape is found out on fake tensors, which take no memory: nothing of the program's."""
         owner: Any = module.ShardingPropagator
         for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
             if hasattr(owner, name):
-                patches.set(owner, name, _apart(getattr(owner, name)))
+                patches.set(owner, name, _outside_mode(getattr(owner, name)))
 
     patches.on_undo(after_import("torch.distributed.tensor._api", follow))
-    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_apart))
+    patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_outside))
     patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional)
     return patches.undo
 
 
-def _apart(function: Any) -> Any:
+def _outside_mode(function: Any) -> Any:
     @functools.wraps(function)
-    def apart(*args: Any, **kwargs: Any) -> Any:
+    def outside(*args: Any, **kwargs: Any) -> Any:
         with private.modes_off():
             return function(*args, **kwargs)
 
-    return apart
+    return outside
 
 
 def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:

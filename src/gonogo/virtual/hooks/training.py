@@ -213,7 +213,7 @@ class Batches:
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                left = self._left()
+                left = self._batches_left()
                 everywhere = life.ask_left(left)
                 if everywhere is not None and len(set(everywhere)) > 1:
                     self._goes_on = min(everywhere) <= _WORTH_GOING_ON
@@ -223,7 +223,7 @@ class Batches:
                         life.batches_left = left
         return self._goes_on
 
-    def _left(self) -> int:
+    def _batches_left(self) -> int:
         """How many batches there are still; a few are read to see, where the data set has no length."""
         with private.modes_off():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):

@@ -193,7 +193,7 @@ class FlashAttention(ModuleType):
         lse = torch.empty(of_lse, dtype=torch.float32, device=q.device)
         p = torch.empty(of_p, dtype=q.dtype, device=q.device)
         state = torch.empty(2, dtype=torch.int64, device=q.device)
-        return self._made(out, lse, p, state)
+        return self._written_to(out, lse, p, state)
 
     def _backward(
         self,
@@ -213,9 +213,9 @@ class FlashAttention(ModuleType):
         if k.shape[-2] != q.shape[-2]:  # grouped queries: a key's gradients are summed up after they are made
             transient += [torch.empty(of_expanded, dtype=q.dtype, device=q.device) for _ in range(2)]
         del transient
-        return self._made(dq, dk, dv, softmax_d)
+        return self._written_to(dq, dk, dv, softmax_d)
 
-    def _made(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    def _written_to(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         for tensor in tensors:
             self._written(tensor)
         return list(tensors)

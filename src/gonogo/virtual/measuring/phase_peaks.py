@@ -26,7 +26,7 @@ class PhasePeaks:
             self._peaks[phase] = live, tuple(self._device.by_category)
         return address
 
-    def found(self) -> dict[str, PhasePeak]:
+    def by_phase(self) -> dict[str, PhasePeak]:
         """The peaks so far."""
         return {
             phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in zip(CATEGORIES, parts, strict=True)})

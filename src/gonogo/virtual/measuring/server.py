@@ -231,7 +231,7 @@ def _measured(session: Any, folder: str) -> Measured:
     record = session.run()
     if record.failure is not None:
         print(session.raw_traceback, file=sys.stderr)
-    return Measured(record, work.phases(), peaks.found())
+    return Measured(record, work.phases(), peaks.by_phase())
 
 
 def _write(path: str, answer: Any) -> None:

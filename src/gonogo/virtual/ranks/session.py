@@ -168,7 +168,7 @@ class Session:
         """Tell the other ranks what this one does, and the batches it reads."""
         peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
         self.life.on_batch = functools.partial(_read_batch, self, peers)
-        self.life.ask_left = functools.partial(_left_everywhere, peers)
+        self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
 
     def _look_at_data(self, loader: Any) -> None:
         plan = self.plan
@@ -314,7 +314,7 @@ def _place_of(frames: Sequence[Frame]) -> str:
     return f"{own[0].path}:{own[0].line}" if own else "unknown"
 
 
-def _left_everywhere(peers: Peers, left: int) -> list[int] | None:
+def _batches_left_everywhere(peers: Peers, left: int) -> list[int] | None:
     answers = peers.ask("batches left", str(left).encode())
     return None if answers is None else [int(answer) for answer in answers]
 

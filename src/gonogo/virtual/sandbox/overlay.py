@@ -198,7 +198,7 @@ class Overlay(View):
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
                     else:
-                        found.append(self.shown(entry.path))
+                        found.append(self.program_path(entry.path))
         return sorted(found)
 
     def real(self, path: str | os.PathLike[str], *, write: bool = False) -> str:

@@ -215,7 +215,7 @@ class Calls(ReadingCalls):
         if isinstance(path, int):
             posix.fchdir(path)
             real = posix.getcwd()
-            shown = overlay.shown(real)
+            shown = overlay.program_path(real)
             overlay.cwd_in_upper = shown if shown != real else None
             return
         found = None if overlay.untouched else self._find(path, None, True)

@@ -119,9 +119,9 @@ class View:
             return None
         if not place.startswith("/"):
             return None
-        return self.shown(place)
+        return self.program_path(place)
 
-    def shown(self, place: str) -> str:
+    def program_path(self, place: str) -> str:
         """The path that the program knows a place in scratch by."""
         if place == self.upper or place.startswith(self.upper + "/"):
             return place[len(self.upper) :] or "/"

@@ -28,7 +28,7 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
     model: Any = None
     for config in _configs(found.config):
         try:
-            model = _made(found, config)
+            model = _built(found, config)
             break
         except Exception:  # a configuration that can't be made shorter
             continue
@@ -73,7 +73,7 @@ def _configs(config: Any) -> list[Any]:
     return [copy.deepcopy(config)]
 
 
-def _made(found: Found, config: Any) -> Any:
+def _built(found: Found, config: Any) -> Any:
     with ExitStack() as stack:
         try:
             from transformers.initialization import no_init_weights

@@ -20,10 +20,10 @@ def described(batch: Any) -> tuple[tuple[str, str], ...]:
         entries = [(str(index), value) for index, value in enumerate(batch)]
     else:
         entries = [("0", batch)]
-    return tuple((name, _said(value)) for name, value in entries[:_MOST] if value is not None)
+    return tuple((name, _kind_and_size(value)) for name, value in entries[:_MOST] if value is not None)
 
 
-def _said(value: Any) -> str:
+def _kind_and_size(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     if isinstance(value, list | tuple):

@@ -16,7 +16,7 @@ from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
-from gonogo.virtual.weights.skeleton import apart
+from gonogo.virtual.weights.skeleton import own_build
 
 _loading: list[tuple[Any, str]] = []
 """Models that adapters are being loaded into, innermost last, and the adapters' names."""
@@ -107,7 +107,7 @@ def _prepare(name: str, where: dict[str, Any], tell: Callable[[str], None]) -> N
     from safetensors.torch import save_file
 
     model, adapter_name = _loading[-1]
-    with apart():
+    with own_build():
         shapes = {
             key: real.meta(tuple(getattr(tensor, "ds_shape", tensor.shape)), dtype=tensor.dtype)
             for key, tensor in model.state_dict(keep_vars=True).items()

@@ -119,7 +119,7 @@ def _prepare(
     given = kwargs["config"] if _is_config(kwargs) else None
     staging = tempfile.mkdtemp(prefix="checkpoint-", dir=overlay.temporary)
     try:
-        with skeleton.apart():
+        with skeleton.own_build():
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
             stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
             skeleton.write(skeleton.build(stored_class, stored, folder), staging)

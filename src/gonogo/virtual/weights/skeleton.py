@@ -24,7 +24,7 @@ from gonogo.virtual.weights.places import read_json
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def own_build() -> Iterator[None]:
     """No dispatch mode, no ``zero.Init``, no ZeRO-3 for transformers; the random states are put back."""
     zero = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     integration = sys.modules.get("transformers.integrations.deepspeed")
