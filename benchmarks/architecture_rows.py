@@ -70,7 +70,7 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
 
     from gonogo.evidence.environment.hardware import find_accelerator
     from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-    from gonogo.rehearse.answer import answer
+    from gonogo.rehearse.answer import rehearsal_report
 
     path = folder / "record" / "record.json"
     if path.exists():
@@ -88,7 +88,7 @@ def row_of(case: Any, folder: Path, ended: dict[str, Any], here: dict[str, str])
     if rank.user_error is not None:
         why = [rank.user_error[0].replace(str(folder) + "/", "")]
     else:
-        report = answer(record, str(folder))
+        report = rehearsal_report(record, str(folder))
         verdict = str(report.verdict.value)
         why = [finding.hazard for finding in report.findings if finding.severity.value == "error"]
         if verdict != "GO":

@@ -14,7 +14,7 @@ from small_project import make_project
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Started, launcher_of
@@ -90,7 +90,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rehearsed(line: str, *, gpus: str = "2xH100-80G", ranks: str = "0") -> RehearsalRecord:
     """The record of a rehearsal that has to be a GO, by way of all that a real run does."""
     record = rehearse(RehearsalRequest(shlex.split(line), gpus=gpus, ranks=ranks, timeout=800.0), None)
-    assert answer(record).verdict is Verdict.GO, [(rank.failure, rank.unsupported) for rank in record.ranks]
+    assert rehearsal_report(record).verdict is Verdict.GO, [(rank.failure, rank.unsupported) for rank in record.ranks]
     for rank in record.ranks:
         assert {"forward", "backward", "step", "save"} <= set(rank.phases)
         assert rank.steps == 2

@@ -13,7 +13,7 @@ import pytest
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.launch import LaunchedProcess, Surroundings
 from gonogo.rehearse.launch.launchers import launcher_of
@@ -166,7 +166,7 @@ def rehearsed(line: str, rank: int) -> tuple[RehearsalRecord, RankRecord]:
     request = RehearsalRequest(shlex.split(line), gpus="4xH100-80G", ranks=str(rank), timeout=800.0)
     record = rehearse(request, None)
     (only,) = record.ranks
-    assert answer(record).verdict is Verdict.GO, (only.failure, only.unsupported)
+    assert rehearsal_report(record).verdict is Verdict.GO, (only.failure, only.unsupported)
     assert {"forward", "backward", "step", "save"} <= set(only.phases)
     assert only.rank == rank
     return record, only

@@ -12,8 +12,8 @@ from plan.fake_meter import GIB, FakeMeter, allocated
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Solution
-from gonogo.plan.answer import answer
-from gonogo.plan.answer_solved import answer_solved
+from gonogo.plan.answer import plan_report
+from gonogo.plan.answer_solved import solved_report
 from gonogo.plan.choice import BANDS, Choice, capacity_of
 from gonogo.plan.measure import Cell, Meter
 from gonogo.plan.request import PlanRequest
@@ -45,7 +45,7 @@ def test_the_fastest_that_fits_is_rehearsed_whole() -> None:
     assert not plan.fitting[0].strategy.checkpointing
     assert [cell for cell in meter.cells if cell.depth == 0] == [cell for cell in meter.cells if cell.real]
     assert len(meter.cells) <= 9
-    assert answer(plan).verdict is Verdict.GO
+    assert plan_report(plan).verdict is Verdict.GO
 
 
 def test_small_buckets_are_told_of_where_they_decide() -> None:
@@ -83,12 +83,12 @@ def test_a_group_whose_rehearsal_fails_is_named_and_left_out() -> None:
     plan = planned(request(MODEL), FakeMeter(broken=frozenset({2})))
     assert {choice.strategy.family.zero for choice, _ in plan.failed} == {2}
     assert plan.fitting[0].strategy.family.zero == 3
-    assert any("AssertionError" in skipped.why.en for skipped in answer(plan).skipped)
+    assert any("AssertionError" in skipped.why.en for skipped in plan_report(plan).skipped)
 
 
 def test_where_nothing_fits_the_answer_is_no_go_with_a_cure() -> None:
     plan = planned(request(MODEL, "1xT4", global_batch=1, seq_len=65536))
-    report = answer(plan)
+    report = plan_report(plan)
     assert (plan.fitting, report.verdict) == ([], Verdict.NO_GO)
     assert report.plan is not None
     assert all(one.shortfall.en and one.would_fit for one in report.plan.too_large)
@@ -96,7 +96,7 @@ def test_where_nothing_fits_the_answer_is_no_go_with_a_cure() -> None:
 
 def test_where_all_rehearsals_fail_it_can_not_tell() -> None:
     plan = planned(request(MODEL), FakeMeter(broken=frozenset({0, 2, 3})))
-    assert answer(plan).verdict is Verdict.CANNOT_TELL
+    assert plan_report(plan).verdict is Verdict.CANNOT_TELL
 
 
 def test_a_batch_that_does_not_divide_names_its_neighbours() -> None:
@@ -124,7 +124,7 @@ def test_the_most_that_fits(unknown: Unknown) -> None:
     assert most(unknown, asked, best.choice.strategy.family, best.value)
     harder = best.value // 2 if unknown == "gpus" else best.value * 9 // 8
     assert best.at_limit or not most(unknown, asked, best.choice.strategy.family, harder)
-    assert answer_solved(found).verdict is Verdict.GO
+    assert solved_report(found).verdict is Verdict.GO
     for solution in found.solutions:
         if not solution.choice.strategy.checkpointing:
             continue
@@ -133,7 +133,7 @@ def test_the_most_that_fits(unknown: Unknown) -> None:
 
 def test_fewer_gpus_are_on_fewer_nodes() -> None:
     found = solved("gpus", request(MODEL, "8xRTX-4090", 2))
-    report = answer_solved(found)
+    report = solved_report(found)
     assert report.plan is not None
     for solution, one in zip(found.solutions, report.plan.fitting, strict=True):
         assert isinstance(one, Solution)
@@ -148,6 +148,6 @@ def test_an_unknown_that_there_is_not() -> None:
 
 def test_a_model_too_large_for_every_value() -> None:
     found = solved("micro-batch", request(MODEL, "1xT4", seq_len=131072))
-    assert answer_solved(found).verdict is Verdict.NO_GO
+    assert solved_report(found).verdict is Verdict.NO_GO
     assert found.too_large
     assert all(choice.reserved > 14 * GIB for choice in found.too_large)

@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.finding.rehearsal import NodeMemory
 from gonogo.rehearse import answer as answer_module
-from gonogo.rehearse.answer import answer, was_interrupted
+from gonogo.rehearse.answer import rehearsal_report, was_interrupted
 from gonogo.rehearse.summary import host_per_node, rehearsal_summary
 
 GIB = 1024**3
@@ -23,7 +23,7 @@ def judged(monkeypatch: pytest.MonkeyPatch):
 
     def judge(record: RehearsalRecord, *findings: Finding) -> Report:
         monkeypatch.setattr(answer_module, "findings_in_rehearsal", lambda _: findings)
-        return answer(record, "/work")
+        return rehearsal_report(record, "/work")
 
     return judge
 

@@ -14,7 +14,7 @@ import pytest
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.request import RehearsalRequest
@@ -204,7 +204,7 @@ def test_ranks_agree_and_then_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "train.py").write_text(textwrap.dedent(PROGRAM))
     monkeypatch.chdir(tmp_path)
     record: RehearsalRecord = rehearse(RehearsalRequest(["torchrun", "--nproc_per_node", "2", "train.py"], ranks="all"))
-    report = answer(record)
+    report = rehearsal_report(record)
     assert not (tmp_path / "made.txt").exists()
     assert report.verdict is Verdict.NO_GO
     (finding,) = report.findings

@@ -13,7 +13,7 @@ import pytest
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -76,7 +76,7 @@ def rehearsed(
 )
 def test_each_process_is_a_rank(folder: Path, start: str) -> None:
     record = rehearsed(folder, start=start, ranks="all")
-    assert answer(record).verdict is Verdict.GO
+    assert rehearsal_report(record).verdict is Verdict.GO
     assert (record.launcher, record.world_size, record.nodes) == ("torch.multiprocessing.spawn", 2, 1)
     assert [(rank.rank, rank.device, rank.steps) for rank in record.ranks] == [(0, "cuda:0", 2), (1, "cuda:1", 2)]
     assert record.notes[0][0].startswith("the program starts 2 process(es) itself")
@@ -86,7 +86,7 @@ def test_accelerates_notebook_launcher_is_torchruns_agent_with_a_function(folder
     start = "import accelerate; accelerate.notebook_launcher(by_environment, (16,), num_processes=world)"
     begin = "assert (os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE']) == (str(rank), str(world))"
     record = rehearsed(folder, start=start, begin=begin, ranks="all")
-    assert answer(record).verdict is Verdict.GO
+    assert rehearsal_report(record).verdict is Verdict.GO
     assert [(rank.device, rank.steps) for rank in record.ranks] == [("cuda:0", 2), ("cuda:1", 2)]
 
 
@@ -104,7 +104,7 @@ def test_a_rank_that_there_is_not_after_all(folder: Path) -> None:
 
 def test_what_the_real_cuda_refuses_is_no_verdict(folder: Path) -> None:
     said = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
-    report = answer(rehearsed(folder, begin=f"raise RuntimeError({said!r})"))
+    report = rehearsal_report(rehearsed(folder, begin=f"raise RuntimeError({said!r})"))
     assert report.verdict is Verdict.CANNOT_TELL
     assert not report.findings
 
@@ -112,12 +112,12 @@ def test_what_the_real_cuda_refuses_is_no_verdict(folder: Path) -> None:
 def test_ranks_that_part(folder: Path) -> None:
     record = rehearsed(folder, ranks="all", end="rank == 0 and dist.barrier()")
     assert record.divergence is not None
-    assert answer(record).verdict is Verdict.NO_GO
+    assert rehearsal_report(record).verdict is Verdict.NO_GO
 
 
 def test_what_a_process_raises_is_the_ranks_own(folder: Path) -> None:
     record = rehearsed(folder, begin="os.environ['MODEL_FOLDER']")
-    report = answer(record)
+    report = rehearsal_report(record)
     assert report.verdict is Verdict.NO_GO
     failure = record.ranks[0].failure
     assert failure is not None
@@ -135,7 +135,7 @@ def test_what_cannot_be_sent_to_a_process_is_told_as_python_tells_it(folder: Pat
     assert without_address.sub("", real.stderr).splitlines()[-1] == without_address.sub(
         "", f"{failure.type}: {failure.message}"
     )
-    assert answer(record).verdict is Verdict.NO_GO
+    assert rehearsal_report(record).verdict is Verdict.NO_GO
 
 
 def test_processes_started_in_another_way_are_no_verdict(folder: Path) -> None:
@@ -144,7 +144,7 @@ def test_processes_started_in_another_way_are_no_verdict(folder: Path) -> None:
         "p = context.Process(target=main, args=(0, 1, 16)); p.start(); p.join(); assert p.exitcode == 0"
     )
     record = rehearsed(folder, start=start)
-    report = answer(record)
+    report = rehearsal_report(record)
     assert report.verdict is Verdict.CANNOT_TELL
     (told,) = record.ranks[0].unsupported
     assert told.what == "a process that the program starts"

@@ -11,7 +11,7 @@ import samples
 from packaging.version import Version
 
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -43,7 +43,7 @@ def test_a_worker_that_was_killed_leaves_its_last_words() -> None:
     record = samples.rehearsal_record()
     record.ranks[0].outcome = "killed"
     record.ranks[0].events = ["the worker wrote no record: exit status 70", "first line", "a", "b", "the last line"]
-    told = " ".join(skipped.why.en for skipped in answer(record).skipped)
+    told = " ".join(skipped.why.en for skipped in rehearsal_report(record).skipped)
     assert "exit status 70" in told
     assert "the last line" in told
     assert "first line" not in told

@@ -14,7 +14,7 @@ import pytest
 from rehearse.forked_workers import forked_workers
 from world_programs import HANG, HEALTHY, WORLDS, Expected, world_size
 
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.report.json_ import report_object
@@ -83,7 +83,7 @@ def all_wrong(programs: Iterable[str], tmp_path: Path, monkeypatch: pytest.Monke
         for program in programs:
             copy, _, command = copied(program, tmp_path)
             monkeypatch.chdir(copy)
-            report = answer(rehearse(RehearsalRequest(command, gpus="2xA100-80G", ranks="all")))
+            report = rehearsal_report(rehearse(RehearsalRequest(command, gpus="2xA100-80G", ranks="all")))
             said = wrong(program, report_object(report, "en"))
             print(program, said or "as expected")
             if said is not None:

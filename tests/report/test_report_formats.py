@@ -22,7 +22,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import Assumption, ModuleBytes
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
@@ -267,7 +267,7 @@ def test_on_a_terminal_only_styles_of_our_own_are_left(report: Report, width: in
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
 def test_records_of_every_hazard_are_told_in_every_format(path: Path) -> None:
-    report = answer(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord))
+    report = rehearsal_report(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord))
     for language in ("en", "zh"):
         text = render(report, "text", language)
         for found in report.findings:

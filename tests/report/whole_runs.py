@@ -25,10 +25,10 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Report
 from gonogo.guard.report import report_of
-from gonogo.plan.answer import answer as plan_report
+from gonogo.plan.answer import plan_report
 from gonogo.plan.measure import Meter
 from gonogo.plan.search import search
-from gonogo.rehearse.answer import answer
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.bisect.report import bisect_report
 from gonogo.rehearse.bisect.run import BisectRequest, bisect
 from gonogo.rehearse.request import RehearsalRequest
@@ -43,7 +43,7 @@ DIRECT_USE = "zero3-direct-param-use-invalid-gradient"
 
 def _rehearsed(name: str, case: str) -> Report:
     path = TESTS / "hazards" / name / f"{case}.record.json"
-    return answer(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord), "/work")
+    return rehearsal_report(msgspec.json.decode(path.read_bytes(), type=RehearsalRecord), "/work")
 
 
 def _checked() -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
-from gonogo.virtual.memory.storage_ledger import DeviceRecord, MemoryRecord
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
 

@@ -105,11 +105,11 @@ def bisect(
 
 
 def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
-    from gonogo.rehearse.answer import answer, was_interrupted
+    from gonogo.rehearse.answer import rehearsal_report, was_interrupted
     from gonogo.rehearse.run import rehearse
 
     record = rehearse(request, on_progress)
-    return answer(record), was_interrupted(record)
+    return rehearsal_report(record), was_interrupted(record)
 
 
 def _required(option: str, value: str | None) -> str:

@@ -86,8 +86,8 @@ def plan(
         from gonogo.report.plan_picture import check_picture, write_picture
 
         check_picture(picture)
-        from gonogo.plan.answer import answer
-        from gonogo.plan.answer_solved import answer_solved
+        from gonogo.plan.answer import plan_report
+        from gonogo.plan.answer_solved import solved_report
         from gonogo.plan.from_command import read_training_command
         from gonogo.plan.measure import Meter, NotMeasured
         from gonogo.plan.needed import check_model, check_packages
@@ -134,7 +134,7 @@ def plan(
                 ) from error
         if write is not None:
             notes += write_best(write, found)
-        report = answer(found, notes) if isinstance(found, Plan) else answer_solved(found, notes)
+        report = plan_report(found, notes) if isinstance(found, Plan) else solved_report(found, notes)
         if picture is not None and report.plan is not None:
             told = write_picture(report.plan, picture, language)
             if told is not None:

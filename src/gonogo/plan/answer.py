@@ -22,7 +22,7 @@ from gonogo.virtual.measuring.jobs import Facts
 _MOST_GPUS = 1024
 
 
-def answer(plan: Plan, notes: Sequence[Text] = ()) -> Report:
+def plan_report(plan: Plan, notes: Sequence[Text] = ()) -> Report:
     """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
     rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
     verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO

@@ -17,7 +17,7 @@ _RECOMPUTED = Text(
 )
 
 
-def answer_solved(solved: Solved, notes: Sequence[Text] = ()) -> Report:
+def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:
     """GO where an answer was rehearsed at full depth, NO-GO where nothing fits, else CANNOT-TELL."""
     whole = [one.choice for one in solved.solutions if one.choice.source == "rehearsed"]
     verdict = Verdict.GO if whole else Verdict.CANNOT_TELL if solved.solutions or solved.failed else Verdict.NO_GO

@@ -34,7 +34,7 @@ _HOW = {
 }
 
 
-def answer(record: RehearsalRecord, folder: str | None = None) -> Report:
+def rehearsal_report(record: RehearsalRecord, folder: str | None = None) -> Report:
     """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
 
     NO-GO where a hazard is certain of an error. CANNOT-TELL where not every rank asked for completed, where a phase

@@ -30,7 +30,7 @@ from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_proces
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.packages import Overlay, lay_over
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
-from gonogo.rehearse.ranks.divergence import settle, with_names
+from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run

@@ -10,9 +10,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.report.bisection import bisection_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
-from gonogo.report.plan import reasons
-from gonogo.report.plan import summary as plan_summary
-from gonogo.report.plan import tables as plan_tables
+from gonogo.report.plan import plan_summary, plan_tables, reasons
 from gonogo.report.rehearsal import summary, tables
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line

@@ -57,7 +57,7 @@ def _say(text: Text, language: str) -> str:
     return clean_line(text.in_language(language))
 
 
-def summary(plan: Plan, language: str) -> str:
+def plan_summary(plan: Plan, language: str) -> str:
     """One line on what was planned: ``Qwen2ForCausalLM, 7.6 B parameters, on 8 x H100-80G, 4096 tokens``."""
     model, chinese = plan.model, language == "zh"
     trained = model.trainable / model.parameters if model.parameters else 0.0
@@ -80,7 +80,7 @@ def _parameters(count: int, language: str) -> str:
     return Text("{figure} parameters", "{figure} 参数").format(figure=figure).in_language(language)
 
 
-def tables(plan: Plan, language: str) -> list[Table]:
+def plan_tables(plan: Plan, language: str) -> list[Table]:
     """The ranking, and what does not fit."""
     return [table for table in (_fitting(plan, language), _too_large(plan, language)) if table.rows]
 

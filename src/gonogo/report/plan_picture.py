@@ -10,7 +10,7 @@ from gonogo.finding.planned import Plan, Strategy, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.plan import legend_names, shares, solution, summary
+from gonogo.report.plan import legend_names, plan_summary, shares, solution
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"
@@ -88,7 +88,7 @@ def draw(plan: Plan, language: str) -> Drawing:
     title = f"{_TITLE.in_language(language)}: {clean_line(plan.accelerator)}, {size(capacity)}"
     shapes: list[Box | Words | Line] = [
         Words(_MARGIN, 36, title, size=18, bold=True),
-        Words(_MARGIN, 58, summary(plan, language), size=12, fill=_GREY),
+        Words(_MARGIN, 58, plan_summary(plan, language), size=12, fill=_GREY),
     ]
     top = _TOP
     for number, choice in enumerate(fitting, 1):
@@ -107,7 +107,7 @@ def draw(plan: Plan, language: str) -> Drawing:
         shapes.append(Words(end, top - 8, size(capacity), size=11, fill=_RED, anchor="middle"))
         top += 10
     shapes += _legend(top + 4, language)
-    return Drawing(_WIDTH, top + 34, f"{title}. {summary(plan, language)}", shapes)
+    return Drawing(_WIDTH, top + 34, f"{title}. {plan_summary(plan, language)}", shapes)
 
 
 def _short_of_memory(plan: Plan) -> list[TooLarge]:

@@ -6,7 +6,7 @@ from gonogo.finding import Text
 from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
-from gonogo.report.plan import REASONED, bar, legend, reasons, tables
+from gonogo.report.plan import REASONED, bar, legend, plan_tables, reasons
 
 _COLOURS = {
     "parameters": "blue",
@@ -24,7 +24,7 @@ _WHY = Text("Why", "理由")
 
 def print_plan(plan: Plan, page: Page, language: str) -> None:
     """Print all of a plan but its verdict and coverage."""
-    fitting, *rest = [*tables(plan, language), None]
+    fitting, *rest = [*plan_tables(plan, language), None]
     if fitting is not None:
         page.line()
         page.table(fitting)

@@ -9,7 +9,7 @@ from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.plan import summary as plan_summary
+from gonogo.report.plan import plan_summary
 from gonogo.report.plan_text import print_plan
 from gonogo.report.rehearsal import summary, tables
 from gonogo.report.untrusted import clean, clean_line

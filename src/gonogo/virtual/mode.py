@@ -14,12 +14,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.operators.placement import common_device, foreach_devices
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
-from gonogo.virtual.values import carrying, real, values
+from gonogo.virtual.values import carrying, contents, real
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.values.plain_operands import StandIns
 
@@ -254,16 +254,16 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if decomposition is not None:
             with self:
                 return decomposition(*args, **kwargs)
-        if tensors and all(values.is_known(t) for t in tensors):
-            known = values.compute(operator.func, args, kwargs, 0, tensors)
+        if tensors and all(contents.is_known(t) for t in tensors):
+            known = contents.compute(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, common_device(operator.func, tensors, args))
         raise UnsupportedOperator(str(operator.func), str(error).partition("\n")[0]) from error
 
     def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
-        if tensors and all(values.is_known(t) for t in tensors):
-            known = values.compute(operator.func, args, kwargs, 0, tensors)
+        if tensors and all(contents.is_known(t) for t in tensors):
+            known = contents.compute(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
@@ -300,7 +300,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Real results as virtual tensors on ``device``, values kept."""
         if isinstance(known, torch.Tensor):
             out = self._new(*self._fresh(known, device))
-            values.give(out, known)
+            contents.give(out, known)
             return out
         if isinstance(known, list | tuple):
             return type(known)(self.wrap_real(item, device) for item in known)
@@ -309,7 +309,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
         """A real CPU tensor with the tensor's values, or None where they are not known. Shares memory."""
         with private.modes_off():
-            return values.read(tensor)
+            return contents.read(tensor)
 
     def values_or_assumed(self, tensor: VirtualTensor) -> torch.Tensor:
         """The values; where they're not known, zeros, with the assumption recorded."""
@@ -329,7 +329,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _is_part(raw: torch.Tensor, whole: VirtualTensor) -> bool:
     """Whether a kernel returned a view of an operand (FSDP2's operators do), not the operand, grown or as it was."""
-    taken = values.storage_bytes(whole)
+    taken = contents.storage_bytes(whole)
     if not whole.storage_offset():  # then its stand-in is as large as what it spans
         spans = 1 + sum((size - 1) * stride for size, stride in zip(whole.shape, whole.stride(), strict=True))
         taken = spans * whole.element_size() if whole.numel() else 0
@@ -351,7 +351,7 @@ def _with_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Vir
             if known is None:
                 offset = value.storage_offset()
                 if offset:
-                    storage = real.meta(values.storage_bytes(value) // value.element_size(), dtype=value.dtype)
+                    storage = real.meta(contents.storage_bytes(value) // value.element_size(), dtype=value.dtype)
                     plain = storage.as_strided(value.shape, value.stride(), offset)
                 else:
                     plain = real.meta_strided(value.shape, value.stride(), dtype=value.dtype)

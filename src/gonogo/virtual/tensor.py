@@ -16,7 +16,7 @@ import torch
 from gonogo.virtual import private
 
 if TYPE_CHECKING:
-    from gonogo.virtual.memory.storage_ledger import Cell
+    from gonogo.virtual.memory.tracking import Cell
 
 CPU = torch.device("cpu")
 META = torch.device("meta")

@@ -31,7 +31,7 @@ def compare_ranks(
     global _calls
     import torch
 
-    from gonogo.guard.rank import facts as own
+    from gonogo.guard.rank.facts import joined
     from gonogo.guard.rank.joining import meet
 
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -42,7 +42,7 @@ def compare_ranks(
             )
         )
     engine = model if hasattr(model, "global_steps") else None
-    stated = own.joined(engine.module if engine is not None else model, engine, {})
+    stated = joined(engine.module if engine is not None else model, engine, {})
     stated = replace(stated, facts=stated.facts | {name: str(value) for name, value in (facts or {}).items()})
     _calls += 1
     compared = meet(stated, f"compare_ranks {_calls}", timeout, sum_too=False)

@@ -17,8 +17,7 @@ from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.protocol import Waits
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import across_ranks as agreed
-from gonogo.virtual.values import values
+from gonogo.virtual.values import across_ranks, contents
 
 _FROM_ROOT = frozenset({"broadcast_", "scatter_"})
 _REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
@@ -185,7 +184,7 @@ def _is_called(function: str) -> bool:
 def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Waits:
     if operation.blocks:
         return Waits.YES
-    known_maybe = payload is not None or (from_root and sum(operation.sizes) <= values.EMPTY_LIMIT)
+    known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT)
     return Waits.IF_NEED_BE if known_maybe or operation.blocks is None else Waits.NO
 
 
@@ -193,16 +192,16 @@ def _payload(operation: Operation) -> bytes | None:
     """What this rank sends, where all of it is known."""
     if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
         return None
-    if any(isinstance(tensor, VirtualTensor) and not values.is_known(tensor) for tensor in operation.inputs):
+    if any(isinstance(tensor, VirtualTensor) and not contents.is_known(tensor) for tensor in operation.inputs):
         return None
-    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > agreed.LIMIT:
+    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > across_ranks.LIMIT:
         return None
     with private.modes_off():
-        known = [values.read(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
+        known = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
         if any(tensor is None for tensor in known):
             return None
         head = torch.tensor(operation.splits, dtype=torch.int64, device="cpu")
-        return agreed.packed([head, *(tensor for tensor in known if tensor is not None)])
+        return across_ranks.packed([head, *(tensor for tensor in known if tensor is not None)])
 
 
 def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode) -> None:
@@ -210,9 +209,9 @@ def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode)
     given = None
     if received is not None:
         with private.modes_off():
-            opened = {payload: agreed.unpacked(payload) for payload in set(received)}
+            opened = {payload: across_ranks.unpacked(payload) for payload in set(received)}
             sent = [opened[payload] for payload in received]
-            given = agreed.results(
+            given = across_ranks.results(
                 operation.name,
                 [one[1:] for one in sent],
                 operation.mine,
@@ -226,7 +225,7 @@ def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode)
         if operation.name == "broadcast_" and operation.mine == operation.root:
             return
         for out in operation.outputs:
-            values.forget(mode.virtualise(out))
+            contents.forget(mode.virtualise(out))
         return
     for out, value in zip(operation.outputs, given, strict=False):
         if value is None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gonogo.evidence.rehearsal.record import Phase, TensorPlace
-from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
 _CATEGORY_OF_PHASE: dict[str, str] = {

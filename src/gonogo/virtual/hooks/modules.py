@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.rehearsal.record import TensorPlace
-from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.tensor import VirtualTensor
 
 

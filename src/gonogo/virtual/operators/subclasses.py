@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from gonogo.virtual import private
-from gonogo.virtual.apart import Apart
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.tensor import VirtualTensor
 
 _make: Any = private.make_alias
@@ -30,7 +30,12 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
     as_subclass = torch.Tensor.as_subclass
 
     def make_subclass(cls: Any, data: Any, requires_grad: bool = False, **options: Any) -> Any:
-        if type(data) is torch.Tensor and data.device.type == "cpu" and issubclass(cls, nn.Parameter) and not Apart.now:
+        if (
+            type(data) is torch.Tensor
+            and data.device.type == "cpu"
+            and issubclass(cls, nn.Parameter)
+            and not OwnWork.now
+        ):
             data = VirtualTensor.mode.virtualise(data)
         if not isinstance(data, VirtualTensor):
             return _make(cls, data, requires_grad, **options)

@@ -11,7 +11,7 @@ from gonogo.virtual import private
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.operators.schema import KNOWN_FACTORIES
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.values import real, values
+from gonogo.virtual.values import contents, real
 
 aten = torch.ops.aten
 
@@ -21,9 +21,9 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     target, source = args[0], args[1]
     if type(target) is not VirtualTensor or type(source) is not VirtualTensor:
         return mode.run(mode.operator(func), args, kwargs)
-    becomes_known = values.is_known(source) and not values.is_known(target) and values.covers_storage(target)
-    if becomes_known and target.cell.nbytes <= values.limit_of(target._device):
-        values.give_number(target, 0)
+    becomes_known = contents.is_known(source) and not contents.is_known(target) and contents.covers_storage(target)
+    if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
+        contents.give_number(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
 
 
@@ -32,8 +32,8 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     target = args[0]
     number = 0 if func is aten.zero_.default else args[1]
     if type(target) is VirtualTensor and not isinstance(number, torch.Tensor):
-        if values.covers_storage(target):
-            values.give_number(target, number)
+        if contents.covers_storage(target):
+            contents.give_number(target, number)
             return target
         if target.cell.values is None:
             return target
@@ -54,7 +54,7 @@ def _resize(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _recounted(mode: VirtualMode, target: VirtualTensor) -> VirtualTensor:
     """``target`` whose storage may have another size now."""
     target._spec = None
-    nbytes = values.storage_bytes(target)
+    nbytes = contents.storage_bytes(target)
     if nbytes != target.cell.nbytes:
         target.cell = mode.memory.new_cell(target._device, nbytes)
     return target

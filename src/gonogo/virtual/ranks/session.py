@@ -19,8 +19,7 @@ from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord
 from gonogo.finding.errors import UserError
 from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
-from gonogo.virtual.collectives import record as collectives
-from gonogo.virtual.collectives import sharded_tensors
+from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
 from gonogo.virtual.failure import entered_the_driver, failure_of, note_failed_call
 from gonogo.virtual.hooks import deepcompile, engine, trainer, training
@@ -30,7 +29,7 @@ from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
-from gonogo.virtual.memory.storage_ledger import DeviceRecord, MemoryRecord
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.operators import (
     attention,
@@ -76,7 +75,7 @@ class Session:
         self.life = Lifecycle(plan.steps, self.memory, self.ledger)
         self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
-        self.collectives = collectives.CollectiveRecord(self.peers)
+        self.collectives = c10d_operators.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
@@ -130,7 +129,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
-        undo.append(collectives.install(self.collectives))
+        undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote)
         undo += placed.undo

@@ -24,13 +24,13 @@ from gonogo.virtual.sandbox import filesystem, network, processor, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.values import values
+from gonogo.virtual.values import contents
 from gonogo.virtual.weights import saving
 
 
 def _written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
-        values.forget(tensor)
+        contents.forget(tensor)
 
 
 def _stores(plan: WorkerPlan) -> str | None:

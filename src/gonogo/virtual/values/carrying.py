@@ -8,7 +8,7 @@ import torch
 
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import signs, values
+from gonogo.virtual.values import contents, signs
 from gonogo.virtual.values.assumptions import Ledger
 
 
@@ -26,13 +26,13 @@ def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: l
     elif operator.known_factory:
         _carry_known(operator, args, kwargs, [], out)
     elif operator.compares and out.__class__ is VirtualTensor:
-        test = values.nonfinite_test(operator.func, args)
+        test = contents.nonfinite_test(operator.func, args)
         if test is not None:
             ledger.assume("values are finite (no NaN, no infinity)")
         else:
             test = signs.test(operator.func, args)
         if test is not None:
-            values.give_number(out, test)
+            contents.give_number(out, test)
     is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
     if is_small and tensors and tensors[0].numel():
         signs.note(operator.name, args, tensors, out)
@@ -42,20 +42,20 @@ def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[Virtu
     func = operator.func
     if operator.known_factory and isinstance(out, VirtualTensor):
         if operator.uniform is not None or operator.fills:
-            values.give_number(
+            contents.give_number(
                 out, operator.uniform if operator.uniform is not None else _fill_value(operator, args, kwargs)
             )
             return
         if operator.is_empty:
-            if out.cell.nbytes <= values.EMPTY_LIMIT:
-                values.give_number(out, 0)
+            if out.cell.nbytes <= contents.EMPTY_LIMIT:
+                contents.give_number(out, 0)
             return
-        if out.cell.nbytes > values.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
+        if out.cell.nbytes > contents.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
             return
-    if operator.write_names and not all(values.materialise(t) for t in _written(operator, args, kwargs)):
+    if operator.write_names and not all(contents.materialise(t) for t in _written(operator, args, kwargs)):
         _forget_written(operator, args, kwargs)
         return
-    known = values.compute(func, args, kwargs, _numel(out), tensors)
+    known = contents.compute(func, args, kwargs, _numel(out), tensors)
     if operator.write_names:
         if known is None:
             _forget_written(operator, args, kwargs)
@@ -67,7 +67,7 @@ def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[Virtu
         if not isinstance(virtual, VirtualTensor) or not isinstance(value, torch.Tensor):
             continue
         if value.dtype == virtual.dtype and value.numel() == virtual.numel():
-            values.give(virtual, value.expand(virtual.shape) if value.dim() != virtual.dim() else value)
+            contents.give(virtual, value.expand(virtual.shape) if value.dim() != virtual.dim() else value)
 
 
 def _forget_written(operator: Operator, args: Any, kwargs: Any) -> None:

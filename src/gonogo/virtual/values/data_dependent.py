@@ -11,7 +11,7 @@ from gonogo.virtual import private
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.operators.placement import common_device
 from gonogo.virtual.tensor import Spec, VirtualTensor
-from gonogo.virtual.values import real, values
+from gonogo.virtual.values import contents, real
 
 aten = torch.ops.aten
 profiler = torch.ops.profiler
@@ -29,9 +29,9 @@ def _handles(*operators: Any) -> Callable[[Handler], Handler]:
 def _real(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The real result where all operands are known, else None."""
     tensors = [t for t in _tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
-    if not tensors or not all(values.is_known(t) for t in tensors):
+    if not tensors or not all(contents.is_known(t) for t in tensors):
         return None
-    return values.compute(func, args, kwargs, 0, tensors)
+    return contents.compute(func, args, kwargs, 0, tensors)
 
 
 def _tensors(arguments: Any) -> list[torch.Tensor]:
@@ -53,7 +53,7 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
         return func(*args)
-    known = values.read(tensor)
+    known = contents.read(tensor)
     if known is not None:
         return known.item()
     if tensor.dtype == torch.bool:
@@ -142,7 +142,7 @@ def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not isinstance(args[0], VirtualTensor):
         return func(*args, **kwargs)
     tensor, *others = args
-    known = values.read(tensor)
+    known = contents.read(tensor)
     if known is None:
         mode.ledger.assume("unknown values are all in one class")
         known = real.zeros(tensor.shape, dtype=tensor.dtype)
@@ -163,11 +163,11 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     out = mode.run(mode.operator(func), args, kwargs)
     indices = out[1] if isinstance(out, list | tuple) else out
     scores = args[0]
-    if not isinstance(indices, VirtualTensor) or values.is_known(indices) or indices.cell.nbytes > (8 << 20):
+    if not isinstance(indices, VirtualTensor) or contents.is_known(indices) or indices.cell.nbytes > (8 << 20):
         return out
     mode.ledger.assume("choices among unknown scores are evenly spread")
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
-        values.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
+        contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
         return out
     dim = _chosen_dim(func, args, kwargs) % max(scores.dim(), 1)
     classes = scores.shape[dim] if scores.dim() else 1
@@ -180,7 +180,7 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         around = around.reshape(moved).movedim(-1, dim)
     else:
         around = around.reshape(indices.shape)
-    values.give(indices, around.to(indices.dtype).contiguous())
+    contents.give(indices, around.to(indices.dtype).contiguous())
     return out
 
 
@@ -208,7 +208,7 @@ def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in operands):
         return func(*args, **kwargs)
     if isinstance(lengths, torch.Tensor):
-        known = values.read(mode.virtualise(lengths))
+        known = contents.read(mode.virtualise(lengths))
         if known is None:
             mode.ledger.assume("targets of unknown length are as long as they may be")
             longest = targets.shape[-1]
@@ -248,7 +248,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 @_handles(aten._assert_async.msg, aten._assert_async.default)
 def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    known = values.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
+    known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
     if known is None:
         mode.ledger.assume("an assertion on unknown values holds")
         return None

@@ -14,11 +14,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.storage_ledger import MemoryRecord
+from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.operators.placement import MIXED_DEVICES, mismatch
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
-from gonogo.virtual.values import values
+from gonogo.virtual.values import contents
 
 aten = torch.ops.aten
 
@@ -52,7 +52,7 @@ class StandIns:
         tensor.cell.values = real.detach().untyped_storage()
         if real.storage_offset():
             tensor.cell.values = None
-            values.give(tensor, real.detach())
+            contents.give(tensor, real.detach())
         number = id(real)
         self._of_real[number] = (weakref.ref(real, lambda _: self._of_real.pop(number, None)), tensor)
         return tensor

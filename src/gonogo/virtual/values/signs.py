@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import values
+from gonogo.virtual.values import contents
 
 aten = torch.ops.aten
 SMALL = 4096
@@ -60,7 +60,7 @@ def test(func: Any, args: Any) -> bool | None:
 def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if tensor.cell.values is None:
         return tensor.cell.nonnegative
-    known = values.read(tensor)
+    known = contents.read(tensor)
     return known is not None and known.numel() <= SMALL and not known.is_complex() and bool((known >= 0).all())
 
 
@@ -70,6 +70,6 @@ def _number_is(value: Any) -> bool:
 
 def _where(args: Any) -> bool:
     condition, yes, no = args[0], args[1], args[2]
-    known = values.read(condition) if isinstance(condition, VirtualTensor) else None
+    known = contents.read(condition) if isinstance(condition, VirtualTensor) else None
     chosen = [yes, no] if known is None else [yes] * bool(known.any()) + [no] * (not bool(known.all()))
     return all(isinstance(t, VirtualTensor) and _is_nonnegative(t) for t in chosen)

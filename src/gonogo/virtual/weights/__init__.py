@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
-from gonogo.virtual.weights import adapters as _adapters
-from gonogo.virtual.weights import device_index as _device_index
-from gonogo.virtual.weights import pretrained as _pretrained
-from gonogo.virtual.weights import safetensors_files as _safetensors_files
-from gonogo.virtual.weights import torch_files as _torch_files
+from gonogo.virtual.weights import adapters, device_index, pretrained, safetensors_files, torch_files
 
 
 def install(overlay: Overlay | None, tell: Callable[[str], None] = lambda event: None) -> Patches:
@@ -20,10 +16,10 @@ def install(overlay: Overlay | None, tell: Callable[[str], None] = lambda event:
     """
     patches = Patches()
     opened: set[str] = set()
-    _device_index.install(patches)
-    _safetensors_files.install(patches, overlay, opened.add)
-    _torch_files.install(patches, overlay, opened.add)
+    device_index.install(patches)
+    safetensors_files.install(patches, overlay, opened.add)
+    torch_files.install(patches, overlay, opened.add)
     if overlay is not None:
-        _pretrained.install(patches, overlay, opened, tell)
-        _adapters.install(patches, overlay, tell)
+        pretrained.install(patches, overlay, opened, tell)
+        adapters.install(patches, overlay, tell)
     return patches

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.apart import Apart
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.memory.storage_ledger import Cell
+from gonogo.virtual.memory.tracking import Cell
+from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import values
-from gonogo.virtual.weights import private_serialization as serialization
+from gonogo.virtual.values import contents
+from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.saving_safetensors import replace_writers
 from gonogo.virtual.weights.stored import without_values
 from gonogo.virtual.weights.torch_archive import UNREAD_AT, Record, write_archive
@@ -42,7 +42,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     patches = Patches()
 
     def wrote(path: str, nbytes: int, tensors: int) -> None:
-        if not Apart.now:
+        if not OwnWork.now:
             on_write(path, nbytes, tensors)
 
     original = torch.save
@@ -56,7 +56,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         _disable_byteorder_record: bool = False,
     ) -> None:
         """As ``torch.save``; tensors without values take no room."""
-        serialization.check_save_arguments(f, pickle_module)
+        private_serialization.check_save_arguments(f, pickle_module)
         stored = _Storages()
         data = _pickled(obj, stored, pickle_module, pickle_protocol)
         records = [
@@ -108,7 +108,7 @@ class _Storages:
         """The storage of a virtual tensor."""
         self.tensors += 1
         dtype, cell = tensor.dtype, tensor.cell
-        kind = serialization.storage_type_of(dtype)
+        kind = private_serialization.storage_type_of(dtype)
         itemsize = dtype.itemsize if kind is not None else 1
         location = str(tensor.device) if _content(cell) is not None else f"{UNREAD_AT}{tensor.device}"
         key = self._key(cell, id(cell))
@@ -118,7 +118,7 @@ class _Storages:
         """The persistent id of a real storage, as torch gives it."""
         if isinstance(storage, torch.storage.TypedStorage):
             untyped = storage._untyped_storage
-            kind: Any = serialization.storage_type_of(storage.dtype) or torch.UntypedStorage
+            kind: Any = private_serialization.storage_type_of(storage.dtype) or torch.UntypedStorage
             count = untyped.nbytes() // (storage.dtype.itemsize if kind is not torch.UntypedStorage else 1)
         else:
             untyped, kind, count = storage, torch.UntypedStorage, storage.nbytes()
@@ -148,7 +148,7 @@ def _content(cell: Cell) -> bytes | None:
         return None
     with private.modes_off():
         held = cell.values
-        if isinstance(held, values.Uniform):
+        if isinstance(held, contents.Uniform):
             scalar = held.scalar.reshape(1)
             held = scalar.expand(cell.nbytes // scalar.element_size()).clone().untyped_storage()
         return _bytes_of(held, cell.nbytes)
@@ -184,12 +184,12 @@ def _reduced(tensor: VirtualTensor, stored: _Storages) -> Any:
     hooks: OrderedDict[Any, Any] = OrderedDict()
     if isinstance(tensor, torch.nn.Parameter):
         state.pop("_is_param", None)
-        return serialization.rebuild_parameter(_as_plain(tensor), tensor.requires_grad, hooks, state)
-    function, arguments = serialization.rebuild_arguments(
+        return private_serialization.rebuild_parameter(_as_plain(tensor), tensor.requires_grad, hooks, state)
+    function, arguments = private_serialization.rebuild_arguments(
         tensor.dtype, stored.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
         tensor.requires_grad, hooks,
     )  # fmt: skip
-    return serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)
+    return private_serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)
 
 
 def _as_plain(parameter: VirtualTensor) -> torch.Tensor:

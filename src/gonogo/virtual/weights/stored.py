@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.storage_ledger import Cell, DeviceRecord
+from gonogo.virtual.memory.tracking import Cell, DeviceRecord
 from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
 from gonogo.virtual.values import real
 

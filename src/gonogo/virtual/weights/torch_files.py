@@ -22,7 +22,7 @@ from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.weights import private_serialization as serialization
+from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
 from gonogo.virtual.weights.torch_archive import UNREAD_AT, expand, omitted_in
 
@@ -79,7 +79,7 @@ class _Loading:
         elif wanted is not None:
             location = os.fsdecode(wanted) if isinstance(wanted, bytes) else str(wanted)
         if str(location).startswith("cuda"):
-            serialization.check_cuda_location(str(location))
+            private_serialization.check_cuda_location(str(location))
         return location
 
     def tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -137,7 +137,7 @@ _current = threading.local()
 def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], None]) -> None:
     """Replace ``torch.load``, and the step that makes a tensor of a storage."""
     original = torch.load
-    utils = serialization.utils
+    utils = private_serialization.utils
     rebuild, rebuild_v3 = utils._rebuild_tensor, utils._rebuild_tensor_v3
 
     def load(
@@ -204,8 +204,8 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
     rebuild_tensor_v3.__name__, rebuild_tensor_v3.__module__ = "_rebuild_tensor_v3", "torch._utils"
     patches.set(utils, "_rebuild_tensor", rebuild_tensor)
     patches.set(utils, "_rebuild_tensor_v3", rebuild_tensor_v3)
-    serialization.forget_safe_globals()
-    patches.on_undo(serialization.forget_safe_globals)
+    private_serialization.forget_safe_globals()
+    patches.on_undo(private_serialization.forget_safe_globals)
     patches.set(torch, "load", load)
     set_state = torch.random.set_rng_state
 

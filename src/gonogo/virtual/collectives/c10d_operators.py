@@ -16,7 +16,7 @@ from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import real, values
+from gonogo.virtual.values import contents, real
 
 _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
@@ -97,15 +97,15 @@ def _assume_alike(mode: VirtualMode, name: str, args: Any, record: CollectiveRec
     outputs = exchanged.flat(args[0]) if args else []
     inputs = exchanged.flat(args[1]) if len(args) > 1 else []
     if not inputs:
-        if name in _REDUCING and any(isinstance(t, VirtualTensor) and values.is_known(t) for t in outputs):
+        if name in _REDUCING and any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs):
             mode.ledger.assume("every rank sends what this rank sends")
             _scale(outputs, args, record)
         return
-    mine = [values.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
+    mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
         for out in outputs:
             if isinstance(out, VirtualTensor):
-                values.forget(out)
+                contents.forget(out)
         return
     mode.ledger.assume("every rank sends what this rank sends")
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
@@ -121,7 +121,7 @@ def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> 
         return
     size = next((dist.ProcessGroup.unbox(a).size() for a in args if "ProcessGroup" in str(a)), dist.get_world_size())
     for out in outputs:
-        known = values.read(out) if isinstance(out, VirtualTensor) and values.materialise(out) else None
+        known = contents.read(out) if isinstance(out, VirtualTensor) and contents.materialise(out) else None
         if known is not None:
             known.mul_(size)
 
