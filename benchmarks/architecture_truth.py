@@ -28,7 +28,7 @@ os.environ.update(DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1"
 from architecture_rows import ROWS, Rows
 from architecture_sets import Case, default_cases, published_cases
 
-from gonogo.virtual.synthetic.program import Options, train
+from gonogo.virtual.synthetic.program import ProgramOptions, train
 
 TRUTH = Path(__file__).resolve().with_name("architecture_truth.json")
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "depth",
@@ -99,10 +99,10 @@ def trained_for_real(case: Case, folder: Path) -> str:
     config = json.loads((folder / "ds.json").read_text())
     config["optimizer"]["params"]["torch_adam"] = True
     (folder / "ds.json").write_text(json.dumps(config))
-    return _forked(Options(str(folder / "config.json"), str(folder / "ds.json"), small.seq_len, 1, 1))
+    return _forked(ProgramOptions(str(folder / "config.json"), str(folder / "ds.json"), small.seq_len, 1, 1))
 
 
-def _forked(options: Options) -> str:
+def _forked(options: ProgramOptions) -> str:
     """The error that a child's training ends with."""
     receive, send = os.pipe()
     child = os.fork()

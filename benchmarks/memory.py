@@ -37,8 +37,8 @@ from gonogo.plan.extend import extended, peak_of
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.report.atomic import write_atomically
-from gonogo.virtual.measuring.jobs import Ended, Job, Measured
-from gonogo.virtual.measuring.server import Start
+from gonogo.virtual.measuring.jobs import Job, JobEnded, Measured
+from gonogo.virtual.measuring.server import ServerSettings
 
 RESULTS = Path(__file__).resolve().with_name("memory.jsonl")
 TOO_SMALL = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -74,7 +74,7 @@ class Rehearsals:
                 cwd=folder, stderr=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env=fixed_environment(os.environ, folder / "caches") | place,
             )  # fmt: skip
-        self._ask(Start(self._accelerator, str(folder), 1))
+        self._ask(ServerSettings(self._accelerator, str(folder), 1))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -99,7 +99,7 @@ class Rehearsals:
         self._ask(job)
         assert self._process is not None
         assert self._process.stdout is not None
-        ended = msgspec.json.decode(self._process.stdout.readline(), type=Ended)
+        ended = msgspec.json.decode(self._process.stdout.readline(), type=JobEnded)
         if ended.why:
             raise NotMeasured(f"{cell.name}: {ended.why}\n{Path(f'{job.answer}.log').read_text()[-3000:]}")
         measured = msgspec.json.decode(Path(job.answer).read_bytes(), type=Measured)

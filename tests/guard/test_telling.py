@@ -9,9 +9,9 @@ import pytest
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.rank import exceptions
-from gonogo.guard.rank.exceptions import Context, annotate, described
+from gonogo.guard.rank.exceptions import FailureContext, annotate, described
 
-CONTEXT = Context(
+CONTEXT = FailureContext(
     module="layers.0",
     module_class="Linear",
     operands=(
@@ -67,7 +67,7 @@ def test_exceptions_that_take_nothing_are_left_alone() -> None:
 
 def test_nothing_known_adds_nothing() -> None:
     error = ValueError("alone")
-    annotate(error, Context(), ("rank 1",), "en")
+    annotate(error, FailureContext(), ("rank 1",), "en")
     assert (str(error), getattr(error, "__notes__", [])) == ("alone", [])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from plan.facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
-from gonogo.plan.measure import Cell, NotMeasured
+from gonogo.plan.measure import Measurement, NotMeasured
 from gonogo.plan.strategy import BUCKET
 from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
 
@@ -16,7 +16,7 @@ GIB = 1 << 30
 DEPTH = 28
 
 
-def allocated(cell: Cell, buckets: float = 0.0) -> float:
+def allocated(cell: Measurement, buckets: float = 0.0) -> float:
     """Bytes at the peak of backward: states of each layer, divided where the strategy does, and activations.
 
     ``buckets``: GiB of DeepSpeed's usual ones, under ZeRO-2.
@@ -36,7 +36,7 @@ class FakeMeter:
 
     def __init__(self, *, broken: frozenset[int] = frozenset(), reserve: float = 1.05, buckets: float = 0.0) -> None:
         self.config = {"model_type": "qwen2", "num_hidden_layers": DEPTH, "max_position_embeddings": 131072}
-        self.cells: list[Cell] = []
+        self.cells: list[Measurement] = []
         self.rehearsed = self.reused = 0
         self._broken = broken
         self._reserve = reserve
@@ -45,12 +45,12 @@ class FakeMeter:
     def facts(self) -> Facts:
         return SEVEN_BILLION
 
-    def measure(self, cells: Sequence[Cell]) -> list[Measured | NotMeasured]:
+    def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         self.cells += cells
         self.rehearsed += len(cells)
         return [self._measured(cell) for cell in cells]
 
-    def _measured(self, cell: Cell) -> Measured | NotMeasured:
+    def _measured(self, cell: Measurement) -> Measured | NotMeasured:
         if cell.strategy.family.zero in self._broken:
             return NotMeasured("status 70: AssertionError")
         peak = allocated(cell, self._buckets)
@@ -73,5 +73,5 @@ class FakeMeter:
         return Measured(record, work, {"backward": PhasePeak(peak, activations)})
 
 
-def _without_samples(cell: Cell) -> Cell:
-    return Cell(cell.strategy, cell.depth, 0, cell.world_size)
+def _without_samples(cell: Measurement) -> Measurement:
+    return Measurement(cell.strategy, cell.depth, 0, cell.world_size)

@@ -16,13 +16,13 @@ from plan.facts import model_in, request
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
 from gonogo.plan import cache
-from gonogo.plan.measure import Cell, Meter
+from gonogo.plan.measure import Measurement, Meter
 from gonogo.plan.needed import check_packages
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts, Measured
 
-CELL = Cell(Strategy(Family(2), False, 1, 2), 0, 128, 8)
+CELL = Measurement(Strategy(Family(2), False, 1, 2), 0, 128, 8)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def key(asked: PlanRequest, folder: Path, cell: Cell = CELL) -> str:
+def key(asked: PlanRequest, folder: Path, cell: Measurement = CELL) -> str:
     folder.mkdir(exist_ok=True)
     meter = Meter(asked, folder, lambda done, every: None)
     return cache.key_of(meter._job("cell", cell), asked.machine.accelerator, folder)

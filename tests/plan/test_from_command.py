@@ -9,7 +9,7 @@ from plan.facts import model_in
 
 from gonogo.finding.errors import UserError
 from gonogo.plan.from_command import TrainingCommand, read_training_command
-from gonogo.plan.request import Options, request_of
+from gonogo.plan.request import PlanOptions, request_of
 
 SCRIPT = """
 from peft import LoraConfig, get_peft_model
@@ -75,7 +75,7 @@ def test_a_script_of_ones_own(folder: Path) -> None:
 
 def test_options_win_over_the_command(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
-    request, notes = request_of(Options(gpus="H200", seq_len=512, tune="full"), told)
+    request, notes = request_of(PlanOptions(gpus="H200", seq_len=512, tune="full"), told)
     assert (request.machine.accelerator.name, request.machine.count) == ("H200", 4)
     assert (request.seq_len, request.tune, request.global_batch) == (512, "full", 32)
     assert "4 GPUs, 32 samples a step" in notes[0].en
@@ -83,32 +83,32 @@ def test_options_win_over_the_command(folder: Path) -> None:
 
 def test_another_number_of_gpus_is_another_batch(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
-    request, _ = request_of(Options(gpus="8xH200", seq_len=512), told)
+    request, _ = request_of(PlanOptions(gpus="8xH200", seq_len=512), told)
     assert (request.machine.count, request.global_batch) == (8, None)
 
 
 def test_what_is_not_told_is_asked_for(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
     with pytest.raises(UserError, match="does not show how long its samples are: add --seq-len"):
-        request_of(Options(), told)
+        request_of(PlanOptions(), told)
     with pytest.raises(UserError, match="does not show which model it trains"):
-        request_of(Options(seq_len=512), TrainingCommand())
+        request_of(PlanOptions(seq_len=512), TrainingCommand())
     with pytest.raises(UserError, match="no model: name its folder"):
-        request_of(Options(), None)
+        request_of(PlanOptions(), None)
     with pytest.raises(UserError, match="starts no"):
         read_training_command(["bash", "-c", "echo nothing"])
 
 
 def test_what_is_said_wrong_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match="--tune half: one of full, lora, qlora, freeze-vision"):
-        request_of(Options(model="model", tune="half"), None)
+        request_of(PlanOptions(model="model", tune="half"), None)
     with pytest.raises(UserError, match="--nvme 'much' is no size"):
-        request_of(Options(model="model", nvme="much"), None)
+        request_of(PlanOptions(model="model", nvme="much"), None)
     with pytest.raises(UserError, match="nowhere: no such folder"):
-        request_of(Options(model="nowhere"), None)
+        request_of(PlanOptions(model="nowhere"), None)
 
 
 def test_older_gpus_train_in_fp16(folder: Path) -> None:
-    assert request_of(Options(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
-    assert request_of(Options(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
-    assert request_of(Options(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"
+    assert request_of(PlanOptions(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
+    assert request_of(PlanOptions(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
+    assert request_of(PlanOptions(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"

@@ -15,7 +15,7 @@ from gonogo.finding.planned import Solution
 from gonogo.plan.answer import plan_report
 from gonogo.plan.answer_solved import solved_report
 from gonogo.plan.choice import BANDS, Choice, capacity_of
-from gonogo.plan.measure import Cell, Meter
+from gonogo.plan.measure import Measurement, Meter
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.search import Plan, check_batch, search
 from gonogo.plan.solve import Solved, Unknown, check_unknown, solve
@@ -33,7 +33,7 @@ def solved(unknown: Unknown, asked: PlanRequest, meter: FakeMeter | None = None)
 
 
 def really_takes(choice: Choice, asked: PlanRequest) -> float:
-    return allocated(Cell(choice.strategy, 0, asked.seq_len, asked.world_size))
+    return allocated(Measurement(choice.strategy, 0, asked.seq_len, asked.world_size))
 
 
 def test_the_fastest_that_fits_is_rehearsed_whole() -> None:
@@ -111,7 +111,7 @@ def most(unknown: Unknown, asked: PlanRequest, family: Family, value: int) -> bo
     samples = value if unknown == "micro-batch" else 1
     length = value if unknown == "seq-len" else asked.seq_len
     world = value if unknown == "gpus" else asked.world_size
-    taken = allocated(Cell(Strategy(family, True, samples, 1), 0, length, world)) * 1.05
+    taken = allocated(Measurement(Strategy(family, True, samples, 1), 0, length, world)) * 1.05
     return taken * (1 + BANDS["rehearsed"]) <= capacity_of(asked)
 
 

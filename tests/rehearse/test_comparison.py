@@ -9,7 +9,7 @@ import pytest
 
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.rehearse.ranks.comparison import Comparison
-from gonogo.virtual.ranks.protocol import Collective, Context, Ended, Group, Hello, Reply, Site, Waits
+from gonogo.virtual.ranks.protocol import Collective, Group, Hello, RankContext, RankEnded, Reply, Site, Waits
 
 
 class World:
@@ -113,7 +113,7 @@ def test_the_side_of_most_ranks_comes_first_and_says_what_went_before() -> None:
     world = World(3)
     for rank in range(3):
         world.call(rank, "broadcast", root=0)
-    world.comparison.hear(2, Context((("input_ids", "int64 [2, 8]"),), 3, 1))
+    world.comparison.hear(2, RankContext((("input_ids", "int64 [2, 8]"),), 3, 1))
     world.call(2, "barrier", site=2, module="visual")
     world.call(0)
     world.call(1)
@@ -131,7 +131,7 @@ def test_the_side_of_most_ranks_comes_first_and_says_what_went_before() -> None:
 
 def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
     world.call(0)
-    world.comparison.hear(1, Ended("completed", 2))
+    world.comparison.hear(1, RankEnded("completed", 2))
     divergence = world.comparison.divergence
     assert divergence is not None
     assert divergence.kind == "ended"
@@ -144,28 +144,28 @@ def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
 def test_calls_that_nobody_waits_for_are_missed_at_the_end(world: World) -> None:
     world.call(0, waits=Waits.NO)
     for rank in range(2):
-        world.comparison.hear(rank, Ended("completed"))
+        world.comparison.hear(rank, RankEnded("completed"))
     assert world.comparison.divergence is not None
 
 
 @pytest.mark.parametrize("how", ["raised", "unsupported", "killed"])
 def test_anothers_failure_is_no_divergence(world: World, how: Any) -> None:
     world.call(0)
-    world.comparison.hear(1, Ended(how))
+    world.comparison.hear(1, RankEnded(how))
     assert world.comparison.divergence is None
     assert world.told[0] == [Reply("stop", stopped_by=(1, how))]
 
 
 def test_a_failure_after_the_ranks_have_diverged_is_not_the_cause(world: World) -> None:
     world.call(1, "barrier", waits=Waits.NO)
-    world.comparison.hear(1, Ended("raised"))
+    world.comparison.hear(1, RankEnded("raised"))
     world.call(0)
     assert world.comparison.divergence is not None
 
 
 def test_ranks_stopped_after_their_steps_do_not_hang_the_others(world: World) -> None:
     world.call(0)
-    world.comparison.hear(1, Ended("enough"))
+    world.comparison.hear(1, RankEnded("enough"))
     assert world.comparison.divergence is None
     assert world.kinds(0) == ["enough"]
 
@@ -198,7 +198,7 @@ def test_calls_at_other_lines_that_were_matched_are_remembered(world: World) -> 
     world.call(0, "barrier", site=2)  # rank 0's own, taken for the next one of rank 1
     world.call(1, "barrier", site=3)
     world.call(0, "barrier", site=3)
-    world.comparison.hear(1, Ended("completed"))
+    world.comparison.hear(1, RankEnded("completed"))
     divergence = world.comparison.divergence
     assert divergence is not None
     assert [side.call and side.call.frames[0].line for side in divergence.earlier] == [2, 3]
@@ -212,5 +212,5 @@ def test_a_question_is_no_collective(world: World) -> None:
     assert world.kinds(0) == ["unknown"]
     world.call(0)
     for rank in range(2):
-        world.comparison.hear(rank, Ended("completed"))
+        world.comparison.hear(rank, RankEnded("completed"))
     assert world.comparison.divergence is None

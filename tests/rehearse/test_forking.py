@@ -19,7 +19,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import forking
-from gonogo.rehearse.workers.forking import ForkServer, Process, Start, are_alike, fork_server
+from gonogo.rehearse.workers.forking import ForkServer, Process, WorkerStart, are_alike, fork_server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -47,7 +47,7 @@ class ServerOf(ForkServer):
     def command(self, descriptor: str) -> list[str]:
         return [*self.words, descriptor]
 
-    def suits(self, start: Start) -> bool:
+    def suits(self, start: WorkerStart) -> bool:
         return True
 
 
@@ -58,14 +58,14 @@ class Workers:
         self.folder = folder
         self.count = 0
 
-    def start(self, program: str, **environment: str) -> Start:
+    def start(self, program: str, **environment: str) -> WorkerStart:
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
         plan = folder / "plan.py"
         plan.write_text(textwrap.dedent(program))
         environment = {"PATH": os.environ["PATH"], "RANK": str(self.count), **environment}
-        return Start([sys.executable, str(plan)], str(plan), environment, str(folder), folder)
+        return WorkerStart([sys.executable, str(plan)], str(plan), environment, str(folder), folder)
 
 
 @pytest.fixture

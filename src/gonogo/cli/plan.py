@@ -91,7 +91,7 @@ def plan(
         from gonogo.plan.from_command import read_training_command
         from gonogo.plan.measure import Meter, NotMeasured
         from gonogo.plan.needed import check_model, check_packages
-        from gonogo.plan.request import Options, request_of
+        from gonogo.plan.request import PlanOptions, request_of
         from gonogo.plan.search import Plan, check_batch, search
         from gonogo.plan.solve import check_unknown
         from gonogo.plan.solve import solve as solve_for
@@ -100,7 +100,7 @@ def plan(
         from gonogo.rehearse.workers.scratch import scratch_folder
 
         words, command = before_and_after(arguments or [])
-        asked = Options(
+        asked = PlanOptions(
             model=_one(words),
             gpus=gpus,
             nodes=nodes,

@@ -27,7 +27,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """What a shell answers for a command that isn't there, or can't be run."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CommandEnded(msgspec.Struct, frozen=True):
     """How the command ended."""
 
     status: int
@@ -46,7 +46,7 @@ def run_child(
     on_tick: Callable[[], None] = lambda: None,
     every: float = 2.0,
     on_start: Callable[[int], None] = lambda child: None,
-) -> Ended:
+) -> CommandEnded:
     """Run the command to its end; ``on_tick`` is called every few seconds while it runs, ``on_start`` with its number.
 
     Standard input, output and error are those of this process. Signals to end are held back here and passed on, but for
@@ -90,7 +90,7 @@ class CannotStart(UserError):
         self.status = status
 
 
-def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], None], every: float) -> Ended:
+def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], None], every: float) -> CommandEnded:
     passed_on: list[int] = []
     interrupted = False
     next_tick = time.monotonic() + every
@@ -109,11 +109,11 @@ def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], Non
                 os.kill(child, came.si_signo)
 
 
-def _ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> Ended:
+def _ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> CommandEnded:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return Ended(128 - code, -code, passed_on, interrupted)
-    return Ended(code, None, passed_on, interrupted)
+        return CommandEnded(128 - code, -code, passed_on, interrupted)
+    return CommandEnded(code, None, passed_on, interrupted)
 
 
 def _forget_pending(held: set[signal.Signals]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import Launched, launch_path
 from gonogo.finding import Report, Text
-from gonogo.guard.child import CannotStart, Ended, run_child
+from gonogo.guard.child import CannotStart, CommandEnded, run_child
 from gonogo.guard.injection import GuardOptions, inject
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
@@ -45,7 +45,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     return Path("gonogo-runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
-def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> Ended:
+def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> CommandEnded:
     """Run the command to its end with the guard in its Python processes; how it ended.
 
     A command that can't be started ends as in a shell: 127 or 126, with one line on standard error.
@@ -78,7 +78,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         ended = run_child(request.command, guarded, watch, on_start=started)
     except CannotStart as error:
         complain(error.text, language)
-        ended = Ended(error.status)
+        ended = CommandEnded(error.status)
     killed_after = oom_kills()
     launched.ended = time.time()
     launched.exit_status = ended.status

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.plan.closed_form import Calibration, buffers, lower_bound
 from gonogo.plan.extend import Peak, extended, peak_of
-from gonogo.plan.measure import Cell, Meter, NotMeasured
+from gonogo.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.plan.request import PlanRequest
 from gonogo.plan.roofline import ALIKE
 from gonogo.plan.strategy import Family, Strategy, families, micro_batches
@@ -139,7 +139,7 @@ class Candidates:
             if peak is not None:
                 self._peaks[group_of(strategy)] = (strategy, peak)
 
-    def short_cells(self, strategy: Strategy) -> list[Cell]:
+    def short_cells(self, strategy: Strategy) -> list[Measurement]:
         """What to rehearse for an estimate of the full depth: two depths, or the model as it is where it is shallow."""
         at = depths(self.meter.config, self._least_depth(strategy.family))
         return [self.cell(strategy, depth) for depth in (at or (0,))]
@@ -163,12 +163,12 @@ class Candidates:
         self._peaks[group_of(strategy)] = strategy, peak  # the other micro-batches of the group are known by it, too
         return self._whole[strategy]
 
-    def cell(self, strategy: Strategy, depth: int, *, real: bool = False) -> Cell:
+    def cell(self, strategy: Strategy, depth: int, *, real: bool = False) -> Measurement:
         """What to rehearse of a strategy. The second micro-batch of a step shows what any later one would."""
         measured = Strategy(
             strategy.family, strategy.checkpointing, strategy.micro_batch, min(strategy.accumulation, 2)
         )
-        return Cell(measured, depth, self.request.seq_len, self.request.world_size, real=real)
+        return Measurement(measured, depth, self.request.seq_len, self.request.world_size, real=real)
 
     def _least_depth(self, family: Family) -> int:
         """Under ZeRO-3, enough layers for the window of parameters that stay gathered to be full."""

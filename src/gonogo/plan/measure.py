@@ -20,15 +20,15 @@ from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.measuring.depth import with_depth
-from gonogo.virtual.measuring.jobs import Ended, Facts, Job, Measured
-from gonogo.virtual.measuring.server import Start
+from gonogo.virtual.measuring.jobs import Facts, Job, JobEnded, Measured
+from gonogo.virtual.measuring.server import ServerSettings
 
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
 Answer = TypeVar("Answer", Facts, Measured)
 
 
-class Cell(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """One thing to measure: a strategy, at a depth (0: the model as it is), with accumulation cut to what matters."""
 
     strategy: Strategy
@@ -67,10 +67,10 @@ class Meter:
 
     def facts(self) -> Facts:
         """What the model is made of. Raises NotMeasured."""
-        job = self._job("facts", Cell(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe=True)
+        job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe=True)
         return self._answered([job], Facts)[0]
 
-    def measure(self, cells: Sequence[Cell]) -> list[Measured | NotMeasured]:
+    def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         """Rehearse the cells, as many at once as there are cores; an answer for each, in their order."""
         jobs = [self._job(_name(cell), cell) for cell in cells]
         return self._measurements(jobs, Measured)
@@ -130,7 +130,7 @@ class Meter:
                 for job in by_name.values():
                     yield job, why
                 return
-            ended = msgspec.json.decode(line, type=Ended)
+            ended = msgspec.json.decode(line, type=JobEnded)
             yield by_name.pop(ended.name), ended.why
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -153,12 +153,12 @@ class Meter:
             )  # fmt: skip
             log.close()
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            start = Start(request.machine.accelerator.name, str(self._folder), max(1, cores))
+            start = ServerSettings(request.machine.accelerator.name, str(self._folder), max(1, cores))
             assert self._process.stdin is not None
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         return self._process
 
-    def _job(self, name: str, cell: Cell, *, describe: bool = False) -> Job:
+    def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> Job:
         request = self._request
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ class Meter:
 _ANY = Family(0)
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: Measurement) -> str:
     family, strategy = cell.strategy.family, cell.strategy
     words = [
         f"zero{family.zero}", family.optimizer, family.parameters, f"buckets{family.bucket}",

@@ -19,7 +19,7 @@ _HAS_BF16 = (8, 0)
 """Compute capability from which tensor cores multiply bf16."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class PlanOptions(msgspec.Struct, frozen=True):
     """The command line's options, as typed; None where one isn't given."""
 
     model: str | None = None
@@ -63,7 +63,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
         return self.machine.count * self.machine.nodes
 
 
-def request_of(options: Options, told: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
+def request_of(options: PlanOptions, told: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
     """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
     said = told or TrainingCommand()
     name = options.model or said.model

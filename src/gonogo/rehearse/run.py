@@ -28,7 +28,7 @@ from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
-from gonogo.rehearse.packages import Overlay, lay_over
+from gonogo.rehearse.packages import PackageOverlay, lay_over
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -190,7 +190,7 @@ def _assignment(
     resolved: Resolved,
     request: RehearsalRequest,
     machine: Machine,
-    overlay: Overlay,
+    overlay: PackageOverlay,
     parent: Path,
     rank: int,
     name: str | None = None,
@@ -263,7 +263,7 @@ def _record(
     request: RehearsalRequest,
     resolved: Resolved,
     machine: Machine,
-    overlay: Overlay,
+    overlay: PackageOverlay,
     records: list[RankRecord],
     seconds: float,
 ) -> RehearsalRecord:

@@ -37,7 +37,7 @@ _LONGEST = 60_000
 _MISMATCH = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
 
 
-class Context(msgspec.Struct, frozen=True):
+class FailureContext(msgspec.Struct, frozen=True):
     """What the guard knows about an exception besides the exception itself."""
 
     module: str | None = None
@@ -53,7 +53,7 @@ def is_launchers(error: BaseException) -> bool:
 
 def note_exception(state: RankState, error: BaseException, *, fatal: bool, thread: str = "") -> None:
     """Write down an exception: once on its way out, and once more when it has left the program."""
-    noted: Context | None = getattr(error, _MARK, None)
+    noted: FailureContext | None = getattr(error, _MARK, None)
     if getattr(error, _DIED, False) or (noted is not None and not fatal and not thread):
         return
     if fatal or thread:
@@ -91,20 +91,20 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
         annotate(error, context, where, state.options.language)
 
 
-def context_of(error: BaseException, model: Any, names: Names | None = None) -> Context:
+def context_of(error: BaseException, model: Any, names: Names | None = None) -> FailureContext:
     """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one.
 
     Names are those of ``model``, or of what runs where it has no part in it, unless they are given.
     """
     if "torch" not in sys.modules:  # which may be what could not be imported
-        return Context()
+        return FailureContext()
     error = _innermost(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
     names = names or names_of(model, frames)
     operands = operands_of(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
     module = running[-1] if running else None
-    return Context(
+    return FailureContext(
         names.of_module(module) if module is not None else None,
         type(module).__name__ if module is not None else None,
         operands,
@@ -175,7 +175,7 @@ _STATE = Text(
 _KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text("buffer {name}", "缓冲区 {name}")}
 
 
-def annotate(error: BaseException, context: Context, where: tuple[str, ...], language: str) -> None:
+def annotate(error: BaseException, context: FailureContext, where: tuple[str, ...], language: str) -> None:
     """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
     lines = described(context, where, language)
     try:
@@ -191,7 +191,7 @@ def annotate(error: BaseException, context: Context, where: tuple[str, ...], lan
         return
 
 
-def described(context: Context, where: tuple[str, ...], language: str) -> list[str]:
+def described(context: FailureContext, where: tuple[str, ...], language: str) -> list[str]:
     """What is known, in lines."""
     lines = [_WHERE.format(where=", ".join(where)).in_language(language)]
     if context.module is not None:

@@ -6,6 +6,6 @@ rehearsal runs with those installed, and says so.
 
 from __future__ import annotations
 
-from gonogo.rehearse.packages.laying import Overlay, installed_version, lay_over
+from gonogo.rehearse.packages.laying import PackageOverlay, installed_version, lay_over
 
-__all__ = ["Overlay", "installed_version", "lay_over"]
+__all__ = ["PackageOverlay", "installed_version", "lay_over"]

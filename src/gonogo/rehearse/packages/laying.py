@@ -21,7 +21,7 @@ from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_op
 
 
 @dataclass(frozen=True)
-class Overlay:
+class PackageOverlay:
     """Folders to put first on ``PYTHONPATH``; what could not be laid over (what, why); facts worth telling."""
 
     folders: tuple[Path, ...] = ()
@@ -30,7 +30,7 @@ class Overlay:
     notes: tuple[Text, ...] = ()
 
 
-def lay_over(environment: Path | None, with_packages: tuple[str, ...], say: Say = lambda _text: None) -> Overlay:
+def lay_over(environment: Path | None, with_packages: tuple[str, ...], say: Say = lambda _text: None) -> PackageOverlay:
     """Lay over what the options ask for and the running Python doesn't have.
 
     From a file only packages of the stack are taken, from ``--with`` any. Raises UserError for options that can't be
@@ -141,7 +141,7 @@ class _Laying:
         )
         self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
 
-    def finished(self, wanted: Wanted) -> Overlay:
+    def finished(self, wanted: Wanted) -> PackageOverlay:
         """All of it, and what the file asked for that was not done."""
         self._fit_installed()
         others = [*self.others, *wanted.without_version]
@@ -170,7 +170,7 @@ class _Laying:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
         note = Text("laid over: {laid}", "已叠加：{laid}").format(laid=laid)
-        return Overlay(
+        return PackageOverlay(
             tuple(self._folders.values()), self._versions, tuple(self._skipped), (note,) if self._versions else ()
         )
 

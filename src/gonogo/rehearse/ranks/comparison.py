@@ -12,13 +12,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Kind, Side
-from gonogo.virtual.ranks.protocol import Collective, Context, End, Ended, Group, Hello, Message, Reply, Site, Waits
+from gonogo.virtual.ranks.protocol import (
+    Collective,
+    End,
+    Group,
+    Hello,
+    Message,
+    RankContext,
+    RankEnded,
+    Reply,
+    Site,
+    Waits,
+)
 
 _KEPT = 4
 """How many of a rank's last calls are remembered."""
 _FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
 
-_NOTHING_READ = Context((), 0, 0)
+_NOTHING_READ = RankContext((), 0, 0)
 
 Send = Callable[[int, Reply], None]
 
@@ -41,7 +52,7 @@ class _Rank:
     last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_KEPT))
     end: End | None = None
     made: int = 0
-    context: Context = _NOTHING_READ
+    context: RankContext = _NOTHING_READ
     steps: int = 0
 
 
@@ -74,7 +85,7 @@ class Comparison:
             self._called(rank, state, message)
         elif isinstance(message, Site):
             state.sites[message.number] = message
-        elif isinstance(message, Context):
+        elif isinstance(message, RankContext):
             state.context = message
         elif isinstance(message, Group):
             if message.key not in self._groups:
@@ -85,7 +96,7 @@ class Comparison:
                     dict.fromkeys(rehearsed, 0),
                     only_asks=message.only_asks,
                 )
-        elif isinstance(message, Ended):
+        elif isinstance(message, RankEnded):
             state.steps = message.steps
             self.gone(rank, message.how)
         else:

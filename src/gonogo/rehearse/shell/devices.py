@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.shell.session import Session
+from gonogo.rehearse.shell.session import ShellSession
 
 _MIB = 1 << 20
 
 
-def answer_smi(session: Session, name: str, arguments: list[str]) -> int:
+def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
     """Print what the program would; 127 where the machine's accelerators have another one."""
     surroundings = session.settings.surroundings
     if (name == "npu-smi") != (surroundings.device_type == "npu"):

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gonogo.rehearse.shell.session import Session
+from gonogo.rehearse.shell.session import ShellSession
 
 _LIBRARIES_WITH_TORCH = ("torch", "accelerate", "transformers", "deepspeed")
 _CHANGES = frozenset(
@@ -23,7 +23,7 @@ _CHANGES = frozenset(
 )
 
 
-def main(session: Session, kind: str, target: str, arguments: list[str]) -> None:
+def main(session: ShellSession, kind: str, target: str, arguments: list[str]) -> None:
     """Run the code, module or script."""
     read = builtins.open
     if kind == "script":
@@ -51,7 +51,7 @@ def main(session: Session, kind: str, target: str, arguments: list[str]) -> None
             exec(compile(source, name, "exec"), {"__name__": "__main__", "__builtins__": builtins})
 
 
-def _keep_files(session: Session) -> None:
+def _keep_files(session: ShellSession) -> None:
     """Send what is opened for writing to the session's folder, and refuse other changes outside it."""
     opened = builtins.open
     inside = (str(session.folder.resolve()) + os.sep, "/dev/")
@@ -99,4 +99,4 @@ def _keep_files(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    main(Session(Path(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4:])
+    main(ShellSession(Path(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4:])

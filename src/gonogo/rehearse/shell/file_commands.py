@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from gonogo.rehearse.shell.session import Session
+from gonogo.rehearse.shell.session import ShellSession
 
 # A configuration file is small; weights and data sets are not copied.
 _LARGEST_COPY = 16 << 20
@@ -18,7 +18,7 @@ _PIP_READS = frozenset({"list", "show", "freeze", "--version", "-V", "check"})
 _FIND_WRITES = ("-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls")
 
 
-def stand_in_for(session: Session, name: str, words: list[str]) -> int:
+def stand_in_for(session: ShellSession, name: str, words: list[str]) -> int:
     """Do what ``words`` would do, in the session's folder; leave out what can't be done there."""
     stand_in = _STAND_INS.get(name)
     if stand_in is None or not stand_in(session, words):
@@ -26,7 +26,7 @@ def stand_in_for(session: Session, name: str, words: list[str]) -> int:
     return 0
 
 
-def _real(session: Session, name: str, words: list[str]) -> bool:
+def _real(session: ShellSession, name: str, words: list[str]) -> bool:
     """Replace the process by the real program; False where there is none."""
     path = shutil.which(name, path=session.settings.path)
     if path is None:
@@ -35,7 +35,7 @@ def _real(session: Session, name: str, words: list[str]) -> bool:
     os.execv(path, words)
 
 
-def _sed(session: Session, words: list[str]) -> bool:
+def _sed(session: ShellSession, words: list[str]) -> bool:
     in_place = any(
         word.startswith("--in-place") or (word.startswith("-") and not word.startswith("--") and "i" in word)
         for word in words[1:]
@@ -46,7 +46,7 @@ def _sed(session: Session, words: list[str]) -> bool:
     return mapped != words[1:] and _real(session, "sed", [words[0], *mapped])
 
 
-def _cp(session: Session, words: list[str]) -> bool:
+def _cp(session: ShellSession, words: list[str]) -> bool:
     paths = [word for word in words[1:] if not word.startswith("-")]
     if len(paths) < 2:
         return False
@@ -63,7 +63,7 @@ def _cp(session: Session, words: list[str]) -> bool:
     return True
 
 
-def _tee(session: Session, words: list[str]) -> bool:
+def _tee(session: ShellSession, words: list[str]) -> bool:
     append = any(word in ("-a", "--append") for word in words[1:])
     places = []
     for word in words[1:]:
@@ -87,36 +87,36 @@ def _tee(session: Session, words: list[str]) -> bool:
     return True
 
 
-def _mktemp(session: Session, words: list[str]) -> bool:
+def _mktemp(session: ShellSession, words: list[str]) -> bool:
     folder = [word for word in words[1:] if word in ("-d", "--directory")]
     return _real(session, "mktemp", [words[0], *folder])  # TMPDIR is the session's
 
 
-def _git(session: Session, words: list[str]) -> bool:
+def _git(session: ShellSession, words: list[str]) -> bool:
     subcommand = next((word for word in words[1:] if not word.startswith("-") or word == "--version"), "")
     os.environ["GIT_OPTIONAL_LOCKS"] = "0"
     return subcommand in _GIT_READS and _real(session, "git", words)
 
 
-def _pip(session: Session, words: list[str]) -> bool:
+def _pip(session: ShellSession, words: list[str]) -> bool:
     if words[1:2] and words[1] in _PIP_READS:
         python = session.settings.python
         os.execv(python, [python, "-m", "pip", *words[1:]])
     return False
 
 
-def _find(session: Session, words: list[str]) -> bool:
+def _find(session: ShellSession, words: list[str]) -> bool:
     return not any(word in _FIND_WRITES for word in words) and _real(session, "find", words)
 
 
-def _if_harmless(name: str, harmless: Callable[[list[str]], bool]) -> Callable[[Session, list[str]], bool]:
+def _if_harmless(name: str, harmless: Callable[[list[str]], bool]) -> Callable[[ShellSession, list[str]], bool]:
     """A stand-in that runs the real program where its arguments only ask for something."""
     return lambda session, words: harmless(words[1:]) and _real(session, name, words)
 
 
 _IP_CHANGES = frozenset({"set", "add", "del", "delete", "change", "replace", "flush", "append", "netns"})
 
-_STAND_INS: dict[str, Callable[[Session, list[str]], bool]] = {
+_STAND_INS: dict[str, Callable[[ShellSession, list[str]], bool]] = {
     "sed": _sed,
     "cp": _cp,
     "tee": _tee,
@@ -135,7 +135,7 @@ _STAND_INS: dict[str, Callable[[Session, list[str]], bool]] = {
 }
 
 
-def _as_read(session: Session, word: str) -> str:
+def _as_read(session: ShellSession, word: str) -> str:
     """The session's file where ``word`` names one that the script has written; else the word."""
     if not word or word.startswith("-"):
         return word
@@ -143,7 +143,7 @@ def _as_read(session: Session, word: str) -> str:
     return str(place) if place.is_file() else word
 
 
-def _copied(session: Session, word: str) -> str:
+def _copied(session: ShellSession, word: str) -> str:
     """The session's copy of the file that ``word`` names; the word where it names no small file."""
     read = _as_read(session, word)
     if read != word or word.startswith("-") or not os.path.isfile(word) or os.path.getsize(word) > _LARGEST_COPY:

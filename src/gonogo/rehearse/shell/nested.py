@@ -6,14 +6,14 @@ import os
 import sys
 
 from gonogo.rehearse.shell.rewrite import Unreadable, rewritten
-from gonogo.rehearse.shell.session import MOST_NESTED, Session
+from gonogo.rehearse.shell.session import MOST_NESTED, ShellSession
 
 _OPTIONS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 # Folders of the training machine's own software, which another machine need not have.
 _OF_THE_MACHINE = ("/usr/", "/opt/", "/etc/")
 
 
-def run_shell(session: Session, words: list[str]) -> int:
+def run_shell(session: ShellSession, words: list[str]) -> int:
     """Replace the process by bash, which runs the changed script; answers a status only where it can't."""
     depth = int(os.environ.get("GONOGO_DEPTH", "0")) + 1
     if depth > MOST_NESTED:
@@ -66,7 +66,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str], bool]:
     return options, rest, from_input
 
 
-def prepare_source(session: Session, path: str) -> int:
+def prepare_source(session: ShellSession, path: str) -> int:
     """Print the path of a changed copy of a script that is sourced."""
     found = path
     if "/" not in path:
@@ -87,7 +87,7 @@ def prepare_source(session: Session, path: str) -> int:
     return 0
 
 
-def prepare_eval(session: Session, text: str) -> int:
+def prepare_eval(session: ShellSession, text: str) -> int:
     """Print the changed text of an ``eval``."""
     try:
         changed = rewritten(text, None)
@@ -98,7 +98,7 @@ def prepare_eval(session: Session, text: str) -> int:
     return 0
 
 
-def read_script(session: Session, path: str) -> str | None:
+def read_script(session: ShellSession, path: str) -> str | None:
     """A script's text, from the session where an earlier command wrote it; None where there is none."""
     written = session.place(path, os.getcwd())
     try:

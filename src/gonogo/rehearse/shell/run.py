@@ -19,7 +19,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.nested import is_shell_script
-from gonogo.rehearse.shell.session import ScriptCommand, Session, StandInSettings
+from gonogo.rehearse.shell.session import ScriptCommand, ShellSession, StandInSettings
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
 _AFTER_LAUNCH = 10.0
@@ -74,7 +74,7 @@ def run_script(
     words = _as_bash(words)
     _check_script(words, bash, cwd)
     settings = StandInSettings(surroundings, python, bash, path, environment.get("TMPDIR"), [str(p) for p in packages])
-    session = Session.create(Path(tempfile.mkdtemp(prefix="shell-", dir=scratch)), settings)
+    session = ShellSession.create(Path(tempfile.mkdtemp(prefix="shell-", dir=scratch)), settings)
     status, output = _run(session, words, environment, cwd, timeout)
     failure = session.failure()
     if failure is not None:
@@ -131,7 +131,7 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
 
 
 def _run(
-    session: Session, words: Sequence[str], environment: Mapping[str, str], cwd: str, timeout: float
+    session: ShellSession, words: Sequence[str], environment: Mapping[str, str], cwd: str, timeout: float
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (None's place is taken by -9 where it was ended) and last lines."""
     process = subprocess.Popen(

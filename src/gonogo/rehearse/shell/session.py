@@ -55,7 +55,7 @@ class StandInSettings(msgspec.Struct, frozen=True):
     """Folders that come first on PYTHONPATH in the Python helpers of the script."""
 
 
-class Session:
+class ShellSession:
     """The folder of one run, as its parent and its stand-ins see it."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +64,7 @@ class Session:
         self.files = folder / "files"
 
     @classmethod
-    def create(cls, folder: Path, settings: StandInSettings) -> Session:
+    def create(cls, folder: Path, settings: StandInSettings) -> ShellSession:
         """Make the folder with all that bash needs."""
         session = cls(folder)
         for name in ("bin", "files", "sources", "tmp"):

@@ -17,10 +17,10 @@ if __name__ == "__main__":
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import SHELLS, is_python, python_command
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import ScriptCommand, Session
+from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 
 
-def main(session: Session, words: list[str]) -> int:
+def main(session: ShellSession, words: list[str]) -> int:
     """Stand in for ``words``; answers the exit status. May replace the process by another program."""
     name = os.path.basename(words[0])
     if name == "__gonogo_path":
@@ -52,14 +52,14 @@ def main(session: Session, words: list[str]) -> int:
     return stand_in_for(session, name, words)
 
 
-def take_down(session: Session, kind: str, words: list[str]) -> int:
+def take_down(session: ShellSession, kind: str, words: list[str]) -> int:
     """Record a program that would have been started."""
     environment = session.outer_environment(os.environ)
     session.call(ScriptCommand("launch" if kind == "launch" else "program", words, environment, os.getcwd()))
     return 0
 
 
-def python(session: Session, words: list[str]) -> int:
+def python(session: ShellSession, words: list[str]) -> int:
     """``python …``: code and helpers run, training programs are taken down."""
     command = python_command(words[1:])
     if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
@@ -85,7 +85,7 @@ def python(session: Session, words: list[str]) -> int:
     return take_down(session, "program", words)
 
 
-def by_path(session: Session, words: list[str]) -> int:
+def by_path(session: ShellSession, words: list[str]) -> int:
     """A command that is called by a path."""
     from gonogo.rehearse.launch.started import is_python_script
 
@@ -117,7 +117,7 @@ def by_path(session: Session, words: list[str]) -> int:
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 
 
-def pass_through(session: Session, words: list[str]) -> int:
+def pass_through(session: ShellSession, words: list[str]) -> int:
     """``srun … torchrun …``: the command among the arguments is taken for the whole."""
     for index, word in enumerate(words[1:], 1):
         name = os.path.basename(word)
@@ -129,4 +129,4 @@ def pass_through(session: Session, words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Session(Path(sys.argv[1])), sys.argv[2:]))
+    sys.exit(main(ShellSession(Path(sys.argv[1])), sys.argv[2:]))

@@ -34,7 +34,7 @@ _OF_A_RANK = frozenset(
 
 
 @dataclass(frozen=True)
-class Start:
+class WorkerStart:
     """How a worker is started: by its command line, or by a server that is told of its plan."""
 
     command: list[str]
@@ -47,7 +47,7 @@ class Start:
 class Process:
     """A worker's process, the leader of its own session. ``output`` is what it prints."""
 
-    def __init__(self, start: Start, server: ForkServer | None) -> None:
+    def __init__(self, start: WorkerStart, server: ForkServer | None) -> None:
         self._start = start
         self._server = server
         self._popen: subprocess.Popen[bytes] | None = None
@@ -149,7 +149,7 @@ class ForkServer:
         """The server's command line, given the descriptor of its socket."""
         return python_module(self._python, "gonogo.virtual.ranks.fork_server", descriptor, dies_with_parent=True)
 
-    def suits(self, start: Start) -> bool:
+    def suits(self, start: WorkerStart) -> bool:
         """Whether that command line starts what the server forks."""
         return start.command == python_module(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
 
@@ -166,7 +166,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
             )
 
-    def ask(self, process: Process, start: Start, output: int) -> bool:
+    def ask(self, process: Process, start: WorkerStart, output: int) -> bool:
         """Ask for a worker; False where the server can't fork it, or is gone."""
         if not self.suits(start):
             return False

@@ -16,7 +16,7 @@ import msgspec
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.progress import RankStatus
-from gonogo.rehearse.workers.forking import ForkServer, Process, Start, fork_server
+from gonogo.rehearse.workers.forking import ForkServer, Process, WorkerStart, fork_server
 from gonogo.rehearse.workers.log_file import LogFile
 from gonogo.virtual.ranks.plan import ExchangeAddress, Progress, WorkerPlan
 
@@ -47,11 +47,11 @@ class Assignment:
         return self.folder / "plan.json"
 
     @property
-    def start(self) -> Start:
+    def start(self) -> WorkerStart:
         """How its worker is started."""
         plan = str(self.plan_file)
         command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
-        return Start(command, plan, self.environment, self.cwd, self.folder)
+        return WorkerStart(command, plan, self.environment, self.cwd, self.folder)
 
     def meeting(self, where: ExchangeAddress) -> Assignment:
         """The same worker, in touch with the others through an exchange."""

@@ -17,12 +17,12 @@ from gonogo.virtual.collectives.call_sites import CallSites
 from gonogo.virtual.ranks.plan import ExchangeAddress
 from gonogo.virtual.ranks.protocol import (
     Collective,
-    Context,
     End,
-    Ended,
     Group,
     Hello,
     Message,
+    RankContext,
+    RankEnded,
     Reply,
     Waits,
     send_at_once,
@@ -155,12 +155,12 @@ class Peers:
     def context(self, batch: tuple[tuple[str, str], ...], batches: int, steps: int) -> None:
         """The rank has read a batch."""
         if not self.over:
-            self._waiting_to_go.append(Context(batch, batches, steps))
+            self._waiting_to_go.append(RankContext(batch, batches, steps))
 
     def ended(self, how: End, steps: int) -> None:
         """The program has ended, after so many optimizer steps."""
         try:
-            self._waiting_to_go.append(Ended(how, steps))
+            self._waiting_to_go.append(RankEnded(how, steps))
             self._flush()
             self._connection.close()
         except OSError:  # the exchange has gone, with whoever would be told

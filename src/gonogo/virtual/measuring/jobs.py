@@ -79,7 +79,7 @@ class Facts(msgspec.Struct, frozen=True):
     dtype: str = "bf16"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class JobEnded(msgspec.Struct, frozen=True):
     """A job is over: ``""`` where its answer was written, else why there is none."""
 
     name: str

@@ -9,7 +9,7 @@ from gonogo.virtual.measuring.jobs import PhasePeak
 
 
 class PhasePeaks:
-    """Follows one device; ``device`` is a ``storage_ledger.DeviceRecord``, ``life`` tells the phase."""
+    """Follows one device; ``device`` is a ``tracking.DeviceRecord``, ``life`` tells the phase."""
 
     def __init__(self, device: Any, life: Any) -> None:
         self._device = device

@@ -10,7 +10,7 @@ from gonogo.virtual.measuring.tuning import quantized, tuned
 from gonogo.virtual.measuring.work import counting
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
-from gonogo.virtual.synthetic.program import Options, Repeated, trainer_class, training_arguments
+from gonogo.virtual.synthetic.program import ProgramOptions, Repeated, trainer_class, training_arguments
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -31,7 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> None:
     """Make the model and its batch, and train for the steps."""
     given = parse(arguments)
-    options = Options(
+    options = ProgramOptions(
         model=given.model,
         deepspeed=given.deepspeed,
         seq_len=given.seq_len,

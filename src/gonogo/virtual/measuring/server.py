@@ -1,7 +1,7 @@
 """``python -m gonogo.virtual.measuring.server``: rehearses each job in a fork of a process that imports torch once.
 
-The first line of standard input is a :class:`Start`; then come jobs (``jobs.Job``), a line of JSON each, run as many at
-once as there are cores. Answers go to their files, and a line for each (``jobs.Ended``) to standard output.
+The first line of standard input is a :class:`ServerSettings`; then come jobs (``jobs.Job``), a line of JSON each, run as many at
+once as there are cores. Answers go to their files, and a line for each (``jobs.JobEnded``) to standard output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
 from gonogo.finding.errors import UserError
-from gonogo.virtual.measuring.jobs import Ended, Job, Measured
+from gonogo.virtual.measuring.jobs import Job, JobEnded, Measured
 
 _POLL = 0.02
 _TO_WRITE = 10.0
@@ -30,7 +30,7 @@ SAID = 2
 """The status of a job that ended with a sentence for the user, the last line of its log."""
 
 
-class Start(msgspec.Struct, frozen=True):
+class ServerSettings(msgspec.Struct, frozen=True):
     """The first line: what all jobs have in common."""
 
     accelerator: str
@@ -55,7 +55,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print is no answer
     first, _, rest = _read_line(jobs).partition(b"\n")
-    start = msgspec.json.decode(first, type=Start)
+    start = msgspec.json.decode(first, type=ServerSettings)
     import_worker()
     session = _session(start)
     with session:
@@ -64,7 +64,7 @@ def main() -> None:
         _serve(session, start, _Lines(jobs, rest), answers)
 
 
-def _session(start: Start) -> Any:
+def _session(start: ServerSettings) -> Any:
     from gonogo.virtual.ranks.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
@@ -129,7 +129,7 @@ class _Lines:
         return [line for line in lines if line.strip()]
 
 
-def _serve(session: Any, start: Start, lines: _Lines, answers: TextIO) -> None:
+def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) -> None:
     waiting: deque[Job] = deque()
     running: list[_Running] = []
     while not lines.ended or waiting or running:
@@ -146,7 +146,7 @@ def _serve(session: Any, start: Start, lines: _Lines, answers: TextIO) -> None:
             why = _ended(one)
             if why is not None:
                 running.remove(one)
-                answers.write(msgspec.json.encode(Ended(one.job.name, why)).decode() + "\n")
+                answers.write(msgspec.json.encode(JobEnded(one.job.name, why)).decode() + "\n")
                 answers.flush()
         if running:
             time.sleep(_POLL)

@@ -13,7 +13,7 @@ class Block:
 
     __slots__ = ("address", "born", "live", "mapped", "next", "pool", "prev", "requested", "size")
 
-    def __init__(self, address: int, size: int, prev: Block | None, following: Block | None, pool: Pool) -> None:
+    def __init__(self, address: int, size: int, prev: Block | None, following: Block | None, pool: BlockPool) -> None:
         self.address = address
         self.size = size
         self.prev = prev
@@ -93,7 +93,7 @@ class Totals:
         }
 
 
-class Pool:
+class BlockPool:
     """The free blocks of one stream and one class of size, in order of (size, address)."""
 
     __slots__ = ("free", "granularity", "is_small", "keys", "least_remainder", "searches", "totals", "unmapped")

@@ -22,7 +22,7 @@ from threading import RLock
 from typing import NamedTuple
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.memory.blocks import ADDRESS_BITS, ADDRESS_MASK, Block, Pool, Stat, Totals
+from gonogo.virtual.memory.blocks import ADDRESS_BITS, ADDRESS_MASK, Block, BlockPool, Stat, Totals
 from gonogo.virtual.memory.driver import Driver
 from gonogo.virtual.memory.expandable_segments import ExpandableSegments
 from gonogo.virtual.memory.fixed_segments import SMALL_SEGMENT, SMALL_SIZE, FixedSegments
@@ -57,7 +57,7 @@ class CachingAllocator:
         self.retries = self.shortages = self.synchronizations = 0
         self._oversize_allocations = Stat()
         self._all = self.totals["all"]
-        self._pools: dict[int, tuple[Pool, Pool]] = {}
+        self._pools: dict[int, tuple[BlockPool, BlockPool]] = {}
         self._live: dict[int, Block] = {}
         self._driver = Driver(capacity_bytes, int(capacity_bytes * self.settings.memory_fraction), self._all)
         self._max_split = self.settings.max_split_bytes
@@ -164,12 +164,14 @@ class CachingAllocator:
         stats.update(self._fixed.oversize.named("oversize_segments"))
         return dict(sorted(stats.items()))
 
-    def _new_pools(self) -> tuple[Pool, Pool]:
+    def _new_pools(self) -> tuple[BlockPool, BlockPool]:
         least = 512 if self._expandable is not None else SMALL_SIZE + 1
         small, large = self.totals["small_pool"], self.totals["large_pool"]
         return (
-            Pool(is_small=True, granularity=SMALL_SEGMENT, least_remainder=512, totals=small),
-            Pool(is_small=False, granularity=self.settings.large_segment_bytes, least_remainder=least, totals=large),
+            BlockPool(is_small=True, granularity=SMALL_SEGMENT, least_remainder=512, totals=small),
+            BlockPool(
+                is_small=False, granularity=self.settings.large_segment_bytes, least_remainder=least, totals=large
+            ),
         )
 
     def _malloc(self, nbytes: int, stream: int) -> int:
@@ -186,7 +188,7 @@ class CachingAllocator:
         block = pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._grow(pool, size, nbytes)
         return self._use(pool, block, size, nbytes)
 
-    def _admissible(self, pool: Pool, size: int, index: int) -> int:
+    def _admissible(self, pool: BlockPool, size: int, index: int) -> int:
         """``get_free_block`` under settings that are not the default; the number of free blocks where none will do."""
         pool.searches += 1
         none = len(pool.keys)
@@ -202,7 +204,7 @@ class CachingAllocator:
                 return none
         return index
 
-    def _use(self, pool: Pool, block: Block, size: int, nbytes: int) -> int:
+    def _use(self, pool: BlockPool, block: Block, size: int, nbytes: int) -> int:
         """``alloc_found_block``: split the block where what remains is worth it, and count it as live."""
         totals, every = pool.totals, self._all
         remaining = block.size - size
@@ -271,7 +273,7 @@ class CachingAllocator:
                 every.split_bytes.add(size)
         pool.insert(block)
 
-    def _grow(self, pool: Pool, size: int, nbytes: int) -> Block:
+    def _grow(self, pool: BlockPool, size: int, nbytes: int) -> Block:
         """``malloc`` from where no free block was found: a new segment, by way of what is cached if need be."""
         if self._collects:
             limit = min(self._driver.limit, self.capacity_bytes)

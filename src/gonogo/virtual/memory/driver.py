@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.virtual.memory.blocks import Pool, Totals
+from gonogo.virtual.memory.blocks import BlockPool, Totals
 
 FIRST_ADDRESS = 0x7F00_0000_0000
 PAGE = 2 << 20
@@ -26,7 +26,7 @@ class Driver:
         self._next_address = address + size
         return address
 
-    def take(self, pool: Pool, size: int, *, segments: int) -> bool:
+    def take(self, pool: BlockPool, size: int, *, segments: int) -> bool:
         """Take ``size`` bytes for ``pool``; False where there are not so many."""
         if self._every.reserved_bytes.current + size > self.limit:
             return False
@@ -34,12 +34,12 @@ class Driver:
         self.count(pool, size, segments)
         return True
 
-    def give_back(self, pool: Pool, size: int, *, segments: int) -> None:
+    def give_back(self, pool: BlockPool, size: int, *, segments: int) -> None:
         """Give ``size`` bytes of ``pool`` back."""
         self.frees += 1
         self.count(pool, -size, -segments)
 
-    def count(self, pool: Pool, size: int, segments: int) -> None:
+    def count(self, pool: BlockPool, size: int, segments: int) -> None:
         """Count what a pool has reserved, be there room or not."""
         for totals in (pool.totals, self._every):
             totals.reserved_bytes.add(size)

@@ -6,7 +6,7 @@ Source: c10/cuda/CUDACachingAllocator.cpp, ``ExpandableSegment``, ``find_expanda
 
 from __future__ import annotations
 
-from gonogo.virtual.memory.blocks import ADDRESS_MASK, Block, Pool
+from gonogo.virtual.memory.blocks import ADDRESS_MASK, Block, BlockPool
 from gonogo.virtual.memory.driver import Driver
 
 
@@ -16,7 +16,7 @@ class ExpandableSegments:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
-    def best_fit(self, pool: Pool, index: int) -> int:
+    def best_fit(self, pool: BlockPool, index: int) -> int:
         """Among the free blocks from ``index`` on, the one that fits best, counting what each may still grow by."""
         blocks = [pool.free[key & ADDRESS_MASK] for key in pool.keys[index : index + 2]]
         while len(blocks) == 2 and _expandable_size(blocks[1]) < _expandable_size(blocks[0]):
@@ -24,7 +24,7 @@ class ExpandableSegments:
             blocks = [pool.free[key & ADDRESS_MASK] for key in pool.keys[index : index + 2]]
         return index
 
-    def allocate(self, pool: Pool, size: int) -> Block | None:
+    def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """A free block of at least ``size`` bytes, already out of the pool; None where memory runs out."""
         block = self._find(pool, size)
         if not block.mapped and not self._map(pool, block, min(block.size, size)):
@@ -37,12 +37,12 @@ class ExpandableSegments:
         pool.remove(block)
         return block
 
-    def release(self, pool: Pool) -> None:
+    def release(self, pool: BlockPool) -> None:
         """Unmap every whole page that lies in a free block."""
         for block in pool.in_order():
             self._unmap(pool, block)
 
-    def _find(self, pool: Pool, size: int) -> Block:
+    def _find(self, pool: BlockPool, size: int) -> Block:
         for address in sorted(pool.unmapped):
             block = pool.unmapped[address]
             if block.prev is not None and not block.prev.live:
@@ -61,7 +61,7 @@ class ExpandableSegments:
         pool.unmapped[block.address] = block
         return block
 
-    def _map(self, pool: Pool, block: Block, size: int) -> bool:
+    def _map(self, pool: BlockPool, block: Block, size: int) -> bool:
         """Put memory behind the first ``size`` bytes of an unmapped block, in whole pages; merge; False if it lacks."""
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
         if not self._driver.take(pool, mapped, segments=0):
@@ -80,7 +80,7 @@ class ExpandableSegments:
         pool.insert(block)
         return True
 
-    def _unmap(self, pool: Pool, block: Block) -> None:
+    def _unmap(self, pool: BlockPool, block: Block) -> None:
         page = pool.granularity
         begin = -(-block.address // page) * page
         end = (block.address + block.size) // page * page

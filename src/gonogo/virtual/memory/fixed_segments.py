@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.memory.blocks import Block, Pool, Stat
+from gonogo.virtual.memory.blocks import Block, BlockPool, Stat
 from gonogo.virtual.memory.driver import PAGE, Driver
 
 SMALL_SIZE = 1 << 20
@@ -35,7 +35,7 @@ class FixedSegments:
             return self._settings.large_segment_bytes
         return -(-size // PAGE) * PAGE
 
-    def allocate(self, pool: Pool, size: int) -> Block | None:
+    def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """A new segment as one block, in no pool; None where the driver has no room for it."""
         segment = self.segment_size(size)
         if not self._driver.take(pool, segment, segments=1):
@@ -44,13 +44,13 @@ class FixedSegments:
             self.oversize.add(1)
         return Block(self._driver.take_addresses(segment), segment, None, None, pool)
 
-    def release(self, pool: Pool) -> None:
+    def release(self, pool: BlockPool) -> None:
         """Give back every segment that is one free block."""
         for block in pool.in_order():
             if not block.is_split:
                 self._release_block(pool, block)
 
-    def release_oversize(self, pool: Pool, size: int) -> bool:
+    def release_oversize(self, pool: BlockPool, size: int) -> bool:
         """Give back just enough blocks that are too large to be split; whether they make ``size`` bytes together."""
         assert self._max_split is not None
         wanted = max(size, self._max_split)
@@ -66,7 +66,7 @@ class FixedSegments:
             self._release_block(pool, block)
         return released >= wanted
 
-    def collect_garbage(self, pools: Iterable[Pool], target: int) -> None:
+    def collect_garbage(self, pools: Iterable[BlockPool], target: int) -> None:
         """Give back ``target`` bytes of wholly free segments, those not used for long first, by mean age."""
         free = [
             (pool, block, pool.searches - block.born)
@@ -83,7 +83,7 @@ class FixedSegments:
                 reclaimed += block.size
                 self._release_block(pool, block)
 
-    def _release_block(self, pool: Pool, block: Block) -> None:
+    def _release_block(self, pool: BlockPool, block: Block) -> None:
         pool.remove(block)
         self._driver.give_back(pool, block.size, segments=1)
         if self._max_split is not None and block.size >= self._max_split:

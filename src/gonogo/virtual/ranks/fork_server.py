@@ -2,9 +2,9 @@
 
 Ranks that are rehearsed together would each import the same torch into memory of its own. What a worker finds after
 the fork is what it would have made itself: nothing of a session exists yet, no other thread runs, and what differs from
-rank to rank in the environment (see ``rehearse/forking.py``) is read by nothing that torch's import runs.
+rank to rank in the environment (see ``rehearse/workers/forking.py``) is read by nothing that torch's import runs.
 
-The parent asks over a socket of packets with a path (:class:`Start`) and the descriptor to print to, and is told
+The parent asks over a socket of packets with a path (:class:`WorkerToFork`) and the descriptor to print to, and is told
 ``started PATH PID`` and ``ended PID STATUS``. The socket's end is the server's, and the server's that of its workers.
 """
 
@@ -30,7 +30,7 @@ _LONGEST = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-class Start(msgspec.Struct, frozen=True):
+class WorkerToFork(msgspec.Struct, frozen=True):
     """A worker as the parent wants it."""
 
     plan: str
@@ -101,7 +101,7 @@ class Server:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
         if os.getppid() != server:
             return
-        start = msgspec.json.decode(Path(path).read_bytes(), type=Start)
+        start = msgspec.json.decode(Path(path).read_bytes(), type=WorkerToFork)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)

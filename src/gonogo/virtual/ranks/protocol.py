@@ -75,7 +75,7 @@ class Collective(msgspec.Struct, frozen=True, tag="call", array_like=True):
         return self.operator, self.root, self.parameters, self.dtype, self.reduction, sizes
 
 
-class Context(msgspec.Struct, frozen=True, tag="context", array_like=True):
+class RankContext(msgspec.Struct, frozen=True, tag="context", array_like=True):
     """What the rank has read and done, at a call in which it waits and that was not answered at once."""
 
     batch: tuple[tuple[str, str], ...]
@@ -89,14 +89,14 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", array_like=True):
     rank: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended", array_like=True):
+class RankEnded(msgspec.Struct, frozen=True, tag="ended", array_like=True):
     """The last message of a rank."""
 
     how: End
     steps: int = 0
 
 
-Message = Hello | Group | Site | Collective | Context | Ended
+Message = Hello | Group | Site | Collective | RankContext | RankEnded
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

@@ -40,7 +40,7 @@ def _stores(plan: WorkerPlan) -> str | None:
     return os.path.join(plan.scratch, "store") if together else None
 
 
-class Surroundings(NamedTuple):
+class InPlace(NamedTuple):
     """What was put in place: what takes it down, to be called last first, and what DeepSpeed offloads to NVMe."""
 
     undo: list[Callable[[], None]]
@@ -53,7 +53,7 @@ def install(
     peers: Peers | None,
     note: Callable[[str], None],
     wrote: Callable[[str, int, int], None],
-) -> Surroundings:
+) -> InPlace:
     """Put everything in place. ``note`` hears facts worth telling, ``wrote`` of each save: path, bytes, tensors."""
     assume = mode.ledger.assume
     undo: list[Callable[[], None]] = [_install_accelerators(plan, mode)]
@@ -75,7 +75,7 @@ def install(
     undo.append(spawned.install(overlay).undo)
     undo.append(weights.install(overlay, note).undo)
     undo.append(saving.install(wrote).undo)
-    return Surroundings(undo, of_deepspeed.nvme)
+    return InPlace(undo, of_deepspeed.nvme)
 
 
 def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> Callable[[], None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from gonogo.virtual.synthetic.program import Options, train
+from gonogo.virtual.synthetic.program import ProgramOptions, train
 
 
-def _options() -> Options:
+def _options() -> ProgramOptions:
     parser = argparse.ArgumentParser(prog="python -m gonogo.virtual.synthetic", description=__doc__)
     parser.add_argument("--model", required=True, help="a folder with config.json, or such a file")
     parser.add_argument("--deepspeed", help="DeepSpeed's config; without it, torch's DistributedDataParallel")
@@ -17,7 +17,7 @@ def _options() -> Options:
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    return Options(
+    return ProgramOptions(
         model=given.model,
         deepspeed=given.deepspeed,
         seq_len=given.seq_len,

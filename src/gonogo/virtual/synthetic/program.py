@@ -18,7 +18,7 @@ from gonogo.virtual.synthetic.model import make_model, read_model
 
 
 @dataclass(frozen=True)
-class Options:
+class ProgramOptions:
     """What to train, and how; see ``gonogo rehearse --help``."""
 
     model: str
@@ -42,7 +42,7 @@ class Repeated(torch.utils.data.Dataset[int]):
         return index
 
 
-def train(options: Options) -> None:
+def train(options: ProgramOptions) -> None:
     """Make the model and its batch, and train."""
     found = read_model(options.model)
     batch = build_batch(found, options.seq_len, options.micro_batch)
@@ -64,7 +64,7 @@ def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def training_arguments(options: Options) -> Any:
+def training_arguments(options: ProgramOptions) -> Any:
     """TrainingArguments that agree with what the DeepSpeed config states, and fill what it leaves open."""
     from transformers import TrainingArguments
 
