@@ -20,7 +20,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.virtual.collectives.call_sites import frame_of
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
 from gonogo.virtual.ranks.plan import ExchangeAddress
 from gonogo.virtual.ranks.protocol import Waits
 
@@ -68,14 +68,14 @@ def test_known_values_are_exchanged(host: str | None) -> None:
 def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
     def first(peers: Peers) -> None:
         peers.context((("x", "float32 [2]"),), 1, 0)
-        with pytest.raises(RanksParted):
+        with pytest.raises(RanksDiverged):
             peers.call("world", WORLD, "barrier")
         assert peers.over
         assert not peers.are_in(WORLD)
         peers.ended("stopped", 0)
 
     def second(peers: Peers) -> None:
-        with pytest.raises(RanksParted):
+        with pytest.raises(RanksDiverged):
             peers.call("world", WORLD, "allreduce")
         peers.ended("stopped", 0)
 
@@ -92,7 +92,7 @@ def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
 
 def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
     def first(peers: Peers) -> None:
-        with pytest.raises(RanksParted) as stopped:
+        with pytest.raises(RanksDiverged) as stopped:
             peers.call("world", WORLD, "barrier")
         assert stopped.value.reply.stopped_by == (1, "killed")
 

@@ -227,14 +227,14 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
 
 
 def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: float) -> int | None:
-    """How many GPUs would do, in whole nodes; None where what isn't divided among them is too large."""
-    parts = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
-    divided = sum(choice.by_category.get(name, 0.0) for name in parts[choice.strategy.family.zero])
-    room = capacity - (needed - divided)
-    if divided <= 0 or room <= 0:
+    """How many GPUs would do, in whole nodes; None where what isn't partitioned is too large."""
+    stages = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
+    partitioned = sum(choice.by_category.get(name, 0.0) for name in stages[choice.strategy.family.zero])
+    room = capacity - (needed - partitioned)
+    if partitioned <= 0 or room <= 0:
         return None
     node = request.machine.count
-    count = math.ceil(request.world_size * divided / room / node) * node
+    count = math.ceil(request.world_size * partitioned / room / node) * node
     return count if count <= _MOST_GPUS else None
 
 

@@ -1,7 +1,7 @@
 """The most that fits: the longest sequence, the largest micro-batch, or the fewest GPUs, for each way to spread states.
 
-Memory is a line in the tokens of a micro-batch, and in one over the number of GPUs that states are divided among. So it
-is measured at two values, each at two depths; the best answer is rehearsed at full depth and tried further.
+Memory is a line in the tokens of a micro-batch, and in one over the number of GPUs that states are partitioned over.
+So it is measured at two values, each at two depths; the best answer is rehearsed at full depth and tried further.
 """
 
 from __future__ import annotations

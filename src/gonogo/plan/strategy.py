@@ -76,7 +76,7 @@ def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Fami
 
     ``nvme``: the nodes have room on NVMe; ``host``: they have host memory for an offload. Stages are left out where a
     higher one is as fast (ZeRO-1 communicates what ZeRO-0 does, ZeRO-2 what ZeRO-1 does; see the ZeRO paper, §7.2.1,
-    https://arxiv.org/abs/1910.02054) and takes less memory; with one rank nothing can be divided.
+    https://arxiv.org/abs/1910.02054) and takes less memory; with one rank nothing can be partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
     if host:

@@ -26,7 +26,7 @@ def main():
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
 
-    # TrainingArguments exist by now: under ZeRO-3 the weights are divided while they are loaded.
+    # TrainingArguments exist by now: under ZeRO-3 the weights are partitioned while they are loaded.
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16
     quantized = None
     if settings.tune == "qlora":
@@ -35,7 +35,7 @@ def main():
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=dtype,
-            bnb_4bit_quant_storage=dtype,  # what ZeRO-3 can divide
+            bnb_4bit_quant_storage=dtype,  # what ZeRO-3 can partition
         )
     model_class = getattr(transformers, AutoConfig.from_pretrained(settings.model).architectures[0])
     model = model_class.from_pretrained(settings.model, torch_dtype=dtype, quantization_config=quantized)

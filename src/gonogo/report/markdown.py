@@ -7,11 +7,8 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.bisection import bisection_table
-from gonogo.report.environment import environment_tables
-from gonogo.report.guarded import guarded_summary, guarded_tables
-from gonogo.report.plan import plan_summary, plan_tables, reasons
-from gonogo.report.rehearsal import summary, tables
+from gonogo.report.plan import reasons
+from gonogo.report.seen import summary_of, tables_of
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
@@ -45,33 +42,18 @@ def _block(text: str, language: str) -> Iterator[str]:
 
 def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
-    if report.rehearsal is not None:
-        yield from ("", _plain(summary(report.rehearsal, language)))
-    if report.guarded_run is not None:
-        yield from ("", _plain(guarded_summary(report.guarded_run, language)))
-    if report.plan is not None:
-        yield from ("", _plain(plan_summary(report.plan, language)))
+    if summary := summary_of(report, language):
+        yield from ("", _plain(summary))
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for finding in report.findings:
         yield from _finding_lines(finding, language)
-    if report.rehearsal is not None:
-        for table in tables(report.rehearsal, language):
-            yield from _table_lines(table)
-    if report.guarded_run is not None:
-        for table in guarded_tables(report.guarded_run, language):
-            yield from _table_lines(table)
+    for table in tables_of(report, language):
+        yield from _table_lines(table)
     if report.plan is not None:
-        for table in plan_tables(report.plan, language):
-            yield from _table_lines(table)
-        for name, said in reasons(report.plan, language):
+        for name, sentences in reasons(report.plan, language):
             yield from ("", f"**{_plain(name)}**", "")
-            yield from (f"- {_plain(text)}" for text in said)
-    if report.environment is not None:
-        for table in environment_tables(report.environment, language):
-            yield from _table_lines(table)
-    if report.bisection is not None:
-        yield from _table_lines(bisection_table(report.bisection, language))
+            yield from (f"- {_plain(text)}" for text in sentences)
     if report.covered:
         yield from ("", f"### {word('covered', language)}", "")
         yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)

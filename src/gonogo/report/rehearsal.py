@@ -17,7 +17,7 @@ MESSAGE_SHOWN = 400
 """Characters of an exception's message; all of it is in the JSON."""
 
 
-def summary(rehearsal: Rehearsal, language: str) -> str:
+def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
     ranks = [rank.rank for rank in rehearsal.ranks]
     nodes = rehearsal.nodes
@@ -31,7 +31,7 @@ def summary(rehearsal: Rehearsal, language: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def tables(rehearsal: Rehearsal, language: str) -> list[Table]:
+def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     """All tables that the rehearsal has rows for, in the order of reading."""
     found = [
         _failures(rehearsal, language),

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.bisection import bisection_table
-from gonogo.report.environment import environment_tables
 from gonogo.report.excerpt import print_excerpt
-from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.plan import plan_summary
 from gonogo.report.plan_text import print_plan
-from gonogo.report.rehearsal import summary, tables
+from gonogo.report.seen import summary_of, tables_of
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, word
 
@@ -40,23 +36,12 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
-    if report.rehearsal is not None:
-        for table in tables(report.rehearsal, language):
-            page.line()
-            page.table(table)
-    if report.environment is not None:
-        for table in environment_tables(report.environment, language):
-            page.line()
-            page.table(table)
-    if report.guarded_run is not None:
-        for table in guarded_tables(report.guarded_run, language):
-            page.line()
-            page.table(table)
-    if report.bisection is not None:
-        page.line()
-        page.table(bisection_table(report.bisection, language))
     if report.plan is not None:
         print_plan(report.plan, page, language)
+    else:
+        for table in tables_of(report, language):
+            page.line()
+            page.table(table)
     _print_coverage(report, page, language)
     if report.rehearsal is not None or min(in_full, len(report.findings)) > _SCREEN:  # the first line is out of sight
         page.line()
@@ -71,12 +56,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
     page.line(_banner(report).append(f"  gonogo {clean_line(report.command)}", "bold"))
     if counts := counted(report, language):
         page.line(Styled(counts))
-    if report.rehearsal is not None:
-        page.line(Styled(summary(report.rehearsal, language)))
-    if report.guarded_run is not None:
-        page.line(Styled(guarded_summary(report.guarded_run, language)))
-    if report.plan is not None:
-        page.line(Styled(plan_summary(report.plan, language)))
+    if summary := summary_of(report, language):
+        page.line(Styled(summary))
     for note in report.notes:
         page.line(Styled(_say(note, language)))
 

@@ -76,7 +76,7 @@ class Exchange:
 
     @property
     def divergence(self) -> Divergence | None:
-        """Where the ranks parted, as far as is known now."""
+        """Where the ranks diverged, as far as is known now."""
         with self._lock:
             return self._comparison.divergence
 

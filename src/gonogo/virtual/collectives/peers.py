@@ -1,7 +1,7 @@
 """The other ranks that are rehearsed with this one: told of each collective, and waited for as the program would.
 
 The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. Where they part it says so, and
-:class:`RanksParted` ends the program there.
+:class:`RanksDiverged` ends the program there.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Situation = Callable[[], tuple[str | None, str, int]]
 """Module, phase and step now."""
 
 
-class RanksParted(BaseException):
+class RanksDiverged(BaseException):
     """Raised in the program where it would wait for ever, or where another rank has ended."""
 
     def __init__(self, reply: Reply) -> None:
-        super().__init__("the ranks have parted")
+        super().__init__("the ranks have diverged")
         self.reply = reply
 
 
@@ -59,7 +59,7 @@ class Peers:
         self.ranks = frozenset(where.ranks)
         self.situation: Situation = lambda: (None, "load", 0)
         self.over = False
-        """Whether the ranks have parted: what the program still calls while it ends concerns nobody."""
+        """Whether the ranks have diverged: what the program still calls while it ends concerns nobody."""
         self._connection = _connect(where)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Reply).decode
@@ -178,7 +178,7 @@ class Peers:
         reply = self._decode(self._connection.recv_bytes())
         if reply.kind == "stop":
             self.over = True
-            raise RanksParted(reply)
+            raise RanksDiverged(reply)
         if reply.kind == "enough":
             self.over = True
             raise EnoughRehearsed

@@ -1,7 +1,7 @@
 """``python -m gonogo.virtual.measuring.server``: rehearses each job in a fork of a process that imports torch once.
 
-The first line of standard input is a :class:`ServerSettings`; then come jobs (``jobs.Job``), a line of JSON each, run as
-many at once as there are cores. Answers go to their files, and a line for each (``jobs.JobEnded``) to standard output.
+The first line of standard input is a :class:`ServerSettings`; then come jobs (``jobs.Job``), a line of JSON each, run
+as many at once as there are cores. Answers go to their files, and a line for each (``jobs.JobEnded``) to stdout.
 """
 
 from __future__ import annotations

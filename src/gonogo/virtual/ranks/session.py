@@ -20,7 +20,7 @@ from gonogo.finding.errors import UserError
 from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksParted
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
 from gonogo.virtual.failure import entered_the_driver, failure_of, note_failed_call
 from gonogo.virtual.hooks import deepcompile, engine, trainer, training
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
@@ -85,7 +85,7 @@ class Session:
         self.raw_traceback = ""
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self.origin = AutogradOrigin()
-        self._parted: Reply | None = None
+        self._diverged: Reply | None = None
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
@@ -197,9 +197,9 @@ class Session:
             why = "the processes that it starts were not rehearsed"
             place = _place_of(frames_of_traceback(starts.__traceback__))
             unsupported.append(Unsupported(SPAWN, place, why))
-        except RanksParted as parted:
+        except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
-            self._parted = parted.reply
+            self._diverged = diverged.reply
         except KeyboardInterrupt:
             outcome = "interrupted"
         except BaseException as error:
@@ -232,8 +232,8 @@ class Session:
         record.unsupported = unsupported
         record.user_error = user_error
         record.starts_processes = processes
-        if self._parted is not None:
-            record.stopped_by = self._parted.stopped_by
+        if self._diverged is not None:
+            record.stopped_by = self._diverged.stopped_by
         if self.peers is not None:
             record.parameter_names = self.modules.numbered_parameters()
         return record

@@ -19,7 +19,7 @@ NOT_CACHED = Text(
     en="the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; get its config, "
     "not its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude "
     "'*.index.json'",
-    zh="模型 {name} 不在 Hugging Face 缓存中，而预演不使用网络；请只下载它的配置（不含权重）：hf download {name} "
+    zh="模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络；请只下载它的配置（不含权重）：hf download {name} "
     "--include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
 )
 NO_FOLDER = Text(
