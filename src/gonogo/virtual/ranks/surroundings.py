@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from gonogo.virtual import kernels, weights
+from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
@@ -25,7 +25,7 @@ from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import contents
-from gonogo.virtual.weights import saving
+from gonogo.virtual.weights import readers, saving
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -73,7 +73,7 @@ def install(
     overlay = Overlay(plan.scratch, passed=ours)
     undo.append(filesystem.install(overlay).undo)
     undo.append(spawned.install(overlay).undo)
-    undo.append(weights.install(overlay, note).undo)
+    undo.append(readers.install(overlay, note).undo)
     undo.append(saving.install(wrote).undo)
     return InPlace(undo, of_deepspeed.nvme)
 
