@@ -156,7 +156,7 @@ MAY_IMPORT = {
     "virtual": {"virtual", "evidence", "finding"},
     "rehearse": {"rehearse", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
     "plan": {"plan", "rehearse", "virtual", "check", "evidence", "report", "finding"},
-    "guard": {"guard", "virtual", "rehearse", "diagnose", "hazards", "evidence", "report", "finding", "cli"},
+    "guard": {"guard", "virtual", "rehearse", "diagnose", "hazards", "evidence", "report", "finding"},
 }
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
